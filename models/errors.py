@@ -1,0 +1,41 @@
+"""The errors that Longtail raises on purpose: one tree, each message saying where, what and what to do."""
+
+
+class LongtailError(Exception):
+    """Base of every error that a user can cause or mend."""
+
+
+class BundleError(LongtailError):
+    """A bundle or registry can't be used as it lies on disk."""
+
+
+class BundleNotFoundError(BundleError):
+    """No bundle where one was asked for."""
+
+
+class BundleVersionError(BundleError):
+    """The bundle's format is not one that this release reads."""
+
+
+class BundleCorruptError(BundleError):
+    """A file of the bundle is missing, changed, or not what the manifest says."""
+
+
+class DataError(LongtailError):
+    """Documents or labels can't be read as given."""
+
+
+class ConfigError(LongtailError):
+    """A setting or a run configuration is wrong or contradicts another."""
+
+
+class RequestError(LongtailError):
+    """A query asks for something that can't be answered as asked."""
+
+
+class OverloadedError(LongtailError):
+    """More work is waiting than is allowed to wait."""
+
+
+class NotReadyError(LongtailError):
+    """No model is loaded yet, or the service is stopping."""

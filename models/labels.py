@@ -1,0 +1,126 @@
+"""The label catalogue: what is known about every label of a bundle, in row order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int64
+
+from models.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One label of the vocabulary.
+
+    Attributes:
+        id: The caller's identifier; unique in a catalogue.
+        name: What people read.
+        description: A text about the label that its publisher gave; may be empty.
+        pseudo_description: Name and keywords as the label encoder read them (DEPL section 3.2);
+            empty before training.
+        training_count: Number of training documents that carry the label.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    pseudo_description: str = ""
+    training_count: int = 0
+
+
+class LabelCatalogue:
+    """All labels in row order: the index of a label is its row in every matrix of the bundle."""
+
+    def __init__(self, labels: Iterable[Label]) -> None:
+        """Keep the labels in the order given.
+
+        Raises:
+            DataError: Two labels share an id, or there is no label at all.
+        """
+        self._labels = tuple(labels)
+        if not self._labels:
+            raise DataError("label catalogue: no labels; give at least one")
+        self._index_by_id = {label.id: index for index, label in enumerate(self._labels)}
+        if len(self._index_by_id) != len(self._labels):
+            seen: set[str] = set()
+            twice = next(x.id for x in self._labels if x.id in seen or seen.add(x.id))  # type: ignore[func-returns-value]
+            raise DataError(f"label catalogue: id {twice!r} occurs twice; ids must be unique")
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> Label:
+        return self._labels[index]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    @property
+    def training_counts(self) -> Int64[np.ndarray, "label"]:
+        """Number of training documents of each label."""
+        return np.array([label.training_count for label in self._labels], dtype=np.int64)
+
+    @cached_property
+    def _indices_by_name(self) -> dict[str, list[int]]:
+        indices: dict[str, list[int]] = {}
+        for index, label in enumerate(self._labels):
+            indices.setdefault(label.name, []).append(index)
+        return indices
+
+    def index_of(self, id_or_name: str) -> int:
+        """Return the row of the label with this id, or else with this name.
+
+        Raises:
+            DataError: No label has it, or several labels share the name.
+        """
+        if id_or_name in self._index_by_id:
+            return self._index_by_id[id_or_name]
+        found = self._indices_by_name.get(id_or_name, [])
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(repr(self._labels[index].id) for index in found[:5])
+            raise DataError(f"{len(found)} labels are named {id_or_name!r} (ids {ids}); use the id")
+        raise DataError(f"unknown label {id_or_name!r}; it is neither an id nor a name of a label")
+
+    def replaced(self, **columns: Iterable[object]) -> LabelCatalogue:
+        """Return a copy in which each named field takes its values, one per label, in row order."""
+        names = list(columns)
+        rows = zip(*columns.values(), strict=True)
+        return LabelCatalogue(
+            replace(label, **dict(zip(names, row, strict=True)))
+            for label, row in zip(self._labels, rows, strict=True)
+        )
+
+    def to_jsonl(self) -> str:
+        """Return one JSON object a line, in row order."""
+        return "".join(
+            json.dumps(asdict(label), ensure_ascii=False, sort_keys=True) + "\n" for label in self._labels
+        )
+
+    @classmethod
+    def from_jsonl(cls, text: str) -> LabelCatalogue:
+        """Read what `to_jsonl` wrote.
+
+        Raises:
+            DataError: A line is not an object with exactly the fields of `Label`, each of its type.
+        """
+        return cls(_label_of_line(number, line) for number, line in enumerate(text.split("\n")[:-1], 1))
+
+
+_FIELDS = {"id": str, "name": str, "description": str, "pseudo_description": str, "training_count": int}
+
+
+def _label_of_line(number: int, line: str) -> Label:
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"label catalogue, line {number}: not JSON ({error})") from error
+    if not isinstance(fields, dict) or {k: type(v) for k, v in fields.items()} != _FIELDS:
+        raise DataError(f"label catalogue, line {number}: wanted the fields {', '.join(_FIELDS)}")
+    return Label(**fields)
