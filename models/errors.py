@@ -1,4 +1,7 @@
-"""The errors that Longtail raises on purpose: one tree, each message saying where, what and what to do."""
+"""The errors that Longtail raises on purpose: one tree.
+
+Each message says where, what came, what was wanted and what to do.
+"""
 
 
 class LongtailError(Exception):

@@ -100,7 +100,8 @@ class LabelCatalogue:
     def to_jsonl(self) -> str:
         """Return one JSON object a line, in row order."""
         return "".join(
-            json.dumps(asdict(label), ensure_ascii=False, sort_keys=True) + "\n" for label in self._labels
+            json.dumps(asdict(label), ensure_ascii=False, sort_keys=True) + "\n"
+            for label in self._labels
         )
 
     @classmethod
@@ -110,10 +111,18 @@ class LabelCatalogue:
         Raises:
             DataError: A line is not an object with exactly the fields of `Label`, each of its type.
         """
-        return cls(_label_of_line(number, line) for number, line in enumerate(text.split("\n")[:-1], 1))
+        return cls(
+            _label_of_line(number, line) for number, line in enumerate(text.split("\n")[:-1], 1)
+        )
 
 
-_FIELDS = {"id": str, "name": str, "description": str, "pseudo_description": str, "training_count": int}
+_FIELDS = {
+    "id": str,
+    "name": str,
+    "description": str,
+    "pseudo_description": str,
+    "training_count": int,
+}
 
 
 def _label_of_line(number: int, line: str) -> Label:

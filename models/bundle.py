@@ -1,0 +1,260 @@
+"""A bundle: one folder with everything that a trained model needs to answer, and its manifest.
+
+Written to a temporary folder, fsynced and renamed, so that a reader sees all of it or none;
+verified by size, sha256 and array shapes whenever it is opened. safetensors and JSON only:
+nothing in a bundle can run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+
+from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, DataError
+from models.labels import LabelCatalogue
+from models.manifest import MANIFEST_NAME, FileInfo, Manifest, TensorInfo
+
+LABELS_NAME = "labels.jsonl"
+ENCODER_FOLDER = "encoder"
+_CHUNK_BYTES = 2**22
+_RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle that was found whole when it was opened."""
+
+    folder: Path
+    manifest: Manifest
+    catalogue: LabelCatalogue
+
+    @property
+    def encoder_folder(self) -> Path:
+        """Where the text encoder and its tokenizer lie."""
+        return self.folder / ENCODER_FOLDER
+
+    def tensors(self, name: str) -> dict[str, np.ndarray]:
+        """Return the arrays of one safetensors file, by their names."""
+        arrays: dict[str, np.ndarray] = load_file(self.folder / name)
+        return arrays
+
+    def text(self, name: str) -> str:
+        """Return the content of one text file."""
+        return (self.folder / name).read_text(encoding="utf-8")
+
+
+def open_bundle(folder: Path) -> Bundle:
+    """Verify a bundle and open it.
+
+    Every file must be there, with the size and sha256 of the manifest, and no other; every array
+    must have the shape and type of the manifest; the catalogue must have as many labels as it says.
+
+    Raises:
+        BundleNotFoundError: There is no manifest in this folder.
+        BundleVersionError: The bundle was written in another format.
+        BundleCorruptError: Anything else is not as it was written; the message names the file.
+    """
+    where = f"bundle {folder.name!r}"
+    try:
+        text = (folder / MANIFEST_NAME).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise BundleNotFoundError(
+            f"{where}: no {MANIFEST_NAME} in {str(folder)!r}; it is not a bundle"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise BundleCorruptError(f"{where}: {MANIFEST_NAME} is not UTF-8; {_RESTORE}") from error
+    manifest = Manifest.from_json(text, where)
+    _verify_names(folder, manifest, where)
+    for name, info in manifest.files.items():
+        _verify_file(folder / name, info, f"{where}: file {name!r}")
+    for name, tensors in manifest.tensors.items():
+        _verify_tensors(folder / name, tensors, f"{where}: file {name!r}")
+    return Bundle(folder, manifest, _read_catalogue(folder, manifest, where))
+
+
+def write_bundle(
+    folder: Path,
+    *,
+    manifest: Manifest,
+    catalogue: LabelCatalogue,
+    tensors: Mapping[str, Mapping[str, np.ndarray]],
+    texts: Mapping[str, str],
+    encoder_folder: Path,
+) -> Manifest:
+    """Write a new bundle; on return it is on disk, whole, under its name.
+
+    Args:
+        folder: Where to; it must not exist. Its parent gets a temporary folder for the while.
+        manifest: What is known before writing; files, tensors and digest are filled in here.
+        catalogue: All labels.
+        tensors: Arrays by file name and name.
+        texts: Text files by file name.
+        encoder_folder: The trained encoder and its tokenizer, copied into the bundle.
+
+    Returns:
+        The manifest as written.
+
+    Raises:
+        BundleError: The folder is there already.
+    """
+    if folder.exists():
+        raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
+    incoming = folder.parent / f".incoming-{folder.name}-{os.getpid()}"
+    incoming.mkdir(parents=True)
+    try:
+        manifest = _write_files(incoming, manifest, catalogue, tensors, texts, encoder_folder)
+        sync_tree(incoming)
+        incoming.rename(folder)
+    except BaseException:
+        shutil.rmtree(incoming, ignore_errors=True)
+        raise
+    sync_folder(folder.parent)
+    return manifest
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make all files and names under a folder durable."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        else:
+            sync_folder(path)
+    sync_folder(folder)
+
+
+def file_info(path: Path) -> FileInfo:
+    """Return size and sha256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return FileInfo(sha256=digest.hexdigest(), size_bytes=path.stat().st_size)
+
+
+def _write_files(
+    incoming: Path,
+    manifest: Manifest,
+    catalogue: LabelCatalogue,
+    tensors: Mapping[str, Mapping[str, np.ndarray]],
+    texts: Mapping[str, str],
+    encoder_folder: Path,
+) -> Manifest:
+    (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
+    for name, text in texts.items():
+        (incoming / name).write_text(text, encoding="utf-8")
+    for name, arrays in tensors.items():
+        save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
+    shutil.copytree(encoder_folder, incoming / ENCODER_FOLDER)
+    manifest = replace(
+        manifest,
+        files={name: file_info(incoming / name) for name in _file_names(incoming)},
+        tensors={name: _tensor_infos(incoming / name) for name in sorted(tensors)},
+    )
+    text = manifest.to_json()
+    (incoming / MANIFEST_NAME).write_text(text, encoding="utf-8")
+    return Manifest.from_json(text, incoming.name)
+
+
+def _file_names(folder: Path) -> list[str]:
+    files = (path for path in folder.rglob("*") if not path.is_dir())
+    names = (path.relative_to(folder).as_posix() for path in files)
+    return sorted(name for name in names if name != MANIFEST_NAME)
+
+
+def _tensor_infos(path: Path) -> dict[str, TensorInfo]:
+    with safe_open(path, framework="np") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {
+            name: TensorInfo(tuple(part.get_shape()), part.get_dtype())
+            for name, part in slices.items()
+        }
+
+
+def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
+    there, wanted = set(_file_names(folder)), set(manifest.files)
+    if missing := sorted(wanted - there):
+        raise BundleCorruptError(f"{where}: file {missing[0]!r} is missing; {_RESTORE}")
+    if odd := sorted(there - wanted):
+        raise BundleCorruptError(
+            f"{where}: file {odd[0]!r} is not in the manifest; remove it, or {_RESTORE}"
+        )
+
+
+def _verify_file(path: Path, info: FileInfo, where: str) -> None:
+    size = path.stat().st_size
+    if size != info.size_bytes:
+        raise BundleCorruptError(
+            f"{where} has {size} bytes, manifest says {info.size_bytes}; {_RESTORE}"
+        )
+    found = file_info(path).sha256
+    if found != info.sha256:
+        raise BundleCorruptError(
+            f"{where} has sha256 {found[:12]}..., manifest says {info.sha256[:12]}...; {_RESTORE}"
+        )
+
+
+def _verify_tensors(path: Path, wanted: dict[str, TensorInfo], where: str) -> None:
+    try:
+        found = _tensor_infos(path)
+    except (SafetensorError, OSError) as error:
+        raise BundleCorruptError(f"{where} is not safetensors ({error}); {_RESTORE}") from error
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            raise BundleCorruptError(
+                f"{where}, array {name!r}, is {_shown(found.get(name))}, "
+                f"manifest says {_shown(wanted.get(name))}; {_RESTORE}"
+            )
+
+
+def _shown(info: TensorInfo | None) -> str:
+    return "missing" if info is None else f"{info.dtype} of shape {info.shape}"
+
+
+def _read_catalogue(folder: Path, manifest: Manifest, where: str) -> LabelCatalogue:
+    try:
+        catalogue = LabelCatalogue.from_jsonl((folder / LABELS_NAME).read_text(encoding="utf-8"))
+    except (OSError, DataError) as error:
+        raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {_RESTORE}") from error
+    if len(catalogue) != manifest.label_count:
+        raise BundleCorruptError(
+            f"{where}: file {LABELS_NAME!r} has {len(catalogue)} labels, "
+            f"manifest says {manifest.label_count}; {_RESTORE}"
+        )
+    return catalogue
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_json_durably(path: Path, content: Any) -> None:
+    """Replace a JSON file atomically; after a crash it holds the old content or the new."""
+    incoming = path.with_name(f".{path.name}.incoming-{os.getpid()}")
+    with incoming.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    incoming.replace(path)
+    sync_folder(path.parent)

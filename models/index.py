@@ -1,0 +1,178 @@
+"""Inner products with every label vector, exactly, through a FAISS index on CPU or GPU.
+
+FAISS proposes, float64 decides: a flat index yields candidates by float32 matrix products whose
+rounding depends on the batch; each candidate is scored again in float64 and rounded once. So a
+text has the same scores and order whatever batch it came in, and equal vectors tie exactly.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import faiss
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from models.errors import ConfigError
+from models.ranking import NO_LABEL, Ranking, top_of_candidates
+
+_GPU_MOST_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
+_SLACK = 16  # candidates beyond k in the first search; more are asked for when ties need them
+
+
+class InnerProductIndex:
+    """A FAISS flat index over label vectors, with exact top-k search.
+
+    FAISS GPU indexes are not safe for concurrent use, so searches on a GPU hold a lock.
+    """
+
+    def __init__(
+        self,
+        vectors: Float32[np.ndarray, "covered dim"],
+        labels: Int64[np.ndarray, "covered"],
+        *,
+        device: str = "cpu",
+    ) -> None:
+        """Index the vectors.
+
+        Args:
+            vectors: One row for every label that can be scored.
+            labels: The label index of each row, rising.
+            device: "cpu", "cuda" (the first GPU) or "auto" (a GPU if FAISS sees one).
+
+        Raises:
+            ConfigError: A GPU is asked for and FAISS sees none.
+        """
+        assert len(vectors) == len(labels) > 0 and (np.diff(labels) > 0).all()
+        self.vectors = np.ascontiguousarray(vectors)
+        self.labels = labels
+        self.is_on_gpu = _wants_gpu(device)
+        self._index: faiss.Index = faiss.IndexFlatIP(vectors.shape[1])
+        if self.is_on_gpu:
+            self._resources = faiss.StandardGpuResources()
+            self._index = faiss.index_cpu_to_gpu(self._resources, 0, self._index)
+        self._index.add(self.vectors)
+        self._largest_norm = float(np.linalg.norm(self.vectors, axis=1).max())
+        self._row_of_label = np.full(int(labels[-1]) + 1, NO_LABEL, dtype=np.int64)
+        self._row_of_label[labels] = np.arange(len(labels))
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def top(self, queries: Float32[np.ndarray, "row dim"], k: int) -> Ranking:
+        """Return the exact k best labels of each query, ties by the smaller label index.
+
+        A search of m > k candidates is enough for a query when its k-th exact score is above the
+        m-th score FAISS gave by more than float32 rounding can explain; else m grows fourfold.
+        """
+        k_found = min(k, len(self))
+        labels = np.full((len(queries), k), NO_LABEL, dtype=np.int64)
+        scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+        margin = self._rounding_bound(queries)
+        rows = np.arange(len(queries))
+        m = min(len(self), k_found + _SLACK)
+        while len(rows):
+            proposed, found = self._search(queries[rows], m)
+            exact = self._dot(queries[rows], found)
+            best = top_of_candidates(self.labels[found], exact, k_found)
+            is_done = best.scores[:, -1] > proposed[:, -1] + margin[rows]
+            is_done |= m == len(self)
+            labels[rows[is_done], :k_found] = best.labels[is_done]
+            scores[rows[is_done], :k_found] = best.scores[is_done]
+            rows = rows[~is_done]
+            m = min(len(self), 4 * m)
+        return Ranking(labels=labels, scores=scores)
+
+    def score(
+        self, queries: Float32[np.ndarray, "row dim"], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the inner products with given labels; -inf for labels that are not indexed."""
+        is_known = (labels >= 0) & (labels < len(self._row_of_label))
+        found = self._row_of_label[np.where(is_known, labels, 0)]
+        is_known &= found != NO_LABEL
+        scores = self._dot(queries, np.where(is_known, found, 0))
+        scores[~is_known] = -np.inf
+        return scores
+
+    def _search(
+        self, queries: Float32[np.ndarray, "row dim"], m: int
+    ) -> tuple[Float32[np.ndarray, "row m"], Int64[np.ndarray, "row m"]]:
+        if m == len(self):  # every label is a candidate: nothing to search for
+            everything = np.arange(m, dtype=np.int64)
+            shape = (len(queries), m)
+            return np.zeros(shape, dtype=np.float32), np.broadcast_to(everything, shape)
+        if not self.is_on_gpu:
+            scores, rows = self._index.search(queries, m)
+            return scores, rows
+        if m > _GPU_MOST_RESULTS:
+            products = queries @ self.vectors.T
+            rows = np.argpartition(-products, m - 1, axis=1)[:, :m]
+            scores = np.take_along_axis(products, rows, axis=1)
+            order = np.argsort(-scores, axis=1)
+            scores = np.take_along_axis(scores, order, axis=1)
+            return scores, np.take_along_axis(rows, order, axis=1)
+        with self._lock:
+            scores, rows = self._index.search(queries, m)
+        return scores, rows
+
+    def _dot(
+        self, queries: Float32[np.ndarray, "row dim"], rows: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return inner products with indexed rows, in float64, rounded once."""
+        products = np.empty(rows.shape, dtype=np.float32)
+        for i, (query, row) in enumerate(zip(queries.astype(np.float64), rows, strict=True)):
+            # Not a BLAS call: each row is summed by itself, so its rounding is always the same.
+            products[i] = (self.vectors[row].astype(np.float64) * query).sum(axis=1)
+        return products
+
+    def _rounding_bound(
+        self, queries: Float32[np.ndarray, "row dim"]
+    ) -> Float32[np.ndarray, "row"]:
+        """Return how far a float32 inner product may lie from the exact one (Higham 2002, 3.1)."""
+        unit = 2.0**-24
+        dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
+        gamma = dim * unit / (1 - dim * unit)
+        norms = np.linalg.norm(queries, axis=1) * self._largest_norm
+        return (2 * gamma * norms).astype(np.float32)
+
+
+class InnerProductSource:
+    """The `Source` of one batch of query vectors over an index."""
+
+    def __init__(self, index: InnerProductIndex, queries: Float32[np.ndarray, "batch dim"]) -> None:
+        """Bind the queries to the index."""
+        self._index = index
+        self._queries = np.ascontiguousarray(queries)
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the batch."""
+        return len(self._queries)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of indexed labels."""
+        return len(self._index)
+
+    def top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
+        """Return the m best labels of these queries (see `Source.top`)."""
+        return self._index.top(self._queries[rows], m)
+
+    def score(
+        self, rows: Int64[np.ndarray, "row"], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the scores of given labels (see `Source.score`)."""
+        return self._index.score(self._queries[rows], labels)
+
+
+def _wants_gpu(device: str) -> bool:
+    num_gpus: int = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    if device == "auto":
+        return num_gpus > 0
+    if device.startswith("cuda") and num_gpus == 0:
+        raise ConfigError(
+            f"device {device!r}: FAISS sees no GPU; install the extra 'gpu' on a machine with an "
+            "NVIDIA GPU, or use the device 'cpu'"
+        )
+    return device.startswith("cuda")

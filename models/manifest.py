@@ -1,0 +1,168 @@
+"""The manifest: what a bundle holds, and the digest that pins every byte of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from models.errors import BundleCorruptError, BundleVersionError
+
+FORMAT_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What a file must be: the hex sha256 of its bytes, and their number."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """What an array in a safetensors file must be.
+
+    Attributes:
+        shape: Its sizes.
+        dtype: Its type as safetensors names it ("F32", "I64", ...).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderInfo:
+    """The text encoder of a bundle.
+
+    Attributes:
+        name: Where it came from: "packaged", a folder's name, or a hub id.
+        dim: Width of document and label vectors.
+        max_tokens: Tokens that the encoder reads of a text; the rest is cut off, and said.
+        sha256: Of the weights that training started from.
+    """
+
+    name: str
+    dim: int
+    max_tokens: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything about a bundle but its arrays.
+
+    It holds nothing that differs between two trainings with one seed, so equal digests mean equal
+    bundles; times stand in the registry and in the run's folder.
+
+    Attributes:
+        label_count: Number of labels in the catalogue.
+        encoder: The text encoder.
+        scorers: Scorers that the bundle has, in the order to show them.
+        default_scorer: The one that was best on the dev split.
+        training: The run's whole configuration.
+        data_fingerprint: sha256 over the files of the corpus.
+        metrics: Of every scorer on the dev split; empty without one.
+        files: Every file of the bundle but the manifest, by its path inside it.
+        tensors: Every array, by path and name.
+        longtail_version: The release that wrote it.
+        format_version: Of the bundle's layout.
+        digest: sha256 over all the above.
+    """
+
+    label_count: int
+    encoder: EncoderInfo
+    scorers: tuple[str, ...]
+    default_scorer: str
+    training: dict[str, Any]
+    data_fingerprint: str
+    metrics: dict[str, Any]
+    files: dict[str, FileInfo] = field(default_factory=dict)
+    tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
+    longtail_version: str = ""
+    format_version: int = FORMAT_VERSION
+    digest: str = ""
+
+    def to_json(self) -> str:
+        """Return the one way to write this manifest, with its digest."""
+        content = asdict(self)
+        content["digest"] = digest_of(content)
+        return _canonical(content)
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Manifest:
+        """Read and check a manifest.
+
+        Args:
+            text: What `to_json` wrote.
+            where: Name of the bundle, for messages.
+
+        Raises:
+            BundleVersionError: The format is not the one that this release reads.
+            BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
+        """
+        try:
+            content = json.loads(text)
+            version = content["format_version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BundleCorruptError(
+                f"{where}: {MANIFEST_NAME} is not a bundle's manifest ({error!r}); {_RESTORE}"
+            ) from error
+        if version != FORMAT_VERSION:
+            raise BundleVersionError(
+                f"{where}: {MANIFEST_NAME} has format version {version!r}, this release reads "
+                f"{FORMAT_VERSION}; install the release that wrote it "
+                f"({content.get('longtail_version')!r}) or train again with this one"
+            )
+        if content.get("digest") != digest_of(content) or text != _canonical(content):
+            raise BundleCorruptError(
+                f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
+                f"match); {_RESTORE}"
+            )
+        return _manifest_of(content, where)
+
+
+_RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
+
+
+def digest_of(content: dict[str, Any]) -> str:
+    """Return the sha256 over a manifest's content, its digest left out."""
+    rest = {key: value for key, value in content.items() if key != "digest"}
+    return hashlib.sha256(_canonical(rest).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _canonical(content: dict[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=True, indent=1, sort_keys=True) + "\n"
+
+
+def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
+    """Return the typed manifest of a content whose digest holds.
+
+    Raises:
+        BundleCorruptError: A field is missing, unknown or of the wrong form.
+    """
+    names = {item.name for item in fields(Manifest)}
+    if set(content) != names:
+        odd = ", ".join(sorted(set(content) ^ names))
+        raise BundleCorruptError(f"{where}: {MANIFEST_NAME} lacks or adds the fields {odd}")
+    try:
+        typed: dict[str, Any] = content | {
+            "encoder": EncoderInfo(**content["encoder"]),
+            "scorers": tuple(content["scorers"]),
+            "files": {path: FileInfo(**info) for path, info in content["files"].items()},
+            "tensors": {
+                path: {
+                    name: TensorInfo(tuple(info["shape"]), info["dtype"])
+                    for name, info in tensors.items()
+                }
+                for path, tensors in content["tensors"].items()
+            },
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BundleCorruptError(
+            f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {_RESTORE}"
+        ) from error
+    return Manifest(**typed)

@@ -1,0 +1,171 @@
+"""The sparse model: tf-idf of unigrams, and one sparse weight vector a label (DEPL section 3.2).
+
+Stored as plain arrays: a vocabulary (JSON) and CSR weights (safetensors); see `training.sparse`
+for how they are learned.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.preprocessing import normalize
+
+from models.errors import BundleCorruptError
+from models.ranking import NO_LABEL, Ranking, top_of_scores
+
+TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
+"""A word of at least two letters or digits, as scikit-learn's default."""
+
+_MOST_SCORES = 2**25  # dense scores held at a time: 128 MiB of float32
+
+
+def tokenize(text: str, lemmas: Mapping[str, str]) -> list[str]:
+    """Return the lower-case words of a text, those with a lemma replaced by it."""
+    tokens = TOKEN_PATTERN.findall(text.lower())
+    return [lemmas.get(token, token) for token in tokens] if lemmas else tokens
+
+
+class TfidfModel:
+    """Turns texts into L2-normalised tf-idf rows over a fixed vocabulary.
+
+    A value is (1 + ln tf) times idf, with idf = ln((1 + N) / (1 + df)) + 1 as in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        idf: Float32[np.ndarray, "feature"],
+        lemmas: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take what is learned from the training documents.
+
+        Args:
+            tokens: The vocabulary in column order.
+            idf: Inverse document frequency of each token.
+            lemmas: Lemma of each surface form that has another one; the tokens are lemmas then.
+        """
+        assert len(tokens) == len(idf)
+        self.tokens = tuple(tokens)
+        self.idf = idf
+        self.lemmas = dict(lemmas or {})
+
+    @cached_property
+    def _counter(self) -> CountVectorizer:
+        return CountVectorizer(
+            analyzer=partial(tokenize, lemmas=self.lemmas),
+            vocabulary={token: column for column, token in enumerate(self.tokens)},
+        )
+
+    def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
+        """Return one row for each text; all zero where no token is in the vocabulary."""
+        return weigh_counts(csr_array(self._counter.transform(texts)), self.idf)
+
+    def to_json(self) -> str:
+        """Return vocabulary and lemmas; the idf goes with the weights."""
+        fields = {"tokens": self.tokens, "lemmas": self.lemmas}
+        return json.dumps(fields, ensure_ascii=False, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, idf: Float32[np.ndarray, "feature"]) -> TfidfModel:
+        """Read what `to_json` wrote.
+
+        Raises:
+            BundleCorruptError: The fields or the number of tokens are not what was written.
+        """
+        try:
+            fields = json.loads(text)
+            tokens, lemmas = fields["tokens"], fields["lemmas"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
+        if len(tokens) != len(idf):
+            raise BundleCorruptError(
+                f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
+            )
+        return cls(tokens, idf, lemmas)
+
+
+def weigh_counts(
+    counts: csr_array, idf: Float32[np.ndarray, "feature"]
+) -> Float32[csr_array, "document feature"]:
+    """Return (1 + ln count) x idf of each count, every row scaled to length one."""
+    weighted = csr_array(counts, dtype=np.float32)
+    weighted.sum_duplicates()
+    weighted.data = (1 + np.log(weighted.data)) * idf[weighted.indices]
+    return csr_array(normalize(weighted, copy=False))
+
+
+@dataclass(frozen=True, slots=True)
+class SparseModel:
+    """Linear scores of labels over tf-idf features: f_sparse(x, l) = <phi_t(x), w_l> + b_l.
+
+    Attributes:
+        tfidf: The features phi_t.
+        weights: One row w_l for each label with a classifier.
+        bias: b_l of each row.
+        labels: The label index of each row, rising; labels without training documents have none.
+    """
+
+    tfidf: TfidfModel
+    weights: Float32[csr_array, "covered feature"]
+    bias: Float32[np.ndarray, "covered"]
+    labels: Int64[np.ndarray, "covered"]
+
+
+class SparseSource:
+    """The `Source` of one batch of tf-idf rows over a sparse model."""
+
+    def __init__(self, model: SparseModel, features: Float32[csr_array, "batch feature"]) -> None:
+        """Bind the features to the model."""
+        self._model = model
+        self._features = features
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the batch."""
+        return int(self._features.shape[0])
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels with a classifier."""
+        return len(self._model.labels)
+
+    def top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
+        """Return the m best labels of these queries (see `Source.top`)."""
+        step = max(1, _MOST_SCORES // self.num_labels)
+        parts = [self._top(rows[start : start + step], m) for start in range(0, len(rows), step)]
+        if not parts:
+            return self._top(rows, m)
+        return Ranking(
+            labels=np.concatenate([part.labels for part in parts]),
+            scores=np.concatenate([part.scores for part in parts]),
+        )
+
+    def _top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
+        best = top_of_scores(self._scores(rows), m)
+        covered = self._model.labels[np.maximum(best.labels, 0)]
+        return Ranking(
+            labels=np.where(best.labels == NO_LABEL, NO_LABEL, covered), scores=best.scores
+        )
+
+    def score(
+        self, rows: Int64[np.ndarray, "row"], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the scores of given labels (see `Source.score`)."""
+        found = np.searchsorted(self._model.labels, labels)
+        found = np.minimum(found, self.num_labels - 1)
+        scores = np.take_along_axis(self._scores(rows), found, axis=1)
+        scores[self._model.labels[found] != labels] = -np.inf
+        return scores
+
+    def _scores(self, rows: Int64[np.ndarray, "row"]) -> Float32[np.ndarray, "row covered"]:
+        products = self._features[rows] @ self._model.weights.T
+        scores: Float32[np.ndarray, "row covered"] = products.toarray() + self._model.bias
+        return scores

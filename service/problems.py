@@ -1,0 +1,182 @@
+"""Errors as problem documents (RFC 9457): one table, the handlers, and their place in OpenAPI."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from models.errors import (
+    BundleNotFoundError,
+    LongtailError,
+    NotReadyError,
+    OverloadedError,
+    RequestError,
+)
+from service.deps import service_of
+from service.schemas import Problem, ProblemDetail
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:longtail:problem:"
+MAX_ERRORS = 20
+_MAX_POINTER_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem.
+
+    Attributes:
+        slug: Ends the problem's type URI, and labels it in the metrics.
+        status: HTTP status.
+        title: The kind in words.
+        retry_after_s: Seconds after which asking again makes sense; None where it does not.
+    """
+
+    slug: str
+    status: int
+    title: str
+    retry_after_s: int | None = None
+
+
+INTERNAL = Kind("internal", 500, "The service failed")
+KINDS: dict[type[Exception], Kind] = {
+    RequestError: Kind("request", 422, "The request can't be answered as asked"),
+    BundleNotFoundError: Kind("model-not-found", 404, "No such model version is loaded"),
+    OverloadedError: Kind("overloaded", 429, "Too much work is waiting", retry_after_s=1),
+    NotReadyError: Kind("not-ready", 503, "No model is ready", retry_after_s=5),
+    LongtailError: Kind("model", 500, "The model can't answer"),
+}
+"""The kind of each of our errors; a subclass that is not named here is of its base's kind."""
+
+INVALID = Kind("invalid-body", 422, "The body is not as the API wants it")
+MALFORMED = Kind("malformed-body", 400, "The body is not JSON in UTF-8")
+HTTP_KINDS: dict[int, Kind] = {
+    400: MALFORMED,
+    404: Kind("not-found", 404, "There is nothing at this path"),
+    405: Kind("method-not-allowed", 405, "This path has no such method"),
+    413: Kind("body-too-large", 413, "The body is too large"),
+    415: Kind("media-type", 415, "The body's media type is not JSON"),
+}
+"""The kinds of what the web framework refuses by itself, by status."""
+
+_HTTP_DETAILS = {
+    400: "The body can't be read as JSON in UTF-8; send one JSON object",
+    404: "Look at /docs for all paths",
+    405: "Look at the header 'Allow', or at /docs",
+}
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let every error of an application be answered with a problem document."""
+    app.add_exception_handler(LongtailError, _on_longtail_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def problem_response(
+    request: Request,
+    kind: Kind,
+    detail: str,
+    *,
+    errors: list[ProblemDetail] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return the answer for a problem, and count it."""
+    service_of(request).telemetry.count_problem(kind.slug)
+    problem = Problem(
+        type=TYPE_PREFIX + kind.slug,
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        instance=request.url.path,
+        errors=errors,
+    )
+    headers = dict(headers or {})
+    if kind.retry_after_s is not None:
+        headers["Retry-After"] = str(kind.retry_after_s)
+    # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
+    content = json.dumps(problem.model_dump(exclude_none=True)).encode("ascii")
+    return Response(content, kind.status, headers, MEDIA_TYPE)
+
+
+def kind_of(error: LongtailError) -> Kind:
+    """Return the kind of the error's closest class that has one."""
+    return next(KINDS[base] for base in type(error).__mro__ if base in KINDS)
+
+
+def _on_longtail_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LongtailError)
+    kind = kind_of(error)
+    if kind.status == 500:
+        logger.error("request failed: %s", error, exc_info=error)
+    return problem_response(request, kind, str(error))
+
+
+def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if found[0]["type"] == "json_invalid":
+        position = found[0]["loc"][-1]
+        detail = f"{_HTTP_DETAILS[400]}; the first error is at character {position}"
+        return problem_response(request, MALFORMED, detail)
+    errors = [
+        ProblemDetail(pointer=_pointer(problem["loc"]), detail=problem["msg"])
+        for problem in found[:MAX_ERRORS]
+    ]
+    detail = f"{len(found)} things are wrong with the request; the first: {errors[0].detail}"
+    if len(found) == 1:
+        detail = f"{errors[0].pointer or 'the body'}: {errors[0].detail}"
+    return problem_response(request, INVALID, detail, errors=errors)
+
+
+def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    phrase = HTTPStatus(status).phrase
+    kind = HTTP_KINDS.get(status, Kind(phrase.lower().replace(" ", "-"), status, phrase))
+    detail = _HTTP_DETAILS.get(status, error.detail)
+    return problem_response(request, kind, detail, headers=error.headers)
+
+
+def _on_unexpected(request: Request, error: Exception) -> Response:
+    # Its traceback is the server's to log: Starlette raises the error again after this answer.
+    logger.error("unexpected %s in %s", type(error).__name__, request.scope["method"])
+    return problem_response(request, INTERNAL, "An unexpected error; its cause is in the log")
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    """Return an RFC 6901 pointer to a place in the body; other places start with their kind."""
+    steps = location[1:] if location[0] == "body" else location
+    escaped = (str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    return "".join(f"/{step}" for step in escaped)[:_MAX_POINTER_CHARACTERS]
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI declaration of a route's problems; 500 is always among them."""
+    return {
+        status: {"model": Problem, "description": HTTPStatus(status).phrase}
+        for status in (*statuses, 500)
+    }
+
+
+def set_media_types(document: dict[str, Any]) -> dict[str, Any]:
+    """Let an OpenAPI document say that errors are problem documents; returns the same one."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path in document["paths"].values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                if status[0] in "45":
+                    response["content"] = content
+    return document

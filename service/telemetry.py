@@ -1,0 +1,131 @@
+"""What operators see: Prometheus metrics, one log line a request, and the logging set-up.
+
+A text never appears here. Label values come from small fixed sets, whatever a client sends.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+logger = logging.getLogger("service.requests")
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics"})
+_LOG_FIELDS = "log_fields"
+
+
+class Telemetry:
+    """The metrics of one application, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        self._request_seconds = Histogram(
+            "longtail_http_request_duration_seconds",
+            "From the request's head to the end of the answer.",
+            ("method", "route", "status_class"),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._predict_seconds = Histogram(
+            "longtail_predict_duration_seconds",
+            "Model work for one request, without waiting.",
+            ("scorer",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._problems = Counter(
+            "longtail_problems",
+            "Requests answered with a problem document, by the kind of problem.",
+            ("reason",),
+            registry=self._registry,
+        )
+        self._loaded = Gauge(
+            "longtail_model_loaded",
+            "1 for each model version that can answer.",
+            ("version",),
+            registry=self._registry,
+        )
+
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one answered request."""
+        method = method if method in _METHODS else "other"
+        status_class = f"{status // 100}xx"
+        self._request_seconds.labels(method, route, status_class).observe(seconds)
+
+    def observe_predict(self, scorer: str, seconds: float) -> None:
+        """Count the model work of one request; only for scorers that the model has."""
+        self._predict_seconds.labels(scorer).observe(seconds)
+
+    def count_problem(self, reason: str) -> None:
+        """Count one problem document."""
+        self._problems.labels(reason).inc()
+
+    def set_loaded(self, versions: Iterable[int]) -> None:
+        """Say which model versions can answer."""
+        self._loaded.clear()
+        for version in versions:
+            self._loaded.labels(str(version)).set(1)
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class TelemetryMiddleware:
+    """Times every request, counts it and logs one line about it."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and note how it ends; one that raises counts as status 500."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        started = time.perf_counter()
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note_status)
+        finally:
+            self._note(scope, status, time.perf_counter() - started)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        self._telemetry.observe_request(scope["method"], route, status, seconds)
+        fields = {"method": scope["method"], "route": route, "status": status}
+        fields |= {"ms": f"{seconds * 1000:.1f}"} | scope.get("state", {}).get(_LOG_FIELDS, {})
+        logger.log(
+            logging.DEBUG if route in _QUIET_ROUTES else logging.INFO,
+            "request %s",
+            " ".join(f"{name}={value}" for name, value in fields.items()),
+        )
+
+
+def add_log_fields(scope: Scope, **fields: object) -> None:
+    """Add fields to the log line of a request; never a part of its text."""
+    scope.setdefault("state", {}).setdefault(_LOG_FIELDS, {}).update(fields)
+
+
+def configure_logging(level: str) -> None:
+    """Send the log of this process to standard error, one line a record; for `cli.py`."""
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+    )

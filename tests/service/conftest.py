@@ -1,0 +1,194 @@
+"""A registry of tiny real bundles, a predictor without weights, and clients of both."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from models.bundle import Bundle, write_bundle
+from models.errors import RequestError
+from models.labels import Label, LabelCatalogue
+from models.manifest import EncoderInfo, Manifest
+from models.registry import Registry
+from service.app import create_app
+from service.settings import Settings
+
+NUM_LABELS = 8
+
+
+@dataclass(frozen=True)
+class FakeLabelScore:
+    index: int
+    id: str
+    name: str
+    score: float
+    probability: float | None
+
+
+@dataclass(frozen=True)
+class FakePrediction:
+    labels: tuple[FakeLabelScore, ...]
+    num_tokens: int
+    truncated: bool
+
+
+class FakePredictor:
+    """Scores label i of a text of n characters with n - i, and keeps count of its calls."""
+
+    scorers = ("retrieval", "sparse")
+    default_scorer = "retrieval"
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.catalogue = bundle.catalogue
+        self.calls: list[list[str]] = []
+        self.threads: set[str] = set()
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        k: int = 5,
+        scorer: str | None = None,
+        threshold: float | None = None,
+    ) -> list[FakePrediction]:
+        self.calls.append(list(texts))
+        self.threads.add(threading.current_thread().name)
+        if scorer not in (None, *self.scorers):
+            raise RequestError(f"unknown scorer {scorer!r}; wanted one of {self.scorers}")
+        if k > len(self.catalogue):
+            raise RequestError(f"k is {k}; wanted at most {len(self.catalogue)}")
+        return [self._predict_one(text, k, scorer, threshold or 0.0) for text in texts]
+
+    def _predict_one(
+        self, text: str, k: int, scorer: str | None, threshold: float
+    ) -> FakePrediction:
+        labels = (
+            FakeLabelScore(i, label.id, label.name, float(len(text) - i), 1 / (i + 1))
+            for i, label in enumerate(self.catalogue)
+        )
+        kept = tuple(x for x in labels if x.index < k and x.probability >= threshold)
+        return FakePrediction(kept, num_tokens=len(text.split()), truncated=len(text) > 1000)
+
+
+@dataclass
+class Loader:
+    """Loads fake predictors: at once, when `gate` opens, or not at all."""
+
+    gate: threading.Event | None = None
+    failure: Exception | None = None
+    predictor_class: type[FakePredictor] = FakePredictor
+    loaded: list[FakePredictor] = field(default_factory=list)
+
+    def __call__(self, bundle: Bundle) -> FakePredictor:
+        if self.gate is not None:
+            assert self.gate.wait(10)
+        if self.failure is not None:
+            raise self.failure
+        self.loaded.append(self.predictor_class(bundle))
+        return self.loaded[-1]
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("LONGTAIL_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Callable[..., int]:
+    """Publish a tiny bundle in the registry of this test; returns its version."""
+    encoder = tmp_path / "encoder"
+    encoder.mkdir()
+    (encoder / "config.json").write_text("{}")
+    catalogue = LabelCatalogue(Label(f"L{i}", f"Label {i}") for i in range(NUM_LABELS))
+
+    def publish_one(*, activate: bool = True, **metrics: float) -> int:
+        manifest = Manifest(
+            label_count=NUM_LABELS,
+            encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
+            scorers=("retrieval", "sparse"),
+            default_scorer="retrieval",
+            training={"seed": 7},
+            data_fingerprint="f" * 64,
+            metrics={"retrieval": metrics},
+        )
+        vectors = {"vectors": np.zeros((NUM_LABELS, 2), dtype=np.float32)}
+
+        def write(folder: Path) -> Manifest:
+            return write_bundle(
+                folder,
+                manifest=manifest,
+                catalogue=catalogue,
+                tensors={"retrieval.safetensors": vectors},
+                texts={},
+                encoder_folder=encoder,
+            )
+
+        return Registry(tmp_path / "registry").publish(write, activate=activate)
+
+    return publish_one
+
+
+@pytest.fixture
+def registry(publish: Callable[..., int], tmp_path: Path) -> Registry:
+    """A registry with versions 1 and 2, the second one current."""
+    publish(p_at_1=0.5)
+    publish(p_at_1=0.6)
+    return Registry(tmp_path / "registry")
+
+
+OpenClient = Callable[..., AbstractContextManager[TestClient]]
+
+
+@pytest.fixture
+def open_client(registry: Registry) -> OpenClient:
+    """Start the service with a loader and settings; waits for the models unless told not to."""
+
+    @contextmanager
+    def start(loader: Loader | None = None, *, wait: bool = True, **settings: object) -> Iterator:
+        app = create_app(Settings(registry=registry.folder, **settings), load=loader or Loader())
+        with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+            if wait:
+                wait_until_loaded(client)
+            yield client
+
+    return start
+
+
+@pytest.fixture
+def client(open_client: OpenClient) -> Iterator[TestClient]:
+    with open_client() as client:
+        yield client
+
+
+@pytest.fixture
+def make_loader() -> type[Loader]:
+    return Loader
+
+
+@pytest.fixture
+def fake_predictor() -> type[FakePredictor]:
+    return FakePredictor
+
+
+@pytest.fixture
+def wait_for_loading() -> Callable[[TestClient], None]:
+    return wait_until_loaded
+
+
+def wait_until_loaded(client: TestClient) -> None:
+    """Wait until loading has ended, well or badly."""
+    deadline = time.monotonic() + 10
+    while "still loading" in client.get("/readyz").text:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

@@ -1,0 +1,131 @@
+"""`longtail serve` and `longtail registry ...`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+import typer
+import uvicorn
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
+from service.cli import add_commands, serve
+from service.settings import Settings
+
+
+@pytest.fixture
+def run(registry):
+    """Run a command on the registry of this test; an error of ours comes out as it is."""
+    app = typer.Typer()
+    add_commands(app)
+
+    def invoke(*words, at=registry.folder):
+        result = CliRunner().invoke(app, [*words, "--registry", str(at)])
+        if result.exception is not None:
+            raise result.exception
+        return result.stdout
+
+    return invoke
+
+
+def test_list_shows_all_versions_aligned_and_stars_the_current(run, registry):
+    head, first, second = run("registry", "list").splitlines()
+    assert head.split() == ["VERSION", "PUBLISHED", "LABELS", "DEFAULT", "SCORER", "DIGEST"]
+    assert first.index("1") == second.index("2") == head.index("VERSION")
+    assert second.startswith("*")
+    assert registry.open(2).manifest.digest[:12] in second
+
+
+def test_list_gives_json(run):
+    first, second = json.loads(run("registry", "list", "--json"))
+    assert (first["version"], first["current"], second["current"]) == (1, False, True)
+    assert second["scorers"] == ["retrieval", "sparse"]
+
+
+def test_list_says_what_is_wrong_with_a_version(run, registry):
+    (registry.folder / "1" / "manifest.json").write_text("{}")
+    assert "manifest.json is not a bundle's manifest" in run("registry", "list")
+
+
+def test_list_of_no_registry_says_what_to_do(run, tmp_path):
+    assert "train one with 'longtail train'" in run("registry", "list", at=tmp_path / "none")
+
+
+def test_show_prints_the_manifest(run):
+    assert '{"p_at_1": 0.5}' in run("registry", "show", "1")
+    shown = json.loads(run("registry", "show", "--json"))
+    assert (shown["version"], shown["label_count"]) == (2, 8)
+
+
+def test_verify_says_that_a_bundle_is_whole(run, registry):
+    assert "Version 2 is whole: 3 files" in run("registry", "verify")
+    assert json.loads(run("registry", "verify", "1", "--json"))["version"] == 1
+
+
+def test_verify_fails_on_a_changed_file(run, registry):
+    (registry.folder / "2" / "labels.jsonl").write_text("x")
+    with pytest.raises(BundleCorruptError, match=r"file 'labels\.jsonl'"):
+        run("registry", "verify")
+
+
+def test_activate_and_rollback_move_current_and_say_so(run, registry):
+    assert "Current is version 1 (before: 2)." in run("registry", "activate", "1")
+    assert registry.current() == 1
+    assert json.loads(run("registry", "rollback", "--json")) == {"before": 1, "current": 2}
+    assert registry.current() == 2
+
+
+def test_remove_deletes_a_version_but_not_the_current_one(run, registry):
+    assert "Version 1 is removed." in run("registry", "remove", "1")
+    assert registry.versions() == [2]
+    with pytest.raises(BundleError, match="version 2 is the current one"):
+        run("registry", "remove", "2")
+
+
+def test_a_version_that_is_not_there_is_an_error_that_lists_the_others(run):
+    with pytest.raises(BundleNotFoundError, match="there are: 1, 2"):
+        run("registry", "show", "9")
+
+
+def test_the_registry_comes_from_the_environment_too(registry, monkeypatch):
+    monkeypatch.setenv("LONGTAIL_REGISTRY", str(registry.folder))
+    app = typer.Typer()
+    add_commands(app)
+    assert "*" in CliRunner().invoke(app, ["registry", "list"]).stdout
+
+
+def test_serve_has_an_option_for_every_setting_and_no_other():
+    assert list(inspect.signature(serve).parameters) == list(Settings.model_fields)
+
+
+def test_serve_shows_the_defaults_of_the_settings():
+    app = typer.Typer()
+    add_commands(app)
+    options = {option.name: option for option in get_command(app).commands["serve"].params}
+    defaults = Settings().model_dump() | {"versions": "current"}
+    for name, default in defaults.items():
+        shown = "chosen by itself" if default is None else str(default)
+        assert options[name].show_default == shown, name
+
+
+def test_serve_starts_the_application_with_the_given_settings(run, registry, monkeypatch):
+    started = {}
+    monkeypatch.setattr(uvicorn, "run", lambda app, **options: started.update(options, app=app))
+    monkeypatch.setattr("service.telemetry.configure_logging", started.setdefault)
+    run("serve", "--port", "0", "--versions", "2,1", "--shutdown-timeout-s", "3")
+    assert (started["port"], started["timeout_graceful_shutdown"]) == (0, 3)
+    assert started["app"].state.service.settings.versions == (2, 1)
+    assert "info" in started
+
+
+def test_serve_stops_at_once_where_there_is_nothing_to_serve(run, tmp_path):
+    with pytest.raises(BundleNotFoundError, match="train one with 'longtail train'"):
+        run("serve", at=tmp_path / "none")
+
+
+def test_serve_stops_at_once_at_a_bad_option(run):
+    with pytest.raises(ConfigError, match="--port: got 99999"):
+        run("serve", "--port", "99999")

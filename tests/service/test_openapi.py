@@ -1,0 +1,65 @@
+"""The published OpenAPI document tells the truth about errors and bodies."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def document(client):
+    return client.get("/openapi.json").json()
+
+
+def operations(document):
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method} {path}", operation
+
+
+def test_all_routes_are_published(document):
+    wanted = {"post /v1/predict", "get /v1/models", "get /livez", "get /readyz", "get /metrics"}
+    assert {name for name, _ in operations(document)} == wanted
+
+
+def test_every_error_of_every_route_is_a_problem_document(document):
+    for name, operation in operations(document):
+        errors = {s: r for s, r in operation["responses"].items() if s[0] in "45"}
+        assert "500" in errors, name
+        for response in errors.values():
+            assert response["content"] == {
+                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+            }
+
+
+def test_predict_names_all_the_statuses_that_it_can_answer(document):
+    responses = document["paths"]["/v1/predict"]["post"]["responses"]
+    assert set(responses) == {"200", "400", "404", "413", "415", "422", "429", "500", "503"}
+
+
+def test_the_frameworks_own_error_schemas_are_gone(document):
+    assert "Problem" in document["components"]["schemas"]
+    assert not {"HTTPValidationError", "ValidationError"} & set(document["components"]["schemas"])
+
+
+def test_every_field_of_the_request_is_described(document):
+    schema = document["components"]["schemas"]["PredictRequest"]
+    assert all("description" in field for field in schema["properties"].values())
+    assert schema["additionalProperties"] is False
+
+
+def test_the_limits_of_the_service_are_published(open_client):
+    with open_client(max_k=7, max_texts_per_request=3, max_text_characters=90) as client:
+        document = client.get("/openapi.json").json()
+    fields = document["components"]["schemas"]["PredictRequest"]["properties"]
+    assert (fields["k"]["minimum"], fields["k"]["maximum"]) == (1, 7)
+    assert (fields["texts"]["minItems"], fields["texts"]["maxItems"]) == (1, 3)
+    assert fields["text"]["maxLength"] == fields["texts"]["items"]["maxLength"] == 90
+
+
+def test_the_document_stays_the_same_when_asked_again(client, document):
+    assert client.get("/openapi.json").json() == document
+
+
+def test_the_documented_example_is_answered(client, document):
+    (example,) = document["components"]["schemas"]["PredictRequest"]["examples"]
+    assert client.post("/v1/predict", json=example).status_code == 200

@@ -1,0 +1,104 @@
+"""What `POST /v1/predict` answers."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+
+def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
+    answer = client.post("/v1/predict", json={"text": "four", "k": 2}).json()
+    digest = registry.open(2).manifest.digest
+    assert answer["model"] == {"version": 2, "digest": digest}
+    assert answer["scorer"] == "retrieval"
+    assert answer["results"] == [
+        {
+            "labels": [
+                {"id": "L0", "name": "Label 0", "score": 4.0, "probability": 1.0},
+                {"id": "L1", "name": "Label 1", "score": 3.0, "probability": 0.5},
+            ],
+            "num_tokens": 1,
+            "truncated": False,
+        }
+    ]
+
+
+def test_several_texts_are_answered_in_their_order(client):
+    answer = client.post("/v1/predict", json={"texts": ["aaa", "a", "aa"]}).json()
+    best = [result["labels"][0]["score"] for result in answer["results"]]
+    assert best == [3.0, 1.0, 2.0]
+
+
+def test_a_text_may_hold_any_valid_unicode(client):
+    answer = client.post("/v1/predict", json={"text": "na\u00efve \U0001f98e \u202e\u05e2\u05d1\t"})
+    assert answer.status_code == 200
+
+
+def test_scorer_and_threshold_reach_the_model(client):
+    body = {"text": "x", "k": 8, "scorer": "sparse", "threshold": 0.5}
+    answer = client.post("/v1/predict", json=body).json()
+    assert answer["scorer"] == "sparse"
+    assert len(answer["results"][0]["labels"]) == 2
+
+
+@pytest.mark.parametrize(("version", "answered"), [(1, 1), (2, 2), ("current", 2), (None, 1)])
+def test_a_request_chooses_among_the_loaded_versions(open_client, version, answered):
+    with open_client(versions=(1, 2)) as client:
+        answer = client.post("/v1/predict", json={"text": "x", "version": version})
+    assert answer.json()["model"]["version"] == answered
+
+
+def test_current_stays_the_loaded_version_when_the_alias_moves(client, registry):
+    registry.activate(1)
+    answer = client.post("/v1/predict", json={"text": "x", "version": "current"})
+    assert answer.json()["model"]["version"] == 2
+
+
+def test_a_version_that_is_not_loaded_is_a_404_that_says_what_to_do(client):
+    answer = client.post("/v1/predict", json={"text": "x", "version": 1})
+    assert answer.status_code == 404
+    assert "in the registry but not loaded; loaded versions: 2" in answer.json()["detail"]
+    assert "--versions" in answer.json()["detail"]
+
+
+def test_a_version_that_never_was_is_a_404_that_lists_the_loaded_ones(client):
+    answer = client.post("/v1/predict", json={"text": "x", "version": 2**62})
+    assert answer.status_code == 404
+    assert "not in the registry; loaded versions: 2" in answer.json()["detail"]
+
+
+def test_all_model_work_runs_on_one_thread(open_client, make_loader):
+    loader = make_loader()
+    with open_client(loader) as client, ThreadPoolExecutor(8) as pool:
+        bodies = [{"text": "x" * (1 + i)} for i in range(40)]
+        answers = list(pool.map(lambda body: client.post("/v1/predict", json=body), bodies))
+    best = [answer.json()["results"][0]["labels"][0]["score"] for answer in answers]
+    assert best == [float(1 + i) for i in range(40)]
+    assert loader.loaded[0].threads == {"compute_0"}
+
+
+def test_probes_answer_while_the_model_is_busy(open_client, make_loader, fake_predictor):
+    gate, busy = threading.Event(), threading.Event()
+
+    class Slow(fake_predictor):
+        def predict(self, texts, **options):
+            if list(texts) == ["slow"]:
+                busy.set()
+                assert gate.wait(10)
+            return super().predict(texts, **options)
+
+    with open_client(make_loader(predictor_class=Slow)) as client, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(client.post, "/v1/predict", json={"text": "slow"})
+        assert busy.wait(10)
+        probes = [client.get(path).status_code for path in ("/livez", "/readyz", "/metrics")]
+        gate.set()
+        assert answer.result().status_code == 200
+    assert probes == [200, 200, 200]
+
+
+def test_root_leads_to_the_documentation(client):
+    answer = client.get("/")
+    assert answer.headers["location"] == "/docs"
+    assert client.get("/docs").status_code == 200

@@ -1,0 +1,74 @@
+"""Settings: options over variables over defaults; nothing misspelt goes unseen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from models.errors import ConfigError
+from service.app import create_app
+from service.settings import Settings, load_settings
+
+README = Path(__file__).parents[2] / "service" / "README.md"
+
+
+def test_options_win_over_variables_and_those_over_defaults(monkeypatch):
+    monkeypatch.setenv("LONGTAIL_PORT", "9001")
+    monkeypatch.setenv("LONGTAIL_MAX_K", "7")
+    settings = load_settings(port=9002)
+    assert (settings.port, settings.max_k, settings.host) == (9002, 7, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("value", "versions"),
+    [("current", ("current",)), ("3", (3,)), ("current, 3,12", ("current", 3, 12))],
+)
+def test_versions_are_separated_by_commas(monkeypatch, value, versions):
+    monkeypatch.setenv("LONGTAIL_VERSIONS", value)
+    assert load_settings().versions == versions
+
+
+def test_an_unknown_variable_stops_the_start_and_names_the_closest(monkeypatch):
+    monkeypatch.setenv("LONGTAIL_MAX_BODY_BYTE", "5")
+    with pytest.raises(ConfigError, match=r"'LONGTAIL_MAX_BODY_BYTE'.*'LONGTAIL_MAX_BODY_BYTES'"):
+        create_app()
+
+
+def test_variables_of_other_parts_of_the_project_are_left_alone(monkeypatch):
+    monkeypatch.setenv("LONGTAIL_DATA", "somewhere")
+    assert load_settings() == Settings()
+
+
+def test_a_bad_variable_is_named_with_its_value(monkeypatch):
+    monkeypatch.setenv("LONGTAIL_PORT", "eighty")
+    with pytest.raises(ConfigError, match=r"LONGTAIL_PORT: got 'eighty'; .*valid integer"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"port": 70_000}, "--port: got 70000"),
+        ({"versions": "newest"}, "--versions: got 'newest'"),
+        ({"versions": "0"}, "--versions: got 0"),
+        ({"log_level": "loud"}, "--log-level: got 'loud'"),
+        ({"max_k": 0}, "--max-k: got 0"),
+    ],
+)
+def test_a_bad_option_is_named_with_its_value(chosen, words):
+    with pytest.raises(ConfigError, match=words):
+        load_settings(**chosen)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().port = 5
+
+
+def test_every_setting_is_described_in_the_schema_and_in_the_readme():
+    documented = README.read_text(encoding="utf-8")
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert f"`LONGTAIL_{name.upper()}`" in documented

@@ -1,0 +1,106 @@
+"""What operators see of requests: metrics with few label values, log lines without texts."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def samples(client, name):
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    return [sample for family in families for sample in family.samples if sample.name == name]
+
+
+def test_requests_are_timed_by_route_method_and_status_class(client):
+    client.post("/v1/predict", json={"text": "a"})
+    client.post("/v1/predict", json={"text": ""})
+    counts = {
+        (sample.labels["method"], sample.labels["route"], sample.labels["status_class"])
+        for sample in samples(client, "longtail_http_request_duration_seconds_count")
+    }
+    assert counts >= {("POST", "/v1/predict", "2xx"), ("POST", "/v1/predict", "4xx")}
+
+
+def test_an_error_that_is_not_expected_counts_as_5xx(open_client, make_loader, fake_predictor):
+    class Failing(fake_predictor):
+        def predict(self, texts, **options):
+            if list(texts) == ["a"]:
+                raise KeyError
+            return super().predict(texts, **options)
+
+    with open_client(make_loader(predictor_class=Failing)) as client:
+        client.post("/v1/predict", json={"text": "a"})
+        counted = samples(client, "longtail_http_request_duration_seconds_count")
+    assert "5xx" in {sample.labels["status_class"] for sample in counted}
+
+
+def test_model_work_is_timed_by_scorer(client):
+    client.post("/v1/predict", json={"text": "a", "scorer": "sparse"})
+    client.post("/v1/predict", json={"text": "a", "scorer": "magic"})
+    counts = samples(client, "longtail_predict_duration_seconds_count")
+    assert [(sample.labels, sample.value) for sample in counts] == [({"scorer": "sparse"}, 1.0)]
+
+
+def test_problems_are_counted_by_reason(client):
+    for _ in range(2):
+        client.post("/v1/predict", json={})
+    client.get("/nothing")
+    counts = samples(client, "longtail_problems_total")
+    found = {sample.labels["reason"]: sample.value for sample in counts}
+    found.pop("not-ready", None)  # from waiting for the models
+    assert found == {"invalid-body": 2.0, "not-found": 1.0}
+
+
+def test_the_loaded_versions_are_shown(open_client):
+    with open_client(versions=(2, 1)) as client:
+        loaded = samples(client, "longtail_model_loaded")
+    assert {sample.labels["version"]: sample.value for sample in loaded} == {"1": 1.0, "2": 1.0}
+
+
+def test_strangers_cannot_make_new_label_values(client):
+    for index in range(20):
+        client.request(f"METHOD{index}", f"/nothing/{index}")
+        client.post("/v1/predict", json={"text": "a", "scorer": f"magic{index}"})
+    counted = samples(client, "longtail_http_request_duration_seconds_count")
+    assert {sample.labels["method"] for sample in counted} <= {"GET", "POST", "other"}
+    assert {sample.labels["route"] for sample in counted} >= {"none", "/v1/predict"}
+    assert len(counted) < 10
+
+
+def test_each_application_counts_for_itself(open_client):
+    with open_client() as one, open_client() as other:
+        one.get("/nothing")
+        counts = [samples(client, "longtail_problems_total") for client in (one, other)]
+    reasons = [{sample.labels["reason"] for sample in count} for count in counts]
+    assert "not-found" in reasons[0] - reasons[1]
+
+
+def test_a_prediction_is_logged_in_one_line_without_its_text(client, caplog):
+    with caplog.at_level(logging.INFO, "service.requests"):
+        client.post("/v1/predict", json={"texts": ["secret", "secret"], "k": 3})
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "service.requests"]
+    assert re.fullmatch(
+        r"request method=POST route=/v1/predict status=200 ms=\d+\.\d texts=2 k=3 version=2 "
+        r"scorer=retrieval compute_ms=\d+\.\d",
+        line,
+    )
+
+
+def test_nothing_of_a_text_or_path_is_logged_when_a_request_fails(client, caplog):
+    with caplog.at_level(logging.DEBUG):
+        client.post("/v1/predict", json={"text": "secret\x00"})
+        client.post("/v1/predict", json={"text": "secret", "scorer": "secret"})
+        client.get("/secret")
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("service")]
+    assert len(ours) >= 3
+    assert "secret" not in "".join(ours)
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+def test_probes_are_logged_only_for_debugging(client, caplog, path):
+    with caplog.at_level(logging.DEBUG, "service.requests"):
+        client.get(path)
+    assert {r.levelname for r in caplog.records if r.name == "service.requests"} == {"DEBUG"}

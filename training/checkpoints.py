@@ -1,0 +1,96 @@
+"""Checkpoints of neural training: safetensors and JSON, replaced atomically, newest wins."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from models.bundle import read_json, sync_tree, write_json_durably
+
+_MODEL_NAME = "model.safetensors"
+_OPTIMIZER_NAME = "optimizer.safetensors"
+_PROGRESS_NAME = "progress.json"
+
+
+def save_checkpoint(
+    folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer | None
+) -> None:
+    """Write a checkpoint beside the last one, then delete that; a crash leaves one of them whole.
+
+    Args:
+        folder: Holds the checkpoints of one stage, as folders named by their step.
+        step: Optimizer steps done.
+        model: All its parameters and buffers are kept.
+        optimizer: Its state is kept; None when the stage is done and it is not needed again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    incoming = folder / f".incoming-{os.getpid()}"
+    shutil.rmtree(incoming, ignore_errors=True)
+    incoming.mkdir()
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, incoming / _MODEL_NAME)
+    if optimizer is not None:
+        save_file(_flat_state(optimizer), incoming / _OPTIMIZER_NAME)
+    write_json_durably(incoming / _PROGRESS_NAME, {"step": step, "is_done": optimizer is None})
+    sync_tree(incoming)
+    final = folder / str(step)
+    shutil.rmtree(final, ignore_errors=True)
+    incoming.rename(final)
+    for path in folder.iterdir():
+        if path != final:
+            shutil.rmtree(path)
+
+
+def load_checkpoint(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer | None = None
+) -> int:
+    """Restore the newest checkpoint of a stage, if there is one, and return its step (else 0).
+
+    Args:
+        folder: What `save_checkpoint` wrote to.
+        model: Gets the parameters and buffers.
+        optimizer: Gets its state; None: leave it out.
+    """
+    newest = newest_checkpoint(folder)
+    if newest is None:
+        return 0
+    model.load_state_dict(load_file(newest / _MODEL_NAME))
+    if optimizer is not None and (newest / _OPTIMIZER_NAME).exists():
+        _restore_state(optimizer, load_file(newest / _OPTIMIZER_NAME))
+    return int(newest.name)
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """Return the folder of the newest whole checkpoint of a stage."""
+    if not folder.is_dir():
+        return None
+    steps = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+    return folder / str(max(steps)) if steps else None
+
+
+def is_done(folder: Path) -> bool:
+    """Return whether the stage whose checkpoints lie here was trained to its end."""
+    newest = newest_checkpoint(folder)
+    return newest is not None and bool(read_json(newest / _PROGRESS_NAME)["is_done"])
+
+
+def _flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimizer's tensors, named by parameter number and field."""
+    return {
+        f"{number}.{field}": torch.as_tensor(value).contiguous()
+        for number, fields in optimizer.state_dict()["state"].items()
+        for field, value in fields.items()
+    }
+
+
+def _restore_state(optimizer: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        number, field = key.split(".", 1)
+        state.setdefault(int(number), {})[field] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -1,0 +1,139 @@
+"""One frozen configuration a training run, read from YAML; an unknown or contradictory key stops it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from models.errors import ConfigError
+
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class SparseConfig(_Section):
+    """Tf-idf and the linear SVM of each label (DEPL section 3.2)."""
+
+    min_document_count: Positive = 2
+    """A token must occur in at least so many training documents."""
+    max_document_share: Rate = 0.7
+    """A token may occur in at most this share of them."""
+    lemma_language: str = Field(default="", pattern=r"^([a-z]{2,3})?$")
+    """ISO 639 code of spaCy's lookup lemmas; empty: surface forms."""
+    loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
+    """The paper prints the hinge; its square is as good or better in fewer iterations."""
+    cost: float = Field(default=1.0, gt=0)
+    """C of the SVM: how much an error costs against the weights' norm."""
+    prune_below: float = Field(default=0.03, ge=0)
+    """Weights of smaller magnitude are dropped."""
+
+
+class DescriptionConfig(_Section):
+    """Pseudo label descriptions (DEPL section 3.2)."""
+
+    num_keywords: int = Field(default=20, ge=0)
+    """Highest-weighted tokens appended to the label's name; 0 is the paper's DE-ret."""
+    max_tokens: int = Field(default=32, ge=4, le=512)
+    """Tokens that the label encoder reads, special tokens included; the paper compares 8, 16, 32."""
+
+
+class StageConfig(_Section):
+    """One stage of neural training: AdamW, linear warm-up, linear decay to zero."""
+
+    epochs: Positive
+    """Passes over the training documents."""
+    batch_size: Positive
+    """Documents a step."""
+    encoder_learning_rate: Rate
+    """Peak rate of the transformer."""
+    pooler_learning_rate: Rate
+    """Peak rate of both poolers."""
+    classifier_learning_rate: Rate
+    """Peak rate of the classifier's label weights."""
+    warmup_share: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the steps in which the rates rise."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Of AdamW."""
+    max_gradient_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this norm."""
+
+
+class ClassifierConfig(StageConfig):
+    """The dense classifier that the dual encoder starts from (DEPL section 3.5, Eq. 3)."""
+
+    epochs: Positive = 2
+    batch_size: Positive = 32
+    encoder_learning_rate: Rate = 1e-4
+    pooler_learning_rate: Rate = 1e-3
+    classifier_learning_rate: Rate = 5e-3
+
+
+class RetrievalConfig(StageConfig):
+    """The dual encoder (DEPL section 3.3)."""
+
+    epochs: Positive = 2
+    batch_size: Positive = 32
+    encoder_learning_rate: Rate = 5e-5
+    pooler_learning_rate: Rate = 5e-4
+    classifier_learning_rate: Rate = 1e-3
+    hard_negatives: int = Field(default=10, ge=0)
+    """Highest-ranked wrong labels of the SVM, a document."""
+    label_subset_size: Positive = 384
+    """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
+    300-500."""
+    keep_classifier: bool = True
+    """Go on training the classifier on the same document vectors; False leaves it out."""
+
+
+class TrainingConfig(_Section):
+    """Everything that decides what a run learns."""
+
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    """Two runs with one seed give the same bundle on one machine."""
+    encoder: str = "packaged"
+    """"packaged", a folder, or an id on the model hub."""
+    document_max_tokens: int = Field(default=128, ge=8, le=8192)
+    """Tokens that the encoder reads of a document, special tokens included."""
+    frozen_layers: int = Field(default=0, ge=0)
+    """Lowest transformer layers (and the embeddings) that stay as they are: cheaper steps."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the matrix products in training; auto: bfloat16 where the processor or GPU has it."""
+    sparse: SparseConfig = SparseConfig()
+    descriptions: DescriptionConfig = DescriptionConfig()
+    classifier: ClassifierConfig = ClassifierConfig()
+    retrieval: RetrievalConfig = RetrievalConfig()
+
+
+def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:
+    """Read a run configuration.
+
+    Args:
+        path: A YAML file; None for the defaults.
+        overrides: Top-level keys that replace those of the file.
+
+    Raises:
+        ConfigError: The file can't be read, a key is unknown, or a value is out of its range; the
+            message names every one.
+    """
+    where = "the defaults" if path is None else str(path)
+    try:
+        content = {} if path is None else yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"configuration {where}: can't be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"configuration {where}: wanted 'key: value' lines, came {content!r:.80}")
+    try:
+        return TrainingConfig(**(content | (overrides or {})))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc']))}: {item['msg']} (came {item['input']!r:.60})"
+            for item in error.errors()
+        )
+        raise ConfigError(f"configuration {where}: {problems}") from error

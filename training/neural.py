@@ -1,0 +1,302 @@
+"""Neural training: the dense classifier, then the dual encoder that starts from it (DEPL 3.3, 3.5).
+
+Everything random in a step is drawn from (seed, stage, step), so a run that was killed and
+resumed takes the same steps as one that was not.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int64
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from models.dual_encoder import DualEncoder
+from models.encoder import TokenizedTexts
+from training.checkpoints import is_done, load_checkpoint, save_checkpoint
+from training.config import StageConfig
+from training.losses import depl_loss
+from training.negatives import LabelSubsets, positives_among
+
+logger = logging.getLogger(__name__)
+_LOG_EVERY_S = 30.0
+_CHECKPOINT_EVERY_S = 60.0
+
+
+class DeplModel(nn.Module):
+    """The dual encoder and a classifier over the same document vectors.
+
+    f_cls(x, l) = <phi_doc(x), w_l> + b_l (DEPL Eq. 3, with a bias).
+    """
+
+    def __init__(self, encoder: DualEncoder, priors: Float32[np.ndarray, "label"]) -> None:
+        """Start the classifier at the priors.
+
+        Args:
+            encoder: The dual encoder.
+            priors: Share of training documents that carry each label, above 0 and below 1.
+        """
+        super().__init__()
+        self.encoder = encoder
+        self.classifier = nn.Linear(encoder.dim, len(priors))
+        with torch.no_grad():
+            self.classifier.weight.zero_()
+            self.classifier.bias.copy_(torch.from_numpy(np.log(priors / (1 - priors))))
+
+    def classifier_scores(
+        self, documents: Float[Tensor, "batch dim"], labels: Tensor | None = None
+    ) -> Float[Tensor, "batch sampled"]:
+        """Return f_cls of each document for some labels, or for all."""
+        if labels is None:
+            scores: Tensor = self.classifier(documents)
+            return scores
+        return documents @ self.classifier.weight[labels].T + self.classifier.bias[labels]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTexts:
+    """What neural training reads.
+
+    Attributes:
+        documents: Training documents as tokens.
+        labels: Label descriptions as tokens.
+        truth: The labels of each document.
+        pad_id: The tokenizer's padding id.
+    """
+
+    documents: TokenizedTexts
+    labels: TokenizedTexts
+    truth: Float32[csr_array, "document label"]
+    pad_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where and how precisely to compute.
+
+    Attributes:
+        device: "cpu" or "cuda".
+        is_bfloat16: Whether matrix products run in bfloat16.
+    """
+
+    device: str
+    is_bfloat16: bool
+
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        """Compute in bfloat16 inside, if this machine does."""
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.is_bfloat16):
+            yield
+
+
+def find_machine(precision: str) -> Machine:
+    """Return the GPU if PyTorch has one, and bfloat16 where the hardware has it, unless told."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if precision != "auto":
+        return Machine(device, is_bfloat16=precision == "bfloat16")
+    if device == "cuda":
+        return Machine(device, is_bfloat16=torch.cuda.is_bf16_supported())
+    flags = torch.cpu.get_capabilities()
+    return Machine(device, is_bfloat16=bool(flags.get("avx512_bf16") or flags.get("amx_bf16")))
+
+
+Step = Callable[[Int64[np.ndarray, "batch"], np.random.Generator], Tensor]
+"""Returns the loss of some training documents."""
+
+
+def classifier_step(model: DeplModel, texts: TrainingTexts, machine: Machine) -> Step:
+    """Return the step of the dense classifier: binary cross-entropy over all labels."""
+
+    def step(rows: Int64[np.ndarray, "batch"], rng: np.random.Generator) -> Tensor:
+        batch = texts.documents.batch(rows, texts.pad_id, machine.device)
+        scores = model.classifier_scores(model.encoder(batch, "document"))
+        return depl_loss(scores, torch.from_numpy(texts.truth[rows].toarray() > 0))
+
+    return step
+
+
+def retrieval_step(
+    model: DeplModel,
+    texts: TrainingTexts,
+    subsets: LabelSubsets,
+    machine: Machine,
+    *,
+    keep_classifier: bool,
+) -> Step:
+    """Return the step of the dual encoder: L_dual over the batch's label subset (DEPL 3.3).
+
+    Args:
+        model: Trained in place.
+        texts: Documents and label descriptions.
+        subsets: Draws S_b.
+        machine: Where to compute.
+        keep_classifier: Add the classifier's loss over the same documents and all labels, so that
+            it stays in step with the moving document vectors.
+    """
+
+    def step(rows: Int64[np.ndarray, "batch"], rng: np.random.Generator) -> Tensor:
+        truth = texts.truth[rows]
+        labels = subsets.draw(rows, rng)
+        documents = model.encoder(
+            texts.documents.batch(rows, texts.pad_id, machine.device), "document"
+        )
+        label_batch = texts.labels.batch(labels, texts.pad_id, machine.device)
+        scores = model.encoder.scores(documents, model.encoder(label_batch, "label"))
+        loss = depl_loss(scores, torch.from_numpy(positives_among(truth, labels)))
+        if keep_classifier:
+            all_scores = model.classifier_scores(documents)
+            loss = loss + depl_loss(all_scores, torch.from_numpy(truth.toarray() > 0))
+        return loss
+
+    return step
+
+
+def train_stage(
+    name: str,
+    model: DeplModel,
+    step: Step,
+    config: StageConfig,
+    *,
+    num_documents: int,
+    seed: int,
+    machine: Machine,
+    folder: Path,
+) -> None:
+    """Train one stage to its end, from its newest checkpoint if it has one.
+
+    Args:
+        name: Of the stage; seeds its randomness and stands in the progress.
+        model: Trained in place, on the machine's device.
+        step: The loss of a batch.
+        config: Epochs, batch size and rates.
+        num_documents: Training documents.
+        seed: Of the run.
+        machine: Where to compute.
+        folder: For the stage's checkpoints.
+    """
+    stage_seed = int.from_bytes(name.encode()[:4], "big")
+    optimizer = _optimizer(model, config)
+    if is_done(folder):
+        load_checkpoint(folder, model)
+        return
+    done = load_checkpoint(folder, model, optimizer)
+    per_epoch = math.ceil(num_documents / config.batch_size)
+    total = per_epoch * config.epochs
+    clock = _Clock(time.monotonic(), time.monotonic())
+    with tqdm(total=total * config.batch_size, initial=done * config.batch_size, desc=name,
+              unit="doc", mininterval=1.0) as bar:  # fmt: skip
+        for number in range(done, total):
+            epoch, position = divmod(number, per_epoch)
+            order = np.random.default_rng([seed, stage_seed, epoch]).permutation(num_documents)
+            rows = order[position * config.batch_size :][: config.batch_size].astype(np.int64)
+            _set_rates(optimizer, config, number, total)
+            loss = _train_step(model, step, optimizer, config, machine, rows,
+                               [seed, stage_seed, epoch, number])  # fmt: skip
+            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            bar.update(config.batch_size)
+            clock.tick(name, number + 1, total, loss, bar)
+            if clock.is_checkpoint_due() and number + 1 < total:
+                save_checkpoint(folder, number + 1, model, optimizer)
+    save_checkpoint(folder, total, model, None)
+
+
+def _train_step(
+    model: DeplModel,
+    step: Step,
+    optimizer: torch.optim.Optimizer,
+    config: StageConfig,
+    machine: Machine,
+    rows: Int64[np.ndarray, "batch"],
+    seed: list[int],
+) -> float:
+    """Take one step and return its loss; dropout and negatives follow from the seed alone."""
+    rng = np.random.default_rng(seed)
+    model.train()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.random.fork_rng():
+        torch.manual_seed(int(rng.integers(2**63)))
+        with machine.autocast():
+            loss = step(rows, rng)
+        loss.backward()  # type: ignore[no-untyped-call]
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    nn.utils.clip_grad_norm_(trained, config.max_gradient_norm)
+    optimizer.step()
+    return float(loss.detach())
+
+
+def freeze_layers(encoder: DualEncoder, count: int) -> None:
+    """Keep the embeddings and the lowest layers of the transformer as they are.
+
+    With a count of 0 everything is trained.
+    """
+    if count == 0:
+        return
+    transformer = encoder.transformer
+    frozen = [transformer.embeddings, *transformer.encoder.layer[:count]]
+    for module in frozen:
+        module.requires_grad_(False)
+
+
+def _optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
+    encoder = model.encoder
+    poolers = [*encoder.document_pooler.parameters(), *encoder.label_pooler.parameters()]
+    scalars = [encoder.log_scale, encoder.score_bias]
+    groups = [
+        (encoder.transformer.parameters(), config.encoder_learning_rate),
+        (poolers, config.pooler_learning_rate),
+        ([*model.classifier.parameters(), *scalars], config.classifier_learning_rate),
+    ]
+    return torch.optim.AdamW(
+        [
+            {"params": [p for p in params if p.requires_grad], "lr": rate, "peak": rate}
+            for params, rate in groups
+        ],
+        weight_decay=config.weight_decay,
+    )
+
+
+def _set_rates(
+    optimizer: torch.optim.Optimizer, config: StageConfig, number: int, total: int
+) -> None:
+    warmup = config.warmup_share * total
+    rise = (number + 1) / warmup if warmup else 1.0
+    fall = (total - number) / max(1.0, total - warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * min(1.0, rise, fall)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Says when the next log line and the next checkpoint are due."""
+
+    last_log: float
+    last_checkpoint: float
+
+    def tick(self, name: str, step: int, total: int, loss: float, bar: tqdm) -> None:  # type: ignore[type-arg]
+        now = time.monotonic()
+        if now - self.last_log < _LOG_EVERY_S:
+            return
+        self.last_log = now
+        rate = bar.format_dict["rate"] or 0.0
+        gpu_gib = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
+        logger.info(
+            "%s step %d/%d loss %.4f docs_per_s %.1f gpu_gib %.1f",
+            name, step, total, loss, rate, gpu_gib,
+        )  # fmt: skip
+
+    def is_checkpoint_due(self) -> bool:
+        now = time.monotonic()
+        if now - self.last_checkpoint < _CHECKPOINT_EVERY_S:
+            return False
+        self.last_checkpoint = now
+        return True

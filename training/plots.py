@@ -1,0 +1,191 @@
+"""Pictures of how well rare labels are found, after DEPL, 2023, Figure 1.
+
+Drawn through matplotlib's objects, without pyplot and without a display.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from scipy.sparse import csr_array
+
+from models.errors import ConfigError, DataError
+from models.ranking import Ranking
+from training.evaluation import FREQUENCY_BINS, label_subsets
+from training.metrics import Judged, judge, label_f1_at, recall_at
+
+_DEFAULT_NUM_BINS = 35
+# Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_LINE_STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
+_MAX_LEGEND_COLUMNS = 5
+_MIN_REGION = 0.04  # share of the labels below which a region's name would not fit above it
+
+
+def draw_by_frequency(
+    rankings: Mapping[str, Ranking],
+    truth: Float32[csr_array, "document label"],
+    training_counts: Int64[np.ndarray, "label"],
+    k: int = 5,
+    recall_k: int = 10,
+    labels_per_bin: int | None = None,
+) -> Figure:
+    """Draw macro-F1@k by label rank above recall@recall_k by frequency bin, each for every scorer.
+
+    Above, as in DEPL, Figure 1: the labels from rare to common in bins of equal size. Below: the
+    bins of `FREQUENCY_BINS`, each over the documents that carry one of its labels.
+
+    Args:
+        rankings: By name of the scorer, one row a document, over all labels.
+        truth: Ones where the document carries the label.
+        training_counts: Number of training documents that carry each label.
+        k: Places that count for F1; 5 by default, DEPL's choice for all its sets but Wiki10-31K.
+        recall_k: Places that count for recall.
+        labels_per_bin: Labels averaged into one point; chosen for about 35 points by default.
+
+    Raises:
+        DataError: There is no ranking, or one can't be measured at k and `recall_k`.
+    """
+    if not rankings:
+        raise DataError("plot: no rankings came; give at least one")
+    judged = {name: judge(ranking.labels, truth) for name, ranking in rankings.items()}
+    figure = Figure(figsize=(9, 8), layout="constrained")
+    FigureCanvasAgg(figure)
+    above, below = figure.subplots(2, 1, height_ratios=(3, 2))
+    _draw_f1_by_rank(above, judged, training_counts, k, labels_per_bin)
+    _draw_recall_by_bin(below, judged, training_counts, recall_k)
+    handles, names = above.get_legend_handles_labels()
+    num_rows = math.ceil(len(names) / _MAX_LEGEND_COLUMNS)
+    figure.legend(
+        handles, names, loc="outside upper center", ncols=math.ceil(len(names) / num_rows)
+    )
+    return figure
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG, by the suffix of the path.
+
+    Raises:
+        ConfigError: The suffix is neither `.png` nor `.svg`.
+    """
+    if path.suffix not in {".png", ".svg"}:
+        raise ConfigError(f"plot {path.name!r}: wanted a name that ends in .png or .svg")
+    # Without a date the same figure gives the same PNG.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    figure.savefig(path, dpi=150, metadata=metadata)
+
+
+def macro_f1_by_rank(
+    label_f1: Float64[np.ndarray, "label"],
+    training_counts: Int64[np.ndarray, "label"],
+    labels_per_bin: int | None = None,
+) -> tuple[Float64[np.ndarray, "bin"], Float64[np.ndarray, "bin"]]:
+    """Return the middle rank and the mean F1 of bins of labels, from rare to common.
+
+    Labels are ranked by training documents, of equally frequent ones the smaller index first. The
+    sizes of the bins differ by one at most, so no last bin of a few labels jumps about.
+
+    Args:
+        label_f1: F1 of each label.
+        training_counts: Number of training documents that carry each label.
+        labels_per_bin: About how many labels a bin holds; chosen for about 35 bins by default.
+
+    Raises:
+        DataError: `labels_per_bin` is below 1.
+    """
+    if labels_per_bin is not None and labels_per_bin < 1:
+        raise DataError(f"plot: labels_per_bin={labels_per_bin!r} came, wanted at least 1")
+    order = np.argsort(training_counts, kind="stable")
+    num_bins = _num_bins(len(order), labels_per_bin)
+    ranks = np.array([part.mean() for part in np.array_split(np.arange(len(order)) + 1, num_bins)])
+    f1 = np.array([part.mean() for part in np.array_split(label_f1[order], num_bins)])
+    return ranks, f1
+
+
+def _num_bins(num_labels: int, labels_per_bin: int | None) -> int:
+    if labels_per_bin is None:
+        return min(num_labels, _DEFAULT_NUM_BINS)
+    return max(1, round(num_labels / labels_per_bin))
+
+
+def _draw_f1_by_rank(
+    axes: Axes,
+    judged: Mapping[str, Judged],
+    training_counts: Int64[np.ndarray, "label"],
+    k: int,
+    labels_per_bin: int | None,
+) -> None:
+    for index, (name, one) in enumerate(judged.items()):
+        ranks, f1 = macro_f1_by_rank(label_f1_at(one, k), training_counts, labels_per_bin)
+        (line,) = axes.plot(ranks, 100 * f1, label=name, markersize=4, linewidth=1.5)
+        line.set_color(_COLOURS[index % len(_COLOURS)])
+        line.set_marker(_MARKERS[index % len(_MARKERS)])
+        line.set_linestyle(_LINE_STYLES[(index // len(_COLOURS)) % len(_LINE_STYLES)])
+    num_labels = len(training_counts)
+    _mark_frequency_bins(axes, training_counts)
+    size = round(num_labels / _num_bins(num_labels, labels_per_bin))
+    axes.set_title(f"Macro-averaged F1@{k} by label rank (about {size:,} labels a point)", pad=30)
+    axes.set_xlabel("rank of the label by training documents, from rare to common")
+    axes.set_ylabel(f"macro-averaged F1@{k} (%)")
+    axes.set_xlim(0, num_labels + 1)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.3)
+
+
+def _mark_frequency_bins(axes: Axes, training_counts: Int64[np.ndarray, "label"]) -> None:
+    """Divide the label ranks where one frequency bin ends, and name the bins above."""
+    num_labels = len(training_counts)
+    subsets = label_subsets(training_counts)
+    above = axes.get_xaxis_transform()  # x in data, y in shares of the axes' height
+    start = 0
+    for name in FREQUENCY_BINS:
+        stop = start + int(np.count_nonzero(subsets[name]))
+        if 0 < stop < num_labels:
+            axes.axvline(stop + 0.5, color="0.6", linewidth=0.8, zorder=0)
+        if stop - start >= _MIN_REGION * num_labels:
+            middle = (start + stop) / 2
+            axes.text(middle, 1.015, name, transform=above, ha="center", fontsize=9, color="0.3")
+        elif stop == num_labels > start:
+            # The commonest labels are few: their name stands beside the axes' right end.
+            axes.text(1.002, 1.015, name, transform=axes.transAxes, fontsize=9, color="0.3")
+        start = stop
+    axes.text(
+        0.5, 1.06, "training documents of the label:", transform=axes.transAxes,
+        ha="center", fontsize=9, color="0.3",
+    )  # fmt: skip
+
+
+def _draw_recall_by_bin(
+    axes: Axes, judged: Mapping[str, Judged], training_counts: Int64[np.ndarray, "label"], k: int
+) -> None:
+    subsets = label_subsets(training_counts)
+    width = 0.84 / len(judged)
+    for index, (name, one) in enumerate(judged.items()):
+        kept = [one.restricted_to(subsets[bin_name]) for bin_name in FREQUENCY_BINS]
+        places = [place for place, part in enumerate(kept) if part.num_documents]
+        recalls = [100 * recall_at(kept[place], k) for place in places]
+        offset = (index - (len(judged) - 1) / 2) * width
+        bars = axes.bar(
+            [place + offset for place in places], recalls, width, label=name,
+            color=_COLOURS[index % len(_COLOURS)], hatch="//" * (index // len(_COLOURS)),
+        )  # fmt: skip
+        axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
+    sizes = [int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS]
+    ticks = [f"{name}\n({size:,} labels)" for name, size in zip(FREQUENCY_BINS, sizes, strict=True)]
+    axes.set_xticks(range(len(ticks)), ticks)
+    axes.set_title(f"Recall@{k} by training documents of the label")
+    axes.set_xlabel("training documents of the label")
+    axes.set_ylabel(f"recall@{k} (%)")
+    axes.set_ylim(0, 109)  # room for a 100 above the highest bar
+    axes.set_yticks(range(0, 101, 20))
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
