@@ -15,7 +15,6 @@ from models.encoder import TokenBatch, TokenizedTexts
 
 Role = Literal["document", "label"]
 _ENCODE_TOKENS = 4096  # tokens in one batch of `encode_all`, padding included
-_FIRST_SCALE = 5.0  # of unit vectors' inner products, before training
 
 
 class DualEncoder(nn.Module):
@@ -33,8 +32,7 @@ class DualEncoder(nn.Module):
         self.dim = int(transformer.config.hidden_size)
         self.document_pooler = _identity(self.dim)
         self.label_pooler = _identity(self.dim)
-        # A last layer that ends in a layer norm gives vectors of length sqrt(dim).
-        self.log_scale = nn.Parameter(torch.tensor(_FIRST_SCALE / self.dim).log())
+        self.log_scale = nn.Parameter(torch.zeros(()))
         self.score_bias = nn.Parameter(torch.zeros(()))
 
     def forward(self, batch: TokenBatch, role: Role) -> Float[Tensor, "batch dim"]:

@@ -62,7 +62,7 @@ def find_encoder(name: str) -> EncoderSource:
 
 
 def load_tokenizer(folder: Path) -> TokenizersBackend:
-    """Return the tokenizer of an encoder; nothing of it can run code.
+    """Return the tokenizer of an encoder, set to neither pad nor cut; it can run no code.
 
     Raises:
         ConfigError: It is not one of the fast tokenizers.
@@ -75,6 +75,8 @@ def load_tokenizer(folder: Path) -> TokenizersBackend:
             f"encoder in {str(folder)!r}: its tokenizer ({type(tokenizer).__name__}) has no fast "
             "version; wanted a folder with tokenizer.json"
         )
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
     return tokenizer
 
 
@@ -126,6 +128,21 @@ class TokenizedTexts:
         """Tokens kept of each text."""
         return np.diff(self.offsets)
 
+    @classmethod
+    def joined(cls, parts: Sequence[TokenizedTexts]) -> TokenizedTexts:
+        """Return the texts of several, one after the other."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(
+            ids=np.concatenate([part.ids for part in parts]),
+            offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
+            num_tokens=np.concatenate([part.num_tokens for part in parts]),
+        )
+
+    def first(self, count: int) -> TokenizedTexts:
+        """Return the first texts alone."""
+        offsets = self.offsets[: count + 1]
+        return TokenizedTexts(self.ids[: offsets[-1]], offsets, self.num_tokens[:count])
+
     def batch(self, rows: Int64[np.ndarray, "row"], pad_id: int, device: str) -> TokenBatch:
         """Return some of the texts as one padded batch."""
         lengths = self.lengths[rows]
@@ -144,12 +161,9 @@ def tokenize_texts(
     tokenizer: TokenizersBackend, texts: Sequence[str], max_tokens: int
 ) -> TokenizedTexts:
     """Return the token ids of texts, each cut to its first `max_tokens` (the last is [SEP])."""
-    backend = tokenizer.backend_tokenizer
-    backend.no_padding()
-    backend.no_truncation()
     special = tokenizer.num_special_tokens_to_add()
     kept, num_tokens = [], []
-    for encoding in backend.encode_batch_fast(list(texts)):
+    for encoding in tokenizer.backend_tokenizer.encode_batch_fast(list(texts)):
         ids = encoding.ids
         num_tokens.append(len(ids))
         if len(ids) > max_tokens:

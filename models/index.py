@@ -133,8 +133,8 @@ class InnerProductIndex:
         unit = 2.0**-24
         dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
         gamma = dim * unit / (1 - dim * unit)
-        norms = np.linalg.norm(queries, axis=1) * self._largest_norm
-        return (2 * gamma * norms).astype(np.float32)
+        norms: Float32[np.ndarray, "row"] = np.linalg.norm(queries, axis=1).astype(np.float32)
+        return norms * np.float32(2 * gamma * self._largest_norm)
 
 
 class InnerProductSource:

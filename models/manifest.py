@@ -60,6 +60,7 @@ class Manifest:
 
     Attributes:
         label_count: Number of labels in the catalogue.
+        training_document_count: Number of documents that the model was trained on.
         encoder: The text encoder.
         scorers: Scorers that the bundle has, in the order to show them.
         default_scorer: The one that was best on the dev split.
@@ -74,6 +75,7 @@ class Manifest:
     """
 
     label_count: int
+    training_document_count: int
     encoder: EncoderInfo
     scorers: tuple[str, ...]
     default_scorer: str

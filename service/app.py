@@ -56,7 +56,9 @@ def load_predictor(settings: Settings, bundle: Bundle) -> Predictor:
     """Return the real model of a bundle."""
     from models.predictor import Predictor as BundlePredictor  # brings PyTorch
 
-    return BundlePredictor(bundle, device=settings.device, num_threads=settings.num_threads)
+    return BundlePredictor.of_bundle(
+        bundle, device=settings.device, num_threads=settings.num_threads
+    )
 
 
 def _assemble(settings: Settings, load: Callable[[Bundle], Predictor]) -> Service:

@@ -1,4 +1,4 @@
-"""One frozen configuration a training run, read from YAML; an unknown or contradictory key stops it."""
+"""The configuration of a training run: frozen, read from YAML, refused when a key is unknown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DescriptionConfig(_Section):
     num_keywords: int = Field(default=20, ge=0)
     """Highest-weighted tokens appended to the label's name; 0 is the paper's DE-ret."""
     max_tokens: int = Field(default=32, ge=4, le=512)
-    """Tokens that the label encoder reads, special tokens included; the paper compares 8, 16, 32."""
+    """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
 
 
 class StageConfig(_Section):
@@ -88,6 +88,8 @@ class RetrievalConfig(StageConfig):
     label_subset_size: Positive = 384
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
     300-500."""
+    cosine_scale: float = Field(default=20.0, gt=0)
+    """How sharply the first scores tell cosines apart."""
     keep_classifier: bool = True
     """Go on training the classifier on the same document vectors; False leaves it out."""
 

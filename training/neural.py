@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Never
 
 import numpy as np
 import torch
@@ -21,8 +22,9 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from models.dual_encoder import DualEncoder
+from models.dual_encoder import DualEncoder, Role, encode_all
 from models.encoder import TokenizedTexts
+from models.errors import ConfigError
 from training.checkpoints import is_done, load_checkpoint, save_checkpoint
 from training.config import StageConfig
 from training.losses import depl_loss
@@ -31,6 +33,9 @@ from training.negatives import LabelSubsets, positives_among
 logger = logging.getLogger(__name__)
 _LOG_EVERY_S = 30.0
 _CHECKPOINT_EVERY_S = 60.0
+_START_TEXTS = 256  # documents and labels that set the first scale and bias of f_dual
+_START_LOGIT = -4.0  # log-odds of the mean pair: about 2 positives in 100
+_ROLES: tuple[Role, Role] = ("document", "label")
 
 
 class DeplModel(nn.Module):
@@ -117,7 +122,7 @@ Step = Callable[[Int64[np.ndarray, "batch"], np.random.Generator], Tensor]
 def classifier_step(model: DeplModel, texts: TrainingTexts, machine: Machine) -> Step:
     """Return the step of the dense classifier: binary cross-entropy over all labels."""
 
-    def step(rows: Int64[np.ndarray, "batch"], rng: np.random.Generator) -> Tensor:
+    def step(rows: Int64[np.ndarray, "batch"], _: np.random.Generator) -> Tensor:
         batch = texts.documents.batch(rows, texts.pad_id, machine.device)
         scores = model.classifier_scores(model.encoder(batch, "document"))
         return depl_loss(scores, torch.from_numpy(texts.truth[rows].toarray() > 0))
@@ -161,53 +166,69 @@ def retrieval_step(
     return step
 
 
-def train_stage(
-    name: str,
-    model: DeplModel,
-    step: Step,
-    config: StageConfig,
-    *,
-    num_documents: int,
-    seed: int,
-    machine: Machine,
-    folder: Path,
-) -> None:
-    """Train one stage to its end, from its newest checkpoint if it has one.
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Trains the stages of one run, one after the other.
 
-    Args:
-        name: Of the stage; seeds its randomness and stands in the progress.
-        model: Trained in place, on the machine's device.
-        step: The loss of a batch.
-        config: Epochs, batch size and rates.
-        num_documents: Training documents.
+    Attributes:
+        texts: What they read.
         seed: Of the run.
         machine: Where to compute.
-        folder: For the stage's checkpoints.
+        folder: Of the run; each stage keeps its checkpoints in a folder of its name there.
     """
-    stage_seed = int.from_bytes(name.encode()[:4], "big")
-    optimizer = _optimizer(model, config)
-    if is_done(folder):
-        load_checkpoint(folder, model)
-        return
-    done = load_checkpoint(folder, model, optimizer)
-    per_epoch = math.ceil(num_documents / config.batch_size)
-    total = per_epoch * config.epochs
-    clock = _Clock(time.monotonic(), time.monotonic())
-    with tqdm(total=total * config.batch_size, initial=done * config.batch_size, desc=name,
-              unit="doc", mininterval=1.0) as bar:  # fmt: skip
-        for number in range(done, total):
-            epoch, position = divmod(number, per_epoch)
-            order = np.random.default_rng([seed, stage_seed, epoch]).permutation(num_documents)
-            rows = order[position * config.batch_size :][: config.batch_size].astype(np.int64)
-            _set_rates(optimizer, config, number, total)
-            loss = _train_step(model, step, optimizer, config, machine, rows,
-                               [seed, stage_seed, epoch, number])  # fmt: skip
-            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-            bar.update(config.batch_size)
-            clock.tick(name, number + 1, total, loss, bar)
-            if clock.is_checkpoint_due() and number + 1 < total:
-                save_checkpoint(folder, number + 1, model, optimizer)
-    save_checkpoint(folder, total, model, None)
+
+    texts: TrainingTexts
+    seed: int
+    machine: Machine
+    folder: Path
+
+    def train(self, name: str, model: DeplModel, step: Step, config: StageConfig) -> None:
+        """Train one stage to its end, from its newest checkpoint if it has one.
+
+        Args:
+            name: Of the stage; seeds its randomness and stands in the progress.
+            model: Trained in place, on the machine's device.
+            step: The loss of a batch.
+            config: Epochs, batch size and rates.
+        """
+        folder = self.folder / name
+        if is_done(folder):
+            load_checkpoint(folder, model)
+            return
+        optimizer = _optimizer(model, config)
+        done = load_checkpoint(folder, model, optimizer)
+        num_documents = len(self.texts.documents)
+        per_epoch = math.ceil(num_documents / config.batch_size)
+        total = per_epoch * config.epochs
+        stage_seed = [self.seed, int.from_bytes(name.encode()[:4], "big")]
+        clock = _Clock(time.monotonic(), time.monotonic())
+        with _progress_bar(name, done, per_epoch, config, num_documents) as bar:
+            for number in range(done, total):
+                epoch, position = divmod(number, per_epoch)
+                order = np.random.default_rng([*stage_seed, epoch]).permutation(num_documents)
+                rows = order[position * config.batch_size :][: config.batch_size].astype(np.int64)
+                _set_rates(optimizer, config, number, total)
+                step_seed = [*stage_seed, epoch, number]
+                loss = _train_step(model, step, optimizer, config, self.machine, rows, step_seed)
+                bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+                bar.update(len(rows))
+                clock.tick(name, number + 1, total, loss, bar)
+                if clock.is_checkpoint_due() and number + 1 < total:
+                    save_checkpoint(folder, number + 1, model, optimizer)
+        save_checkpoint(folder, total, model, None)
+
+
+def _progress_bar(
+    name: str, done: int, per_epoch: int, config: StageConfig, num_documents: int
+) -> tqdm[Never]:
+    epochs, steps = divmod(done, per_epoch)
+    return tqdm(
+        total=config.epochs * num_documents,
+        initial=epochs * num_documents + steps * config.batch_size,
+        desc=name,
+        unit="doc",
+        mininterval=1.0,
+    )
 
 
 def _train_step(
@@ -234,17 +255,56 @@ def _train_step(
     return float(loss.detach())
 
 
+@torch.no_grad()
+def start_scores(model: DualEncoder, texts: TrainingTexts, *, cosine_scale: float) -> None:
+    """Set s and b of f_dual so that its sigmoids start where a loss over a label subset can learn.
+
+    A difference of cosines of 1 becomes one of `cosine_scale` in the score, and the mean pair gets
+    the log-odds of a few positives in a few hundred labels. Left at s = 1, b = 0, with vectors of
+    length 8, every score starts in the flat end of the sigmoid.
+
+    Args:
+        model: Changed in place.
+        texts: The first documents and labels stand for all.
+        cosine_scale: How sharply scores tell cosines apart.
+    """
+    first = [t.first(_START_TEXTS) for t in (texts.documents, texts.labels)]
+    device = str(model.score_bias.device)
+    documents, labels = (
+        encode_all(model, tokens, role, pad_id=texts.pad_id, device=device)
+        for tokens, role in zip(first, _ROLES, strict=True)
+    )
+    length = np.linalg.norm(documents, axis=1).mean() * np.linalg.norm(labels, axis=1).mean()
+    scale = cosine_scale / float(length)
+    model.log_scale.fill_(math.log(scale))
+    model.score_bias.fill_(_START_LOGIT - scale * float((documents @ labels.T).mean()))
+
+
 def freeze_layers(encoder: DualEncoder, count: int) -> None:
     """Keep the embeddings and the lowest layers of the transformer as they are.
 
     With a count of 0 everything is trained.
+
+    Raises:
+        ConfigError: There are not so many layers.
     """
     if count == 0:
         return
-    transformer = encoder.transformer
-    frozen = [transformer.embeddings, *transformer.encoder.layer[:count]]
-    for module in frozen:
+    layers = _transformer_layers(encoder)
+    if layers is None or count > len(layers):
+        raise ConfigError(
+            f"frozen_layers is {count}, but {type(encoder.transformer).__name__} has "
+            f"{0 if layers is None else len(layers)} layers that can be frozen"
+        )
+    for module in [encoder.transformer.get_input_embeddings(), *layers[:count]]:
         module.requires_grad_(False)
+
+
+def _transformer_layers(encoder: DualEncoder) -> nn.ModuleList | None:
+    """Return the stack of equal layers, which every Hugging Face encoder has under some name."""
+    depth = int(encoder.transformer.config.num_hidden_layers)
+    stacks = (module for module in encoder.modules() if isinstance(module, nn.ModuleList))
+    return next((stack for stack in stacks if len(stack) == depth), None)
 
 
 def _optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
@@ -282,7 +342,7 @@ class _Clock:
     last_log: float
     last_checkpoint: float
 
-    def tick(self, name: str, step: int, total: int, loss: float, bar: tqdm) -> None:  # type: ignore[type-arg]
+    def tick(self, name: str, step: int, total: int, loss: float, bar: tqdm[Never]) -> None:
         now = time.monotonic()
         if now - self.last_log < _LOG_EVERY_S:
             return

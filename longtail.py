@@ -1,0 +1,128 @@
+"""The command `longtail`: puts together the commands of the two sides, and shows both in `demo`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import service.cli
+import training.cli
+from models.errors import LongtailError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Labels for texts out of very large label sets, right for rare labels too.",
+)
+training.cli.add_commands(app)
+service.cli.add_commands(app)
+
+DEMO_DATA = Path(training.cli.__file__).parent / "demo_data"
+DEMO_CONFIG = Path(training.cli.__file__).parent / "configs" / "demo.yaml"
+_START_TIMEOUT_S = 120.0
+
+
+@app.command()
+def demo(
+    registry: Annotated[Path, typer.Option(help="Folder of the registry.")] = Path("registry"),
+    work: Annotated[Path, typer.Option(help="Folder of the run's work.")] = Path("runs/demo"),
+    port: Annotated[int, typer.Option(help="TCP port of the service.")] = 8000,
+) -> None:
+    """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
+    from training.corpus import open_dataset
+
+    _headline("Train on the demo data (EURLEX57K slice)")
+    training.cli.train(DEMO_DATA, config=DEMO_CONFIG, registry=registry, work=work)
+    _headline("Evaluate on its test split")
+    training.cli.evaluate(DEMO_DATA, registry=registry, output=work / "evaluation")
+    _headline("Ask the service over HTTP")
+    document = next(iter(open_dataset(DEMO_DATA).split("test")))
+    base = f"http://127.0.0.1:{port}"
+    server = _start_service(registry, port, base)
+    try:
+        answers = {
+            name: _post(f"{base}/v1/predict", {"text": document.text, "k": 5, "scorer": name})
+            for name in ("retrieval", "classifier", "sparse")
+        }
+    finally:
+        server.terminate()
+        server.wait()
+    catalogue = open_dataset(DEMO_DATA).catalogue
+    true_ids = {catalogue[index].id for index in document.labels}
+    print(f"POST {base}/v1/predict")
+    print(f"Text: {document.text[:200]!r}...")
+    print(f"Its labels: {', '.join(catalogue[index].name for index in document.labels)}\n")
+    for name, answer in answers.items():
+        print(f"{name} (model version {answer['model']['version']}); * is right:")
+        for label in answer["results"][0]["labels"]:
+            mark = "*" if label["id"] in true_ids else " "
+            print(f"  {mark} {label['score']:8.3f}  {label['name']}")
+    print(
+        f"\nThe metrics stand above and in {work / 'evaluation'}. Start the service with "
+        f"'make serve':\nAPI docs at {base}/docs; the page at {base}/ shows them too, for now."
+    )
+
+
+def _start_service(registry: Path, port: int, base: str) -> subprocess.Popen[bytes]:
+    """Start the service and return it when it is ready.
+
+    Raises:
+        LongtailError: It ended, or was not ready in time.
+    """
+    command = [sys.executable, "-m", "longtail", "serve", "--log-level", "warning"]
+    server = subprocess.Popen(  # noqa: S603
+        [*command, "--registry", str(registry), "--port", str(port)], env=os.environ
+    )
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise LongtailError(
+                f"the service ended with status {server.returncode}; is port {port} in use? "
+                "Choose another with --port"
+            )
+        try:
+            with urllib.request.urlopen(f"{base}/readyz", timeout=5):  # noqa: S310
+                return server
+        except (urllib.error.URLError, TimeoutError):
+            time.sleep(0.2)
+    server.kill()
+    raise LongtailError(f"the service was not ready within {_START_TIMEOUT_S:.0f} s")
+
+
+def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    request = urllib.request.Request(  # noqa: S310
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+        answer: dict[str, Any] = json.load(response)
+        return answer
+
+
+def _headline(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def main() -> None:
+    """Run the command; what a user can mend is told in one line, without a traceback."""
+    try:
+        app()
+    except LongtailError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("Interrupted; started again, it goes on from here.", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""How good a model is on a split: its scorers and two baselines, as tables, JSON and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+from tqdm import tqdm
+
+from models.errors import DataError
+from models.labels import LabelCatalogue
+from models.predictor import Predictor
+from models.ranking import Ranking
+from models.sparse import TfidfModel
+from training.baselines import label_name_ranking, nearest_neighbour_ranking
+from training.corpus import Dataset
+from training.evaluation import Evaluation, evaluate
+from training.plots import draw_by_frequency, write_figure
+
+NEAREST_NEIGHBOURS = "30-NN tf-idf"
+LABEL_NAMES = "label names"
+_KS = (1, 3, 5, 10)
+_CHUNK = 1024  # texts held in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Rankings of a split's documents, and what they are worth.
+
+    Attributes:
+        evaluation: All metrics, by scorer.
+        rankings: The best labels of each document, by scorer.
+        truth: The labels of each document.
+        training_counts: Training documents of each label.
+    """
+
+    evaluation: Evaluation
+    rankings: dict[str, Ranking]
+    truth: Float32[csr_array, "document label"]
+    training_counts: Int64[np.ndarray, "label"]
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write evaluation.json, evaluation.md and by_frequency.png, and return their paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / name for name in ("evaluation.json", "evaluation.md", "by_frequency.png")]
+        paths[0].write_text(json.dumps(self.evaluation.to_json(), indent=1) + "\n", "utf-8")
+        paths[1].write_text(self.evaluation.to_markdown() + "\n", "utf-8")
+        picture = draw_by_frequency(self.rankings, self.truth, self.training_counts)
+        write_figure(picture, paths[2])
+        return paths
+
+
+def assess(
+    predictor: Predictor,
+    dataset: Dataset,
+    split_name: str,
+    *,
+    num_training_documents: int,
+    tfidf: TfidfModel | None = None,
+) -> Assessment:
+    """Rank a split with every scorer of a model, and measure.
+
+    Args:
+        predictor: The model.
+        dataset: Its labels must be known to the model, by their ids.
+        split_name: The split to rank.
+        num_training_documents: Documents that the model was trained on; propensities need it.
+        tfidf: Given, the two baselines are ranked too: 30 nearest neighbours in these features,
+            and matching label names; the dataset must have its training split then.
+
+    Raises:
+        DataError: The split is missing, has broken lines, or has labels unknown to the model.
+    """
+    split = dataset.split(split_name)
+    truth = _in_order_of(predictor.catalogue, dataset, split.scan().labels)
+    k = min(max(_KS), len(predictor.catalogue))
+    rankings = rank_texts(predictor, split.texts(), truth.shape[0], k, desc=split_name)
+    if tfidf is not None:
+        rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
+    counts = predictor.catalogue.training_counts
+    ks = [each for each in _KS if each <= k]
+    return Assessment(
+        evaluation=evaluate(rankings, truth, counts, num_training_documents, ks),
+        rankings=rankings,
+        truth=truth,
+        training_counts=counts,
+    )
+
+
+def rank_texts(
+    predictor: Predictor, texts: Iterable[str], num_texts: int, k: int, *, desc: str
+) -> dict[str, Ranking]:
+    """Return the best k labels of every text by every scorer, with a progress bar.
+
+    Args:
+        predictor: The model.
+        texts: Read a chunk at a time.
+        num_texts: How many there are.
+        k: Labels wanted a text.
+        desc: What the progress bar says.
+    """
+    found: dict[str, list[Ranking]] = {name: [] for name in predictor.scorers}
+    with tqdm(total=num_texts, desc=desc, unit="doc", mininterval=1.0) as bar:
+        for chunk in chunks(texts):
+            batch = predictor.read(chunk, bar.update)
+            for name, rankings in found.items():
+                rankings.append(predictor.rank(batch, k, name))
+    return {
+        name: Ranking(
+            labels=np.concatenate([ranking.labels for ranking in rankings]),
+            scores=np.concatenate([ranking.scores for ranking in rankings]),
+        )
+        for name, rankings in found.items()
+    }
+
+
+def chunks(texts: Iterable[str], size: int = _CHUNK) -> Iterator[list[str]]:
+    """Give the texts in lists of at most `size`, so that few are held in memory.
+
+    Yields:
+        The next texts, in order.
+    """
+    iterator = iter(texts)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _baselines(
+    predictor: Predictor, dataset: Dataset, split_name: str, k: int, tfidf: TfidfModel
+) -> dict[str, Ranking]:
+    training, split = dataset.split("train"), dataset.split(split_name)
+    names = [f"{label.name} {label.description}".strip() for label in predictor.catalogue]
+    neighbours = nearest_neighbour_ranking(
+        tfidf.transform(training.texts()),
+        _in_order_of(predictor.catalogue, dataset, training.scan().labels),
+        tfidf.transform(split.texts()),
+        k,
+    )
+    matches = label_name_ranking(list(split.texts()), names, k, training.texts())
+    return {NEAREST_NEIGHBOURS: neighbours, LABEL_NAMES: matches}
+
+
+def _in_order_of(
+    catalogue: LabelCatalogue, dataset: Dataset, truth: Float32[csr_array, "document label"]
+) -> Float32[csr_array, "document label"]:
+    """Return the label matrix with the columns of the model's catalogue.
+
+    Raises:
+        DataError: The dataset has labels that the model doesn't know.
+    """
+    ids = [label.id for label in dataset.catalogue]
+    if ids == [label.id for label in catalogue]:
+        return truth
+    row_of = {label.id: row for row, label in enumerate(catalogue)}
+    if unknown := [name for name in ids if name not in row_of]:
+        raise DataError(
+            f"{dataset.folder}: {len(unknown)} of its labels are unknown to the model, the first "
+            f"with id {unknown[0]!r}; evaluate on data with the labels that it was trained with"
+        )
+    pairs = truth.tocoo()
+    columns = np.array([row_of[name] for name in ids])[pairs.coords[1]]
+    shape = (truth.shape[0], len(catalogue))
+    return csr_array((pairs.data, (pairs.coords[0], columns)), shape=shape)
