@@ -64,22 +64,38 @@ def open_bundle(folder: Path) -> Bundle:
         BundleVersionError: The bundle was written in another format.
         BundleCorruptError: Anything else is not as it was written; the message names the file.
     """
-    where = f"bundle {folder.name!r}"
-    try:
-        text = (folder / MANIFEST_NAME).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise BundleNotFoundError(
-            f"{where}: no {MANIFEST_NAME} in {str(folder)!r}; it is not a bundle"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise BundleCorruptError(f"{where}: {MANIFEST_NAME} is not UTF-8; {_RESTORE}") from error
-    manifest = Manifest.from_json(text, where)
+    where = _where(folder)
+    manifest = read_manifest(folder)
     _verify_names(folder, manifest, where)
     for name, info in manifest.files.items():
         _verify_file(folder / name, info, f"{where}: file {name!r}")
-    for name, tensors in manifest.tensors.items():
-        _verify_tensors(folder / name, tensors, f"{where}: file {name!r}")
+    for name in sorted(manifest.tensors.keys() | set(_tensor_files(manifest))):
+        wanted = manifest.tensors.get(name, {})
+        _verify_tensors(folder / name, wanted, f"{where}: file {name!r}")
     return Bundle(folder, manifest, _read_catalogue(folder, manifest, where))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return what a bundle says of itself; unlike opening it, this reads no other file.
+
+    Raises:
+        BundleNotFoundError: There is no manifest in this folder.
+        BundleVersionError: The bundle was written in another format.
+        BundleCorruptError: The manifest is not as it was written.
+    """
+    where = _where(folder)
+    try:
+        # Not in text mode, which would read a changed line end as the right one.
+        text = (folder / MANIFEST_NAME).read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise BundleNotFoundError(
+            f"{where}: no {MANIFEST_NAME} in {str(folder)!r}; it is not a bundle"
+        ) from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise BundleCorruptError(
+            f"{where}: {MANIFEST_NAME} can't be read ({error}); {_RESTORE}"
+        ) from error
+    return Manifest.from_json(text, where)
 
 
 def write_bundle(
@@ -110,6 +126,7 @@ def write_bundle(
     if folder.exists():
         raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
     incoming = folder.parent / f".incoming-{folder.name}-{os.getpid()}"
+    shutil.rmtree(incoming, ignore_errors=True)  # of a killed process that had the same id
     incoming.mkdir(parents=True)
     try:
         manifest = _write_files(incoming, manifest, catalogue, tensors, texts, encoder_folder)
@@ -190,6 +207,17 @@ def _tensor_infos(path: Path) -> dict[str, TensorInfo]:
         }
 
 
+def _where(folder: Path) -> str:
+    return f"bundle {folder.name!r}"
+
+
+def _tensor_files(manifest: Manifest) -> list[str]:
+    """Return the files whose arrays the manifest must list: all but the encoder's."""
+    encoder = f"{ENCODER_FOLDER}/"
+    names = (name for name in manifest.files if not name.startswith(encoder))
+    return [name for name in names if name.endswith(".safetensors")]
+
+
 def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
     there, wanted = set(_file_names(folder)), set(manifest.files)
     if missing := sorted(wanted - there):
@@ -201,12 +229,15 @@ def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
 
 
 def _verify_file(path: Path, info: FileInfo, where: str) -> None:
-    size = path.stat().st_size
-    if size != info.size_bytes:
-        raise BundleCorruptError(
-            f"{where} has {size} bytes, manifest says {info.size_bytes}; {_RESTORE}"
-        )
-    found = file_info(path).sha256
+    try:
+        size = path.stat().st_size
+        if size != info.size_bytes:
+            raise BundleCorruptError(
+                f"{where} has {size} bytes, manifest says {info.size_bytes}; {_RESTORE}"
+            )
+        found = file_info(path).sha256
+    except OSError as error:
+        raise BundleCorruptError(f"{where} can't be read ({error}); {_RESTORE}") from error
     if found != info.sha256:
         raise BundleCorruptError(
             f"{where} has sha256 {found[:12]}..., manifest says {info.sha256[:12]}...; {_RESTORE}"
@@ -250,11 +281,15 @@ def read_json(path: Path) -> Any:
 
 def write_json_durably(path: Path, content: Any) -> None:
     """Replace a JSON file atomically; after a crash it holds the old content or the new."""
-    incoming = path.with_name(f".{path.name}.incoming-{os.getpid()}")
-    with incoming.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    incoming.replace(path)
+    incoming = path.with_name(f".incoming-{path.name}-{os.getpid()}")
+    try:
+        with incoming.open("w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        incoming.replace(path)
+    except BaseException:
+        incoming.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)

@@ -82,9 +82,10 @@ def encode_all(
     model.eval()
     vectors = np.empty((len(tokens), model.dim), dtype=np.float32)
     order = np.argsort(tokens.lengths, kind="stable")
+    lengths = tokens.lengths[order]
     start = 0
     while start < len(order):
-        end = _batch_end(tokens.lengths[order], start)
+        end = _batch_end(lengths, start)
         rows = order[start:end]
         batch = model(tokens.batch(rows, pad_id, device), role)
         vectors[rows] = batch.float().cpu().numpy()
@@ -95,7 +96,8 @@ def encode_all(
 
 def _batch_end(lengths: np.ndarray, start: int) -> int:
     """Return the end of the largest batch from `start` within the token budget; lengths rise."""
-    sizes = (np.arange(start, len(lengths)) - start + 1) * lengths[start:]
+    lengths = lengths[start : start + _ENCODE_TOKENS]
+    sizes = np.arange(1, len(lengths) + 1) * lengths
     return start + max(1, int(np.searchsorted(sizes, _ENCODE_TOKENS, side="right")))
 
 

@@ -163,8 +163,27 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
                 for path, tensors in content["tensors"].items()
             },
         }
+        manifest = Manifest(**typed)
+        _check_types(manifest)
     except (AttributeError, KeyError, TypeError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {_RESTORE}"
         ) from error
-    return Manifest(**typed)
+    return manifest
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Refuse numbers and names that are of another type: what follows relies on them.
+
+    Raises:
+        TypeError: There are some.
+    """
+    encoder, files = manifest.encoder, manifest.files.values()
+    numbers = (manifest.label_count, manifest.training_document_count, encoder.dim)
+    sizes = (encoder.max_tokens, *(info.size_bytes for info in files))
+    names = (encoder.name, manifest.default_scorer, *manifest.scorers, manifest.data_fingerprint)
+    digests = (encoder.sha256, *(info.sha256 for info in files), manifest.longtail_version)
+    if odd := [value for value in (*numbers, *sizes) if type(value) is not int or value < 0]:
+        raise TypeError(f"{odd[0]!r} is not a whole number")
+    if odd := [value for value in (*names, *digests) if not isinstance(value, str)]:
+        raise TypeError(f"{odd[0]!r} is not a text")

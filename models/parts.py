@@ -201,6 +201,13 @@ def _check(bundle: Bundle, parts: ModelParts) -> None:
         raise BundleCorruptError(
             _contradiction(bundle, "manifest.json", f"scorers {bundle.manifest.scorers}")
         )
+    if bundle.manifest.default_scorer not in parts.scorers:
+        said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
+    window = getattr(parts.encoder.transformer.config, "max_position_embeddings", None)
+    if parts.max_tokens < 1 or (window is not None and parts.max_tokens > window):
+        said = f"max_tokens {parts.max_tokens}, the encoder has {window} positions"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
 
 
 def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, int]) -> None:

@@ -17,7 +17,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from models.bundle import Bundle, open_bundle, read_json, sync_folder, write_json_durably
+from models.bundle import (
+    Bundle,
+    open_bundle,
+    read_json,
+    read_manifest,
+    sync_folder,
+    write_json_durably,
+)
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
 from models.manifest import Manifest
 
@@ -137,8 +144,9 @@ class Registry:
             BundleVersionError: It was written in another format.
             BundleCorruptError: It is not as it was written; `current` stays where it was.
         """
-        self.open(version)
+        self.resolve(version)  # before the lock, which would make the folder of the registry
         with self._locked():
+            self.open(version)
             self._save(_moved(self._state(), version))
 
     def rollback(self) -> int:
@@ -167,24 +175,28 @@ class Registry:
             BundleNotFoundError: There is no such version.
             BundleError: It is the current one.
         """
-        number = self.resolve(version)
+        self.resolve(version)  # before the lock, which would make the folder of the registry
         with self._locked():
-            state = self._state()
-            if number == state.current:
+            folder, state = self.folder_of(version), self._state()
+            if version == state.current:
                 raise BundleError(
-                    f"registry {str(self.folder)!r}: version {number} is the current one; "
+                    f"registry {str(self.folder)!r}: version {version} is the current one; "
                     "activate another one first"
                 )
-            self._save(replace(state, history=tuple(v for v in state.history if v != number)))
-            trash = self.folder / f"{_TRASH_PREFIX}{number}"
-            (self.folder / str(number)).rename(trash)  # gone for readers at once, then deleted
+            history = tuple(before for before in state.history if before != version)
+            # Also of a version whose writer was killed before it noted it.
+            published_at = {str(version): "unknown"} | state.published_at
+            self._save(replace(state, history=history, published_at=published_at))
+            trash = self.folder / f"{_TRASH_PREFIX}{version}"
+            folder.rename(trash)  # gone for readers at once, then deleted
             shutil.rmtree(trash)
 
     def _version_with(self, digest: str) -> int | None:
         """Return the whole version that has this digest, if there is one."""
         for version in self.versions():
             try:
-                if self.open(version).manifest.digest == digest:
+                if read_manifest(self.folder / str(version)).digest == digest:
+                    self.open(version)
                     return version
             except BundleError:
                 continue  # a broken version is never the same as the one just written
@@ -195,7 +207,7 @@ class Registry:
         try:
             content = read_json(path)
             return _State(content["current"], tuple(content["history"]), content["published_at"])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return _State(None, (), {})
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(
@@ -213,8 +225,12 @@ class Registry:
         with (self.folder / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             for path in self.folder.iterdir():
-                if path.name.startswith((_INCOMING_PREFIX, _TRASH_PREFIX)):
+                if not path.name.startswith((_INCOMING_PREFIX, _TRASH_PREFIX)):
+                    continue
+                if path.is_dir():
                     shutil.rmtree(path)
+                else:
+                    path.unlink()
             sync_folder(self.folder)
             yield
 

@@ -51,7 +51,14 @@ class Assessment:
         paths = [folder / name for name in ("evaluation.json", "evaluation.md", "by_frequency.png")]
         paths[0].write_text(json.dumps(self.evaluation.to_json(), indent=1) + "\n", "utf-8")
         paths[1].write_text(self.evaluation.to_markdown() + "\n", "utf-8")
-        picture = draw_by_frequency(self.rankings, self.truth, self.training_counts)
+        num_places = self.evaluation.ks[-1]
+        picture = draw_by_frequency(
+            self.rankings,
+            self.truth,
+            self.training_counts,
+            k=min(5, num_places),
+            recall_k=num_places,
+        )
         write_figure(picture, paths[2])
         return paths
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.bundle import read_json, sync_tree, write_json_durably
+from models.bundle import read_json, sync_folder, sync_tree, write_json_durably
 
 _MODEL_NAME = "model.safetensors"
 _OPTIMIZER_NAME = "optimizer.safetensors"
@@ -40,6 +40,7 @@ def save_checkpoint(
     final = folder / str(step)
     shutil.rmtree(final, ignore_errors=True)
     incoming.rename(final)
+    sync_folder(folder)
     for path in folder.iterdir():
         if path != final:
             shutil.rmtree(path)

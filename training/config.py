@@ -88,7 +88,7 @@ class RetrievalConfig(StageConfig):
     label_subset_size: Positive = 384
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
     300-500."""
-    cosine_scale: float = Field(default=20.0, gt=0)
+    cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
     keep_classifier: bool = True
     """Go on training the classifier on the same document vectors; False leaves it out."""
@@ -132,7 +132,7 @@ def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
     if not isinstance(content, dict):
         raise ConfigError(f"configuration {where}: wanted 'key: value' lines, came {content!r:.80}")
     try:
-        return TrainingConfig(**(content | (overrides or {})))
+        return TrainingConfig.model_validate(content | (overrides or {}))
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, item['loc']))}: {item['msg']} (came {item['input']!r:.60})"

@@ -281,9 +281,10 @@ def start_scores(model: DualEncoder, texts: TrainingTexts, *, cosine_scale: floa
 
 
 def freeze_layers(encoder: DualEncoder, count: int) -> None:
-    """Keep the embeddings and the lowest layers of the transformer as they are.
+    """Keep the lowest layers of the transformer, and all that lies below them, as they are.
 
-    With a count of 0 everything is trained.
+    Below are the embeddings with their positions and norms: were one of them trained, every step
+    would still go back through the frozen layers. With a count of 0 everything is trained.
 
     Raises:
         ConfigError: There are not so many layers.
@@ -296,8 +297,11 @@ def freeze_layers(encoder: DualEncoder, count: int) -> None:
             f"frozen_layers is {count}, but {type(encoder.transformer).__name__} has "
             f"{0 if layers is None else len(layers)} layers that can be frozen"
         )
-    for module in [encoder.transformer.get_input_embeddings(), *layers[:count]]:
-        module.requires_grad_(False)
+    highest = {id(parameter) for parameter in layers[count - 1].parameters()}
+    parameters = list(encoder.transformer.parameters())  # in the order of computation
+    end = max(place for place, parameter in enumerate(parameters) if id(parameter) in highest)
+    for parameter in parameters[: end + 1]:
+        parameter.requires_grad_(False)
 
 
 def _transformer_layers(encoder: DualEncoder) -> nn.ModuleList | None:

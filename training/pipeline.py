@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ from training.sparse import fit_sparse_model, fit_tfidf
 
 logger = logging.getLogger(__name__)
 _RUN_NAME = "run.json"
-_CHOICE_METRIC = "P@5"  # decides the default scorer, on dev
+_CHOICE_METRICS = ("P@5", "P@1")  # the first measured one decides the default scorer, on dev
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ def train(run: Run, registry: Registry) -> int:
     if truth.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
     machine = find_machine(config.precision)
-    _claim_folder(run, machine)
     source = find_encoder(config.encoder)
+    _claim_folder(run, source, machine)
     with _reproducible():
         tfidf, features = fit_tfidf(run.dataset.split("train").texts(), config.sparse)
         sparse = fit_sparse_model(
@@ -208,8 +209,9 @@ def _dev_metrics(dataset: Dataset, parts: ModelParts, num_documents: int) -> dic
     if "dev" not in dataset.split_names:
         logger.warning("%s has no dev split: the default scorer is not chosen", dataset.folder)
         return {}
-    predictor = Predictor(parts, device=str(parts.encoder.score_bias.device))
-    evaluation = assess(predictor, dataset, "dev", num_training_documents=num_documents).evaluation
+    evaluation = assess(
+        Predictor(parts), dataset, "dev", num_training_documents=num_documents
+    ).evaluation
     logger.info("dev split:\n%s", evaluation.overall_table())
     return {
         name: {subset: dict(found.values) for subset, found in subsets.items()}
@@ -227,7 +229,9 @@ def _manifest(
     """Return what the bundle says of itself, but for its files."""
     default = parts.scorers[0]
     if metrics:  # of equally good scorers, the first
-        default = max(parts.scorers, key=lambda name: metrics[name][ALL_LABELS][_CHOICE_METRIC])
+        measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
+        choice = next(name for name in _CHOICE_METRICS if name in measured)
+        default = max(parts.scorers, key=lambda name: metrics[name][ALL_LABELS][choice])
     return Manifest(
         label_count=len(parts.catalogue),
         training_document_count=num_documents,
@@ -267,7 +271,7 @@ def _priors(truth: Float32[csr_array, "document label"]) -> Float32[np.ndarray, 
     return shares
 
 
-def _claim_folder(run: Run, machine: Machine) -> None:
+def _claim_folder(run: Run, source: EncoderSource, machine: Machine) -> None:
     """Note in the run's folder what is trained there; refuse a folder that holds another run.
 
     Raises:
@@ -277,6 +281,7 @@ def _claim_folder(run: Run, machine: Machine) -> None:
     wanted = {
         "config": run.config.model_dump(mode="json"),
         "data_fingerprint": run.dataset.fingerprint,
+        "encoder_sha256": source.sha256,
         "is_bfloat16": machine.is_bfloat16,
         "device": machine.device,
     }
@@ -294,6 +299,7 @@ def _claim_folder(run: Run, machine: Machine) -> None:
 @contextmanager
 def _reproducible() -> Iterator[None]:
     """Let PyTorch take only operations that give the same bits every time."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it, cuBLAS refuses
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:

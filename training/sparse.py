@@ -98,6 +98,9 @@ def fit_sparse_model(
         carries gets zero weights and a bias of 1.
     """
     by_label = csc_array(truth)
+    doubled = csr_array(
+        features, dtype=np.float64
+    )  # what liblinear takes, made once for all labels
     covered = np.flatnonzero(np.diff(by_label.indptr)).astype(np.int64)
     folder.mkdir(parents=True, exist_ok=True)
     blocks = []
@@ -110,8 +113,8 @@ def fit_sparse_model(
             path = folder / f"block-{start:08d}.safetensors"
             if not path.exists():
                 fitted = parallel(
-                    delayed(_fit_label)(features, _documents_of(by_label, label), config, seed)
-                    for label in labels
+                    delayed(_fit_label)(doubled, _documents_of(by_label, label), config, seed)
+                    for label in labels.tolist()
                 )
                 _save_block(path, [row for row, _ in fitted], [bias for _, bias in fitted])
             blocks.append(load_file(path))

@@ -115,6 +115,7 @@ def publish(tmp_path: Path) -> Callable[..., int]:
     def publish_one(*, activate: bool = True, **metrics: float) -> int:
         manifest = Manifest(
             label_count=NUM_LABELS,
+            training_document_count=3,
             encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
             scorers=("retrieval", "sparse"),
             default_scorer="retrieval",

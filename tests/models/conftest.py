@@ -1,0 +1,143 @@
+"""A tiny random model, the bundle that it makes, and ways to break the bundle."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
+from transformers import BertConfig, BertModel, TokenizersBackend
+
+from models.bundle import Bundle, open_bundle
+from models.dual_encoder import DualEncoder
+from models.labels import Label, LabelCatalogue
+from models.manifest import EncoderInfo, Manifest, digest_of
+from models.parts import LinearModel, ModelParts, write_parts
+from models.sparse import SparseModel, TfidfModel
+
+WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")
+DIM = 16
+MAX_TOKENS = 8
+UNTRAINED = (2, 5)
+"""Labels without training documents: only `retrieval` can score them."""
+LABELS = tuple(
+    Label(f"L{i}", f"{word} policy", training_count=0 if i in UNTRAINED else i + 1)
+    for i, word in enumerate(WORDS[:7])
+)
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> TokenizersBackend:
+    """A word-piece tokenizer of ten words and a few pieces."""
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "and", "the"]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    backend = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = BertNormalizer()
+    backend.pre_tokenizer = BertPreTokenizer()
+    backend.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return TokenizersBackend(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]",
+        cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def dual_encoder(tokenizer: TokenizersBackend) -> DualEncoder:
+    """A random transformer of two layers; poolers, scale and bias are random too."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=DIM, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=32,
+    )  # fmt: skip
+    encoder = DualEncoder(BertModel(config))
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return encoder.eval()
+
+
+@pytest.fixture(scope="session")
+def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts:
+    """All parts of a model with random weights."""
+    rng = np.random.default_rng(0)
+    covered = np.array([i for i in range(len(LABELS)) if i not in UNTRAINED], dtype=np.int64)
+
+    def random(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype(np.float32)
+
+    weights = random(len(covered), len(WORDS)) * (rng.random((len(covered), len(WORDS))) < 0.5)
+    tfidf = TfidfModel(sorted(WORDS), 1 + rng.random(len(WORDS)).astype(np.float32))
+    return ModelParts(
+        catalogue=LabelCatalogue(LABELS),
+        encoder=dual_encoder,
+        tokenizer=tokenizer,
+        max_tokens=MAX_TOKENS,
+        label_vectors=random(len(LABELS), DIM),
+        classifier=LinearModel(random(len(covered), DIM), random(len(covered)), covered),
+        sparse=SparseModel(tfidf, csr_array(weights), random(len(covered)), covered),
+    )
+
+
+@pytest.fixture(scope="session")
+def manifest() -> Manifest:
+    """What the tiny bundle says of itself before it is written."""
+    return Manifest(
+        label_count=len(LABELS),
+        training_document_count=20,
+        encoder=EncoderInfo("tiny", DIM, MAX_TOKENS, "0" * 64),
+        scorers=("retrieval", "classifier", "sparse"),
+        default_scorer="retrieval",
+        training={"seed": 0, "rate": 1e-5},
+        data_fingerprint="f" * 64,
+        metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}},
+        longtail_version="0.1.0",
+    )
+
+
+@pytest.fixture(scope="session")
+def written_bundle(
+    parts: ModelParts, manifest: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A bundle that no test changes."""
+    folder = tmp_path_factory.mktemp("written")
+    write_parts(folder / "tiny", parts, manifest, folder / "scratch")
+    return folder / "tiny"
+
+
+@pytest.fixture
+def bundle_folder(written_bundle: Path, tmp_path: Path) -> Path:
+    """A copy of the bundle, to be broken."""
+    return shutil.copytree(written_bundle, tmp_path / "tiny")
+
+
+@pytest.fixture
+def bundle(written_bundle: Path) -> Bundle:
+    """The bundle, opened."""
+    return open_bundle(written_bundle)
+
+
+@pytest.fixture
+def lie(bundle_folder: Path) -> Callable[[Change], Path]:
+    """Change the manifest of the copy and give it the digest of what it says now."""
+
+    def change_manifest(change: Change) -> Path:
+        path = bundle_folder / "manifest.json"
+        content = json.loads(path.read_text())
+        change(content)
+        content["digest"] = digest_of(content)
+        path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+        return bundle_folder
+
+    return change_manifest

@@ -1,0 +1,158 @@
+"""A manifest says what is in the bundle, or the bundle is refused: also with a fitting digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.bundle import open_bundle
+from models.errors import BundleCorruptError, BundleVersionError
+from models.manifest import FORMAT_VERSION, Manifest, digest_of
+from models.parts import read_parts
+
+Lie = Callable[[Callable[[dict[str, Any]], object]], Path]
+
+
+def refusal(folder: Path) -> str:
+    """Open a bundle completely and return why that is refused."""
+    with pytest.raises(BundleCorruptError) as error:
+        read_parts(open_bundle(folder))
+    return str(error.value)
+
+
+def set_at(*path: Any, to: object) -> Callable[[dict[str, Any]], None]:
+    def change(content: Any) -> None:
+        for key in path[:-1]:
+            content = content[key]
+        content[path[-1]] = to
+
+    return change
+
+
+def drop(*path: Any) -> Callable[[dict[str, Any]], None]:
+    def change(content: Any) -> None:
+        for key in path[:-1]:
+            content = content[key]
+        del content[path[-1]]
+
+    return change
+
+
+VECTORS = ("tensors", "retrieval.safetensors", "label_vectors")
+
+
+def test_a_manifest_comes_back_from_json(manifest: Manifest) -> None:
+    found = Manifest.from_json(manifest.to_json(), "here")
+    assert replace(found, digest="") == manifest
+    assert found.to_json() == manifest.to_json()
+
+
+def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest: Manifest) -> None:
+    content = json.loads(manifest.to_json())
+    digest = digest_of(content)
+    assert digest_of(dict(reversed(content.items()))) == digest == content["digest"]
+    others = {digest_of({**content, key: "changed"}) for key in content if key != "digest"}
+    assert len(others) == len(content) - 1 and digest not in others
+
+
+def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> None:
+    assert open_bundle(lie(lambda content: None)).manifest.label_count == 7
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, "1", None])
+def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
+    with pytest.raises(
+        BundleVersionError,
+        match=rf"manifest\.json has format version {version!r}, this release reads 1; install the "
+        r"release that wrote it \('0\.1\.0'\) or train again",
+    ):
+        open_bundle(lie(set_at("format_version", to=version)))
+
+
+def test_a_future_version_is_refused_even_if_its_fields_are_unknown(lie: Lie) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content.clear()
+        content |= {"format_version": 2, "longtail_version": "9", "blobs": []}
+
+    with pytest.raises(BundleVersionError, match="install the release that wrote it"):
+        open_bundle(lie(change))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '"x"', "{", '{"format_version"}'])
+def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
+    (bundle_folder / "manifest.json").write_text(text)
+    with pytest.raises(BundleCorruptError, match=r"manifest\.json is not a bundle's manifest"):
+        open_bundle(bundle_folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "file", "words"),
+    [
+        (set_at(*VECTORS, "shape", to=[7, 17]), "retrieval.safetensors", "says F32 of shape"),
+        (set_at(*VECTORS, "shape", to=[16, 7]), "retrieval.safetensors", "(7, 16), manifest"),
+        (set_at(*VECTORS, "dtype", to="F16"), "retrieval.safetensors", "manifest says F16"),
+        (drop(*VECTORS), "retrieval.safetensors", "'label_vectors', is F32"),
+        (drop("tensors", "sparse.safetensors"), "sparse.safetensors", "manifest says missing"),
+        (
+            set_at("tensors", "../x.safetensors", to={"x": {"shape": [1], "dtype": "F32"}}),
+            "../x.safetensors",
+            "is not safetensors",
+        ),
+        (set_at("label_count", to=8), "labels.jsonl", "has 7 labels, manifest says 8"),
+        (set_at("files", "sparse.json", "size_bytes", to=1), "sparse.json", "manifest says 1;"),
+        (set_at("files", "sparse.json", "sha256", to="0" * 64), "sparse.json", "sha256"),
+        (drop("files", "sparse.json"), "sparse.json", "is not in the manifest"),
+        (
+            set_at("files", "../x", to={"sha256": "0" * 64, "size_bytes": 1}),
+            "../x",
+            "is missing",
+        ),
+        (set_at("encoder", "dim", to=17), "manifest.json", "dim 17, the encoder has 16"),
+        (set_at("encoder", "max_tokens", to=33), "manifest.json", "max_tokens 33"),
+        (set_at("encoder", "max_tokens", to=0), "manifest.json", "max_tokens 0"),
+        (set_at("scorers", to=["retrieval"]), "manifest.json", "scorers ('retrieval',)"),
+        (set_at("scorers", to=["sparse", "retrieval", "x"]), "manifest.json", "scorers"),
+        (set_at("default_scorer", to="best"), "manifest.json", "default_scorer 'best', wanted"),
+    ],
+)  # fmt: skip
+def test_a_lie_with_a_fitting_digest_is_refused(
+    lie: Lie, change: Callable[[dict[str, Any]], object], file: str, words: str
+) -> None:
+    message = refusal(lie(change))
+    assert message.startswith("bundle 'tiny': ")
+    assert file in message
+    assert words in message
+    assert "train again with 'longtail train'" in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_at("label_count", to="7"),
+        set_at("label_count", to=7.0),
+        set_at("training_document_count", to=-1),
+        set_at("encoder", to="tiny"),
+        set_at("encoder", "dim", to=None),
+        set_at("encoder", "rank", to=1),
+        set_at("scorers", to=3),
+        set_at("scorers", to=[1]),
+        set_at("files", to=[]),
+        set_at("files", "sparse.json", to=5),
+        set_at("files", "sparse.json", "sha256", to=5),
+        set_at("tensors", to=None),
+        set_at(*VECTORS, to=[]),
+        drop(*VECTORS, "dtype"),
+        drop("metrics"),
+        set_at("surprise", to=1),
+    ],
+)
+def test_a_field_of_the_wrong_form_is_refused(
+    lie: Lie, change: Callable[[dict[str, Any]], object]
+) -> None:
+    message = refusal(lie(change))
+    assert "manifest.json" in message and "train again" in message

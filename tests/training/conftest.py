@@ -1,0 +1,170 @@
+"""A tiny random encoder, a small slice of the demo corpus, and a model trained on it with both."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from models.bundle import Bundle
+from models.registry import Registry
+from training.config import TrainingConfig
+from training.corpus import open_dataset
+from training.pipeline import Run, train
+
+DEMO_DATA = Path(__file__).parents[2] / "training" / "demo_data"
+NUM_DOCUMENTS = {"train": 60, "dev": 20, "test": 20}
+NUM_CHARACTERS = 300  # kept of each text
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny matrices are slower on several threads; and their number decides the last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_texts() -> dict[str, list[dict[str, Any]]]:
+    """The first documents of each part of the demo data, cut short."""
+    files = {"train": "trn", "dev": "dev", "test": "tst"}
+    return {name: read_documents(file, NUM_DOCUMENTS[name]) for name, file in files.items()}
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, tiny_texts) -> Path:
+    """The slice as JSON lines, with exactly the labels that occur in it."""
+    folder = tmp_path_factory.mktemp("corpus")
+    names = read_lines("lbl.json.gz")
+    used = {index for documents in tiny_texts.values() for x in documents for index in x["labels"]}
+    write_lines(
+        folder / "labels.jsonl",
+        ({"id": names[i]["uid"], "name": names[i]["title"]} for i in sorted(used)),
+    )
+    for split, documents in tiny_texts.items():
+        ids = ([names[index]["uid"] for index in document["labels"]] for document in documents)
+        write_lines(
+            folder / f"{split}.jsonl",
+            ({"text": x["text"], "labels": y} for x, y in zip(documents, ids, strict=True)),
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, tiny_texts) -> Path:
+    """A BERT of two layers and random weights that knows the commonest words of the slice."""
+    folder = tmp_path_factory.mktemp("tiny-encoder")
+    words = Counter(re.findall(r"\w+", " ".join(x["text"].lower() for x in tiny_texts["train"])))
+    vocabulary = [*SPECIAL_TOKENS, *(word for word, _ in words.most_common(400))]
+    tokenizer_of(vocabulary).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_content(tiny_encoder: Path) -> dict[str, Any]:
+    """What stands in the configuration of a run of a second."""
+    stage = {"epochs": 2, "batch_size": 8}
+    return {
+        "seed": 3,
+        "encoder": str(tiny_encoder),
+        "document_max_tokens": 24,
+        "precision": "float32",
+        "descriptions": {"num_keywords": 5, "max_tokens": 12},
+        "classifier": {**stage, "encoder_learning_rate": 1e-3},
+        "retrieval": {**stage, "label_subset_size": 40, "hard_negatives": 3},
+    }
+
+
+@pytest.fixture(scope="session")
+def tiny_config(tiny_content) -> TrainingConfig:
+    return TrainingConfig.model_validate(tiny_content)
+
+
+@pytest.fixture(scope="session")
+def tiny_config_file(tmp_path_factory: pytest.TempPathFactory, tiny_content) -> Path:
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text(yaml.safe_dump(tiny_content))
+    return path
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: its registry, its work folder, and the version that it published."""
+
+    registry: Registry
+    work: Path
+    version: int
+
+    @property
+    def bundle(self) -> Bundle:
+        return self.registry.open(self.version)
+
+
+@pytest.fixture(scope="session")
+def train_in() -> Callable[..., Trained]:
+    """Trains on a corpus, with the registry and the work in a folder."""
+
+    def train_one(folder: Path, config: TrainingConfig, corpus: Path, **options: Any) -> Trained:
+        run = Run(config, open_dataset(corpus, **options), folder / "work")
+        registry = Registry(folder / "registry")
+        return Trained(registry, run.folder, train(run, registry))
+
+    return train_one
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, train_in, tiny_config, tiny_corpus):
+    """One run, trained without a break, that no test may change."""
+    return train_in(tmp_path_factory.mktemp("trained"), tiny_config, tiny_corpus)
+
+
+def read_lines(name: str) -> list[dict[str, Any]]:
+    with gzip.open(DEMO_DATA / name, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def read_documents(file: str, count: int) -> list[dict[str, Any]]:
+    return [
+        {"text": f"{x['title']}\n{x['content']}"[:NUM_CHARACTERS], "labels": x["target_ind"]}
+        for x in read_lines(f"{file}.json.gz")[:count]
+    ]
+
+
+def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def tokenizer_of(vocabulary: list[str]) -> PreTrainedTokenizerFast:
+    numbers = {token: number for number, token in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [(token, numbers[token]) for token in ("[SEP]", "[CLS]")]
+    tokenizer.post_processor = processors.BertProcessing(*ends)
+    names = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)

@@ -1,0 +1,65 @@
+"""The loss against a naive loop, its gradient, and what must not change it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from training.losses import depl_loss
+
+
+def random_batch(batch: int = 3, sampled: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(batch, sampled, generator=generator)
+    return scores, torch.rand(batch, sampled, generator=generator) < 0.3
+
+
+def test_loss_equals_a_loop_over_documents_and_labels():
+    scores, is_positive = random_batch()
+    total = 0.0
+    for row, positives in zip(scores.tolist(), is_positive.tolist(), strict=True):
+        for score, positive in zip(row, positives, strict=True):
+            probability = 1 / (1 + math.exp(-score))
+            total -= math.log(probability if positive else 1 - probability)
+    assert float(depl_loss(scores, is_positive)) == pytest.approx(total / len(scores), rel=1e-5)
+
+
+def test_scores_of_zero_cost_ln_2_a_label():
+    _, is_positive = random_batch(4, 7)
+    assert float(depl_loss(torch.zeros(4, 7), is_positive)) == pytest.approx(7 * math.log(2))
+
+
+def test_gradient_is_that_of_finite_differences():
+    scores, is_positive = random_batch()
+    scores = scores.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: depl_loss(x, is_positive), scores)
+
+
+def test_gradient_is_the_error_of_the_probabilities_over_the_documents():
+    scores, is_positive = random_batch()
+    scores.requires_grad_()
+    depl_loss(scores, is_positive).backward()
+    error = torch.sigmoid(scores.detach()) - is_positive.float()  # DEPL section 4.1
+    torch.testing.assert_close(scores.grad, error / len(scores))
+
+
+def test_order_of_the_labels_does_not_matter():
+    scores, is_positive = random_batch()
+    order = torch.tensor([3, 0, 4, 1, 2])
+    assert float(depl_loss(scores[:, order], is_positive[:, order])) == pytest.approx(
+        float(depl_loss(scores, is_positive))
+    )
+
+
+def test_documents_twice_give_the_same_loss():
+    scores, is_positive = random_batch()
+    twice = depl_loss(scores.repeat(2, 1), is_positive.repeat(2, 1))
+    assert float(twice) == pytest.approx(float(depl_loss(scores, is_positive)))
+
+
+def test_extreme_scores_and_half_precision_stay_finite():
+    scores = torch.tensor([[1e4, -1e4]], dtype=torch.bfloat16)
+    is_positive = torch.tensor([[False, True]])
+    assert float(depl_loss(scores, is_positive)) == pytest.approx(2e4, rel=1e-2)
