@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import socket
 import subprocess
 import sys
 import time
@@ -39,38 +41,67 @@ def demo(
     port: Annotated[int, typer.Option(help="TCP port of the service.")] = 8000,
 ) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
-    from training.corpus import open_dataset
-
-    _headline("Train on the demo data (EURLEX57K slice)")
+    started = time.monotonic()
+    _check_port(port)
+    _headline("Train on the demo data (a slice of EURLEX57K)")
     training.cli.train(DEMO_DATA, config=DEMO_CONFIG, registry=registry, work=work)
     _headline("Evaluate on its test split")
     training.cli.evaluate(DEMO_DATA, registry=registry, output=work / "evaluation")
     _headline("Ask the service over HTTP")
-    document = next(iter(open_dataset(DEMO_DATA).split("test")))
     base = f"http://127.0.0.1:{port}"
     server = _start_service(registry, port, base)
     try:
-        answers = {
-            name: _post(f"{base}/v1/predict", {"text": document.text, "k": 5, "scorer": name})
-            for name in ("retrieval", "classifier", "sparse")
-        }
+        _ask(base)
     finally:
         server.terminate()
         server.wait()
-    catalogue = open_dataset(DEMO_DATA).catalogue
-    true_ids = {catalogue[index].id for index in document.labels}
-    print(f"POST {base}/v1/predict")
-    print(f"Text: {document.text[:200]!r}...")
-    print(f"Its labels: {', '.join(catalogue[index].name for index in document.labels)}\n")
-    for name, answer in answers.items():
-        print(f"{name} (model version {answer['model']['version']}); * is right:")
-        for label in answer["results"][0]["labels"]:
-            mark = "*" if label["id"] in true_ids else " "
-            print(f"  {mark} {label['score']:8.3f}  {label['name']}")
     print(
-        f"\nThe metrics stand above and in {work / 'evaluation'}. Start the service with "
-        f"'make serve':\nAPI docs at {base}/docs; the page at {base}/ shows them too, for now."
+        f"\nTables and picture: {work / 'evaluation'}\n"
+        f"Now 'make serve', then see the API docs at {base}/docs "
+        f"(the page will be at {base}/, which leads there for now).\n"
+        f"Took {time.monotonic() - started:.0f} s, at most {_peak_memory_gib():.1f} GiB of memory."
     )
+
+
+def _ask(base: str) -> None:
+    """Ask for the labels of a test document by every scorer, and print them beside the truth."""
+    from training.corpus import open_dataset
+
+    dataset = open_dataset(DEMO_DATA)
+    document = next(iter(dataset.split("test")))
+    truth = [dataset.catalogue[index] for index in document.labels]
+    print(f"POST {base}/v1/predict\nText: {document.text[:160]!r}...")
+    print(f"Its labels: {', '.join(label.name for label in truth)}")
+    for scorer in ("retrieval", "classifier", "sparse"):
+        body = {"text": document.text, "k": 5, "scorer": scorer}
+        answer = _post(f"{base}/v1/predict", body)
+        print(f"\n{scorer}, model version {answer['model']['version']} (* is right):")
+        for label in answer["results"][0]["labels"]:
+            mark = "*" if label["id"] in {each.id for each in truth} else " "
+            print(f"  {mark} {label['score']:8.3f}  {label['name']}")
+
+
+def _check_port(port: int) -> None:
+    """Refuse a port that somebody listens on: the answers would be theirs.
+
+    Raises:
+        LongtailError: It is taken.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise LongtailError(
+                f"port {port} is taken ({error.strerror}); choose another: make demo PORT=8001"
+            ) from error
+
+
+def _peak_memory_gib() -> float:
+    """Return the largest resident memory of this process and of any that it started."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
+    return max(usage.ru_maxrss for usage in usages) * unit / 2**30
 
 
 def _start_service(registry: Path, port: int, base: str) -> subprocess.Popen[bytes]:
@@ -87,8 +118,7 @@ def _start_service(registry: Path, port: int, base: str) -> subprocess.Popen[byt
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise LongtailError(
-                f"the service ended with status {server.returncode}; is port {port} in use? "
-                "Choose another with --port"
+                f"the service ended with status {server.returncode}; its log stands above"
             )
         try:
             with urllib.request.urlopen(f"{base}/readyz", timeout=5):  # noqa: S310
