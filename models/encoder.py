@@ -161,13 +161,13 @@ def tokenize_texts(
     tokenizer: TokenizersBackend, texts: Sequence[str], max_tokens: int
 ) -> TokenizedTexts:
     """Return the token ids of texts, each cut to its first `max_tokens` (the last is [SEP])."""
-    special = tokenizer.num_special_tokens_to_add()
+    num_last = max(0, tokenizer.num_special_tokens_to_add() - 1)  # all but [CLS] end a text
     kept, num_tokens = [], []
     for encoding in tokenizer.backend_tokenizer.encode_batch_fast(list(texts)):
         ids = encoding.ids
         num_tokens.append(len(ids))
         if len(ids) > max_tokens:
-            ids = ids[: max_tokens - (special - 1)] + ids[len(ids) - (special - 1) :]
+            ids = ids[: max_tokens - num_last] + ids[len(ids) - num_last :]
         kept.append(np.array(ids, dtype=np.int64))
     lengths = np.array([len(ids) for ids in kept], dtype=np.int64)
     return TokenizedTexts(

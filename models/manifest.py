@@ -149,7 +149,9 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
     names = {item.name for item in fields(Manifest)}
     if set(content) != names:
         odd = ", ".join(sorted(set(content) ^ names))
-        raise BundleCorruptError(f"{where}: {MANIFEST_NAME} lacks or adds the fields {odd}")
+        raise BundleCorruptError(
+            f"{where}: {MANIFEST_NAME} lacks or adds the fields {odd}; {_RESTORE}"
+        )
     try:
         typed: dict[str, Any] = content | {
             "encoder": EncoderInfo(**content["encoder"]),
@@ -183,7 +185,9 @@ def _check_types(manifest: Manifest) -> None:
     sizes = (encoder.max_tokens, *(info.size_bytes for info in files))
     names = (encoder.name, manifest.default_scorer, *manifest.scorers, manifest.data_fingerprint)
     digests = (encoder.sha256, *(info.sha256 for info in files), manifest.longtail_version)
-    if odd := [value for value in (*numbers, *sizes) if type(value) is not int or value < 0]:
-        raise TypeError(f"{odd[0]!r} is not a whole number")
-    if odd := [value for value in (*names, *digests) if not isinstance(value, str)]:
-        raise TypeError(f"{odd[0]!r} is not a text")
+    for number in (*numbers, *sizes):
+        if type(number) is not int or number < 0:
+            raise TypeError(f"{number!r} is not a whole number")
+    for text in (*names, *digests):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is not a text")

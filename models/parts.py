@@ -182,9 +182,6 @@ def _check(bundle: Bundle, parts: ModelParts) -> None:
         BundleCorruptError: They do.
     """
     num_labels, dim = len(parts.catalogue), parts.encoder.dim
-    if bundle.manifest.encoder.dim != dim:
-        said = f"dim {bundle.manifest.encoder.dim}, the encoder has {dim}"
-        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if parts.label_vectors.shape != (num_labels, dim):
         shapes = f"label_vectors {parts.label_vectors.shape}, wanted {(num_labels, dim)}"
         raise BundleCorruptError(_contradiction(bundle, _RETRIEVAL_FILE, shapes))
@@ -197,10 +194,21 @@ def _check(bundle: Bundle, parts: ModelParts) -> None:
         _check_rows(bundle, _CLASSIFIER_FILE, parts.classifier.labels, rows)
     rows = (parts.sparse.weights.shape[0], len(parts.sparse.bias))
     _check_rows(bundle, _SPARSE_FILE, parts.sparse.labels, rows)
+    _check_manifest(bundle, parts)
+
+
+def _check_manifest(bundle: Bundle, parts: ModelParts) -> None:
+    """Refuse a manifest that says of the parts what is not so.
+
+    Raises:
+        BundleCorruptError: It does.
+    """
+    if bundle.manifest.encoder.dim != parts.encoder.dim:
+        said = f"dim {bundle.manifest.encoder.dim}, the encoder has {parts.encoder.dim}"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if parts.scorers != bundle.manifest.scorers:
-        raise BundleCorruptError(
-            _contradiction(bundle, "manifest.json", f"scorers {bundle.manifest.scorers}")
-        )
+        said = f"scorers {bundle.manifest.scorers}, the files make {parts.scorers}"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if bundle.manifest.default_scorer not in parts.scorers:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))

@@ -16,7 +16,7 @@ from scipy.special import expit
 from models.bundle import Bundle
 from models.dual_encoder import encode_all
 from models.encoder import TokenizedTexts, tokenize_texts
-from models.errors import RequestError
+from models.errors import ConfigError, RequestError
 from models.index import InnerProductIndex, InnerProductSource
 from models.labels import LabelCatalogue
 from models.parts import CLASSIFIER, RETRIEVAL, SPARSE, ModelParts, read_parts
@@ -118,10 +118,15 @@ class Predictor:
             device: "cpu" or "cuda"; None: a GPU if there is one.
 
         Raises:
-            ConfigError: FAISS sees no such device.
+            ConfigError: PyTorch or FAISS sees no such device.
         """
         self._parts = parts
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if self._device.startswith("cuda") and not torch.cuda.is_available():
+            raise ConfigError(
+                f"device {device!r}: PyTorch sees no GPU; use the device 'cpu', or a PyTorch with "
+                "CUDA on a machine with an NVIDIA GPU"
+            )
         parts.encoder.to(self._device)
         self.catalogue: LabelCatalogue = parts.catalogue
         self.scorers = parts.scorers

@@ -97,12 +97,14 @@ def weigh_counts(
 ) -> Float32[csr_array, "document feature"]:
     """Return (1 + ln count) x idf of each count, every row scaled to length one."""
     weighted = csr_array(counts, dtype=np.float32)
-    weighted.sum_duplicates()
+    if not weighted.has_canonical_format:
+        weighted = weighted.copy()  # the arrays may be the caller's
+        weighted.sum_duplicates()
     weighted.data = (1 + np.log(weighted.data)) * idf[weighted.indices]
     return csr_array(normalize(weighted, copy=False))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SparseModel:
     """Linear scores of labels over tf-idf features: f_sparse(x, l) = <phi_t(x), w_l> + b_l.
 
@@ -117,6 +119,11 @@ class SparseModel:
     weights: Float32[csr_array, "covered feature"]
     bias: Float32[np.ndarray, "covered"]
     labels: Int64[np.ndarray, "covered"]
+
+    @cached_property
+    def weights_by_feature(self) -> Float32[csr_array, "feature covered"]:
+        """The weights transposed: a query then costs what its own tokens weigh, not all tokens."""
+        return csr_array(self.weights.T)
 
 
 class SparseSource:
@@ -166,6 +173,6 @@ class SparseSource:
         return scores
 
     def _scores(self, rows: Int64[np.ndarray, "row"]) -> Float32[np.ndarray, "row covered"]:
-        products = self._features[rows] @ self._model.weights.T
+        products = self._features[rows] @ self._model.weights_by_feature
         scores: Float32[np.ndarray, "row covered"] = products.toarray() + self._model.bias
         return scores

@@ -154,7 +154,7 @@ def _baselines(
 
 
 def _in_order_of(
-    catalogue: LabelCatalogue, dataset: Dataset, truth: Float32[csr_array, "document label"]
+    catalogue: LabelCatalogue, dataset: Dataset, truth: Float32[csr_array, "document listed"]
 ) -> Float32[csr_array, "document label"]:
     """Return the label matrix with the columns of the model's catalogue.
 

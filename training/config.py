@@ -80,8 +80,8 @@ class RetrievalConfig(StageConfig):
 
     epochs: Positive = 2
     batch_size: Positive = 32
-    encoder_learning_rate: Rate = 5e-5
-    pooler_learning_rate: Rate = 5e-4
+    encoder_learning_rate: Rate = 1e-4
+    pooler_learning_rate: Rate = 1e-3
     classifier_learning_rate: Rate = 1e-3
     hard_negatives: int = Field(default=10, ge=0)
     """Highest-ranked wrong labels of the SVM, a document."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -20,7 +21,6 @@ def depl_loss(
         scores: f(x_i, l) of every document i of the batch and every label l of its subset.
         is_positive: Whether document i carries label l.
     """
-    total = binary_cross_entropy_with_logits(
-        scores.float(), is_positive.to(scores.device).float(), reduction="sum"
-    )
-    return total / scores.shape[0]
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # bfloat16 is too coarse
+    target = is_positive.to(scores)
+    return binary_cross_entropy_with_logits(scores, target, reduction="sum") / scores.shape[0]

@@ -152,7 +152,9 @@ def _first_model(
     truth: Float32[csr_array, "document label"],
     machine: Machine,
 ) -> DeplModel:
-    encoder = DualEncoder(load_transformer(source.folder))
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)  # of weights that the encoder's files lack
+        encoder = DualEncoder(load_transformer(source.folder))
     freeze_layers(encoder, config.frozen_layers)
     return DeplModel(encoder, _priors(truth)).to(machine.device)
 

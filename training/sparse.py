@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csc_array, csr_array, vstack
 from sklearn.exceptions import ConvergenceWarning
@@ -106,11 +106,11 @@ def fit_sparse_model(
     blocks = []
     with (
         tqdm(total=len(covered), desc="sparse", unit="label", mininterval=1.0) as bar,
-        Parallel(n_jobs=os.cpu_count(), prefer="threads") as parallel,
+        Parallel(n_jobs=_num_workers(len(covered))) as parallel,
     ):
         for start in range(0, len(covered), _BLOCK_SIZE):
             labels = covered[start : start + _BLOCK_SIZE]
-            path = folder / f"block-{start:08d}.safetensors"
+            path = folder / f"labels-{labels[0]:08d}-{labels[-1]:08d}.safetensors"
             if not path.exists():
                 fitted = parallel(
                     delayed(_fit_label)(doubled, _documents_of(by_label, label), config, seed)
@@ -150,6 +150,16 @@ def read_lemmas(language: str) -> dict[str, str]:
         table: dict[str, str] = json.load(file)
     lowered = {form.lower(): lemma.lower() for form, lemma in table.items()}
     return {form: lemma for form, lemma in lowered.items() if form != lemma}
+
+
+def _num_workers(num_labels: int) -> int:
+    """Return how many processes to fit labels in: each needs a block's work to be worth its start.
+
+    Not threads: liblinear's random numbers are one sequence for the whole process, so labels fitted
+    at the same time would take them from each other and differ from run to run.
+    """
+    num_cores: int = cpu_count()
+    return max(1, min(num_cores, num_labels // _BLOCK_SIZE))
 
 
 def _documents_of(by_label: csc_array, label: int) -> Int64[np.ndarray, "positive"]:

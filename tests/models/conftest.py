@@ -41,16 +41,22 @@ Change = Callable[[dict[str, Any]], object]
 @pytest.fixture(scope="session")
 def tokenizer() -> TokenizersBackend:
     """A word-piece tokenizer of ten words and a few pieces."""
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "and", "the"]
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    pad, unknown, start, end, mask = special
+    tokens = [*special, *WORDS, "##s", "and", "the"]
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    backend = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    backend = Tokenizer(WordPiece(vocabulary, unk_token=unknown))
     backend.normalizer = BertNormalizer()
     backend.pre_tokenizer = BertPreTokenizer()
-    backend.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    backend.post_processor = BertProcessing((end, vocabulary[end]), (start, vocabulary[start]))
     return TokenizersBackend(
-        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]",
-        cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
-    )  # fmt: skip
+        tokenizer_object=backend,
+        pad_token=pad,
+        unk_token=unknown,
+        cls_token=start,
+        sep_token=end,
+        mask_token=mask,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +70,7 @@ def dual_encoder(tokenizer: TokenizersBackend) -> DualEncoder:
     encoder = DualEncoder(BertModel(config))
     with torch.no_grad():
         for parameter in encoder.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
+            parameter.add_(0.1 * torch.randn_like(parameter))
     return encoder.eval()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from models.bundle import open_bundle
-from models.errors import BundleCorruptError, BundleVersionError
+from models.errors import BundleCorruptError, BundleError, BundleVersionError
 from models.manifest import FORMAT_VERSION, Manifest, digest_of
 from models.parts import read_parts
 
@@ -58,6 +59,14 @@ def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest: Mani
     assert digest_of(dict(reversed(content.items()))) == digest == content["digest"]
     others = {digest_of({**content, key: "changed"}) for key in content if key != "digest"}
     assert len(others) == len(content) - 1 and digest not in others
+
+
+def test_every_flipped_character_is_refused(manifest: Manifest) -> None:
+    text = manifest.to_json()
+    for position, mask in itertools.product(range(len(text)), (0x01, 0x20)):
+        changed = text[:position] + chr(ord(text[position]) ^ mask) + text[position + 1 :]
+        with pytest.raises(BundleError):
+            Manifest.from_json(changed, "here")
 
 
 def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> None:

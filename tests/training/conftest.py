@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -34,7 +35,8 @@ def one_thread() -> Iterator[None]:
     """Tiny matrices are slower on several threads; and their number decides the last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with threadpool_limits(1):
+        yield
     torch.set_num_threads(before)
 
 
@@ -161,7 +163,7 @@ def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
 
 def tokenizer_of(vocabulary: list[str]) -> PreTrainedTokenizerFast:
     numbers = {token: number for number, token in enumerate(vocabulary)}
-    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))  # noqa: S106
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     ends = [(token, numbers[token]) for token in ("[SEP]", "[CLS]")]

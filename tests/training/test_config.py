@@ -36,7 +36,7 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(tmp_path):
 
 
 def test_overrides_replace_the_keys_of_the_file(tmp_path):
-    path = write(tmp_path, "seed: 4\nframes: 1\n".replace("frames", "frozen_layers"))
+    path = write(tmp_path, "seed: 4\nfrozen_layers: 1\n")
     config = read_config(path, {"seed": 9})
     assert (config.seed, config.frozen_layers) == (9, 1)
 
@@ -52,7 +52,7 @@ def test_every_wrong_key_and_value_is_named_at_once(tmp_path):
         "sed: 1\nretrieval: {batch_size: 0, epoch: 2}\nprecision: float16\n"
         "sparse: {max_document_share: 1.5, lemma_language: English}\n",
     )
-    with pytest.raises(ConfigError, match="run.yaml") as caught:
+    with pytest.raises(ConfigError, match=r"run\.yaml") as caught:
         read_config(path)
     for key in ("sed", "retrieval.batch_size", "retrieval.epoch", "precision"):
         assert f"{key}: " in str(caught.value)
@@ -81,13 +81,13 @@ def test_a_wrong_override_is_refused():
     ],
 )
 def test_a_file_that_is_no_mapping_of_names_is_refused(tmp_path, content, message):
-    with pytest.raises(ConfigError, match="run.yaml") as caught:
+    with pytest.raises(ConfigError, match=r"run\.yaml") as caught:
         read_config(write(tmp_path, content))
     assert message in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="absent.yaml: can't be read"):
+    with pytest.raises(ConfigError, match=r"absent\.yaml: can't be read"):
         read_config(tmp_path / "absent.yaml")
 
 
@@ -97,15 +97,3 @@ def test_a_configuration_can_not_be_changed():
         config.seed = 1
     with pytest.raises(ValidationError, match="frozen"):
         config.retrieval.epochs = 1
-
-
-def test_every_setting_says_what_it_means():
-    sections = [TrainingConfig, *(type(getattr(TrainingConfig(), name)) for name in
-                ("sparse", "descriptions", "classifier", "retrieval"))]  # fmt: skip
-    undescribed = [
-        name
-        for section in sections
-        for name, info in section.model_fields.items()
-        if not info.description and not name.endswith(("classifier", "retrieval", "sparse"))
-    ]
-    assert undescribed == ["descriptions"]

@@ -1,2 +1,368 @@
-def test_probe(trained):
-    print(trained.bundle.manifest.default_scorer, trained.bundle.manifest.metrics["dev"]["sparse"]["all"], trained.bundle.manifest.label_count)
+"""Whole runs on the tiny corpus: the same bytes again, killed and resumed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from models.encoder import find_encoder
+from models.errors import ConfigError, DataError
+from models.predictor import Predictor
+from models.registry import Registry
+from training import pipeline
+from training.config import TrainingConfig
+from training.corpus import open_dataset
+from training.neural import Machine
+
+# Run with a line of JSON for each run that is to be killed: at which call of which function, and
+# the command's arguments. It loads the libraries once and forks, which spares seconds a run.
+KILLER = """
+import importlib, json, os, signal, sys
+import longtail, training.assessment, training.neural, training.pipeline, training.sparse
+
+def run(module, function, number, arguments):
+    training.neural._CHECKPOINT_EVERY_S = 0.0
+    training.sparse._BLOCK_SIZE = 50
+    training.sparse._num_workers = lambda num_labels: 1
+    owner = importlib.import_module(module)
+    original, calls = getattr(owner, function), []
+    def patched(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(owner, function, patched)
+    sys.argv = ["longtail", *arguments]
+    longtail.main()
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        run(**json.loads(line))
+        os._exit(0)
+    print(-os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)
+"""
+# The 16 steps of either stage are saved one by one, the last one of a stage without its optimizer.
+MOMENTS = {
+    "third block of labels": ("training.sparse", "_save_block", 3),
+    "fifth checkpoint": ("training.checkpoints", "sync_tree", 5),
+    "last checkpoint of the classifier": ("training.checkpoints", "sync_tree", 16),
+    "step of the retrieval model": ("training.neural", "_train_step", 21),
+    "deletion of the checkpoint before": ("shutil", "rmtree", 64),
+    "bundle half written": ("models.bundle", "sync_tree", 1),
+    "bundle not yet numbered": ("models.registry", "open_bundle", 1),
+    "bundle not yet in the registry's file": ("models.registry", "write_json_durably", 1),
+}
+
+
+class Killer:
+    """Runs `longtail train` in processes that are killed at a given moment."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def train(self, folder: Path, moment: str, arguments: list[str]) -> int:
+        """Return the status of the killed process; its registry and work are in the folder."""
+        module, function, number = MOMENTS[moment]
+        command = ["train", *arguments, *places(folder)]
+        order = {"module": module, "function": function, "number": number, "arguments": command}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+def places(folder: Path) -> list[str]:
+    return ["--registry", str(folder / "registry"), "--work", str(folder / "work")]
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="module")
+def killer(environment) -> Iterator[Killer]:
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    command = [sys.executable, "-c", KILLER]
+    with subprocess.Popen(
+        command, text=True, env=environment, stderr=subprocess.DEVNULL, **pipes
+    ) as process:
+        yield Killer(process)
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def arguments(tiny_corpus, tiny_config_file) -> list[str]:
+    return [str(tiny_corpus), "--config", str(tiny_config_file)]
+
+
+@pytest.fixture
+def copied_corpus(tiny_corpus, tmp_path) -> Path:
+    return Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+
+
+def changed(config: TrainingConfig, **sections: Any) -> TrainingConfig:
+    content = config.model_dump()
+    for name, value in sections.items():
+        content[name] = content[name] | value if isinstance(value, dict) else value
+    return TrainingConfig.model_validate(content)
+
+
+def digest_of(trained) -> str:
+    return trained.bundle.manifest.digest
+
+
+# ---- the same again ----
+
+
+def test_one_seed_gives_one_digest(trained, train_in, tiny_config, tiny_corpus, tmp_path):
+    assert digest_of(train_in(tmp_path, tiny_config, tiny_corpus)) == digest_of(trained)
+
+
+def test_another_seed_gives_another_model(trained, train_in, tiny_config, tiny_corpus, tmp_path):
+    other = train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus).bundle
+    name = "retrieval.safetensors"
+    assert other.manifest.files[name] != trained.bundle.manifest.files[name]
+
+
+def test_a_finished_run_started_again_publishes_no_second_version(
+    train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
+):
+    first = train_in(tmp_path, tiny_config, tiny_corpus)
+    monkeypatch.setattr("training.neural._train_step", None)  # nothing is left to be trained
+    monkeypatch.setattr("training.sparse._fit_label", None)
+    again = train_in(tmp_path, tiny_config, tiny_corpus)
+    assert again.version == first.version == first.registry.current()
+    assert first.registry.versions() == [1]
+
+
+def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_encoder, tmp_path):
+    shutil.copytree(tiny_encoder, tmp_path, dirs_exist_ok=True)
+    config = BertConfig.from_pretrained(tiny_encoder)
+    BertModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
+    source, truth = find_encoder(str(tmp_path)), np.zeros((1, 2), dtype=np.float32)
+    truth = pipeline.csr_array(truth)
+    first, second = (
+        pipeline._first_model(tiny_config, source, truth, Machine("cpu", False)) for _ in range(2)
+    )
+    pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+
+
+# ---- killed ----
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_leaves_no_half_bundle_and_goes_on_to_the_same_digest(
+    killer, trained, train_in, tiny_config, tiny_corpus, arguments, tmp_path, moment
+):
+    assert killer.train(tmp_path, moment, arguments) == -SIGKILL
+    registry = Registry(tmp_path / "registry")
+    for version in registry.versions():
+        registry.open(version)
+    resumed = train_in(tmp_path, tiny_config, tiny_corpus)
+    assert digest_of(resumed) == digest_of(trained)
+    assert registry.versions() == [registry.current()] == [1]
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_digest_from_the_command_line(
+    killer, trained, arguments, environment, tmp_path
+):
+    for moment in ("third block of labels", "fifth checkpoint", "bundle half written"):
+        assert killer.train(tmp_path, moment, arguments) == -SIGKILL
+    command = [sys.executable, "-m", "longtail", "train", *arguments, *places(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"Digest {digest_of(trained)}"
+    left = {path.name for path in (tmp_path / "registry").iterdir()}
+    assert left == {"1", ".lock", "registry.json"}
+
+
+# ---- a folder of another run ----
+
+
+def test_the_work_of_another_configuration_is_refused(
+    trained, train_in, tiny_config, tiny_corpus, tmp_path
+):
+    shutil.copytree(trained.work, tmp_path / "work")
+    with pytest.raises(ConfigError, match=r"another run \(its config differs\).*--work"):
+        train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus)
+
+
+def test_the_work_on_other_data_is_refused(trained, train_in, tiny_config, copied_corpus, tmp_path):
+    shutil.copytree(trained.work, tmp_path / "work")
+    with (copied_corpus / "test.jsonl").open("a") as file:
+        file.write('{"text": "one more", "labels": []}\n')
+    with pytest.raises(ConfigError, match=r"another run \(its data_fingerprint differs\)"):
+        train_in(tmp_path, tiny_config, copied_corpus)
+
+
+def test_the_work_with_another_encoder_of_that_name_is_refused(
+    train_in, tiny_config, tiny_encoder, tiny_corpus, tmp_path
+):
+    encoder = shutil.copytree(tiny_encoder, tmp_path / "encoder")
+    config = changed(tiny_config, encoder=str(encoder))
+    train_in(tmp_path, config, tiny_corpus)
+    BertModel(BertConfig.from_pretrained(encoder)).save_pretrained(encoder)
+    with pytest.raises(ConfigError, match=r"another run \(its encoder_sha256 differs\)"):
+        train_in(tmp_path, config, tiny_corpus)
+
+
+def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"wanted config.json and \*.safetensors"):
+        train_in(tmp_path, changed(tiny_config, encoder=str(tmp_path / "empty")), tiny_corpus)
+    assert train_in(tmp_path, tiny_config, tiny_corpus).version == 1
+
+
+# ---- what is published ----
+
+
+def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
+    manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
+    assert TrainingConfig.model_validate(manifest.training) == tiny_config
+    assert manifest.data_fingerprint == dataset.fingerprint
+    assert (manifest.label_count, manifest.training_document_count) == (len(dataset.catalogue), 60)
+    assert manifest.encoder.sha256 == find_encoder(tiny_config.encoder).sha256
+
+
+def test_the_default_scorer_is_the_best_on_dev(trained):
+    manifest = trained.bundle.manifest
+    found = {name: subsets["all"]["P@5"] for name, subsets in manifest.metrics["dev"].items()}
+    assert set(found) == set(manifest.scorers) == {"retrieval", "classifier", "sparse"}
+    assert found[manifest.default_scorer] == max(found.values())
+
+
+def test_labels_have_pseudo_descriptions_and_counts(trained, tiny_corpus):
+    catalogue = trained.bundle.catalogue
+    counts = open_dataset(tiny_corpus).catalogue.training_counts
+    assert catalogue.training_counts.tolist() == counts.tolist()
+    for label in catalogue:
+        name, _, words = label.pseudo_description.partition(f"{label.name}. ")
+        assert (name, 1 <= len(words.split()) <= 5) == (("", True) if label.training_count else
+                                                        (label.name, False))  # fmt: skip
+
+
+def test_only_trained_labels_have_rows_in_sparse_and_classifier(trained):
+    bundle = trained.bundle
+    covered = np.flatnonzero(bundle.catalogue.training_counts).tolist()
+    for name in ("classifier.safetensors", "sparse.safetensors"):
+        assert bundle.tensors(name)["labels"].tolist() == covered
+    vectors = bundle.tensors("retrieval.safetensors")["label_vectors"]
+    assert vectors.shape == (len(bundle.catalogue), 16)
+
+
+def test_the_published_bundle_ranks_as_the_run_did(trained, tiny_corpus):
+    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
+    dev, dataset = trained.bundle.manifest.metrics["dev"], open_dataset(tiny_corpus)
+    found = pipeline.assess(predictor, dataset, "dev", num_training_documents=60).evaluation
+    for name in predictor.scorers:
+        assert found.scorers[name]["all"].values == pytest.approx(dev[name]["all"])
+
+
+def test_without_keywords_a_label_is_described_by_its_name(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    config = changed(tiny_config, descriptions={"num_keywords": 0})
+    catalogue = train_in(tmp_path, config, tiny_corpus).bundle.catalogue
+    assert all(label.pseudo_description == label.name for label in catalogue)
+
+
+def test_without_its_classifier_a_bundle_has_no_such_scorer(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    config = changed(tiny_config, retrieval={"keep_classifier": False})
+    bundle = train_in(tmp_path, config, tiny_corpus).bundle
+    assert bundle.manifest.scorers == ("retrieval", "sparse")
+    assert "classifier.safetensors" not in bundle.manifest.files
+    assert Predictor.of_bundle(bundle, device="cpu").scorers == ("retrieval", "sparse")
+
+
+def test_frozen_layers_are_published_as_they_came(train_in, tiny_config, tiny_corpus, tmp_path):
+    bundle = train_in(tmp_path, changed(tiny_config, frozen_layers=1), tiny_corpus).bundle
+    after, before = (
+        pipeline.load_transformer(folder).state_dict()
+        for folder in (bundle.encoder_folder, Path(tiny_config.encoder))
+    )
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    lowest = {name for name in before if name.startswith(("embeddings", "encoder.layer.0"))}
+    assert same == lowest | {"pooler.dense.weight", "pooler.dense.bias"}  # the last two are unused
+
+
+def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
+    train_in, tiny_config, copied_corpus, tmp_path, caplog
+):
+    (copied_corpus / "dev.jsonl").unlink()
+    with caplog.at_level(logging.WARNING, "training.pipeline"):
+        manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
+    assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
+    assert "no dev split" in caplog.text
+
+
+# ---- small and broken corpora ----
+
+Write = Callable[[str, list[dict[str, Any]]], None]
+
+
+@pytest.fixture
+def write(tmp_path) -> Write:
+    (tmp_path / "corpus").mkdir()
+
+    def write_split(name: str, documents: list[dict[str, Any]]) -> None:
+        lines = "".join(json.dumps(document) + "\n" for document in documents)
+        (tmp_path / "corpus" / f"{name}.jsonl").write_text(lines)
+
+    return write_split
+
+
+@pytest.mark.parametrize("num_labels", [1, 3])
+def test_a_corpus_with_fewer_than_five_labels_is_trained(
+    train_in, tiny_config, tmp_path, write, num_labels
+):
+    labels = ["fish", "sea", "tax"][:num_labels]
+    texts = ["a law of the sea", "of fish in the sea", "a tax on fish", "the law of tax"]
+    documents = [{"text": x, "labels": [y for y in labels if y in x]} for x in texts]
+    write("train", documents)
+    write("dev", documents)
+    bundle = train_in(tmp_path, tiny_config, tmp_path / "corpus").bundle
+    assert bundle.manifest.label_count == num_labels
+    assert bundle.manifest.default_scorer in bundle.manifest.scorers
+
+
+def test_training_documents_without_any_label_are_refused(train_in, tiny_config, tmp_path, write):
+    write("train", [{"text": "a law", "labels": []}] * 3)
+    write("labels", [{"id": "1", "name": "fish"}])
+    with pytest.raises(DataError, match="no training document has a label"):
+        train_in(tmp_path, tiny_config, tmp_path / "corpus")
+
+
+def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(
+    train_in, tiny_config, copied_corpus, tmp_path
+):
+    for name in ("train", "dev", "test"):
+        with (copied_corpus / f"{name}.jsonl").open("a") as file:
+            file.write("{\n")
+    with pytest.raises(DataError, match="3 lines can't be used") as caught:
+        train_in(tmp_path, tiny_config, copied_corpus)
+    for place in ("train.jsonl, line 61", "dev.jsonl, line 21", "test.jsonl, line 21"):
+        assert f"{place}: not JSON" in str(caught.value)
+    assert not (tmp_path / "work").exists()
+
+
+def test_too_many_frozen_layers_are_refused(train_in, tiny_config, tiny_corpus, tmp_path):
+    with pytest.raises(ConfigError, match="frozen_layers is 3"):
+        train_in(tmp_path, changed(tiny_config, frozen_layers=3), tiny_corpus)

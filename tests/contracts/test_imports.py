@@ -1,0 +1,190 @@
+"""What the shape of the code promises: light imports, layers, docstrings, no code in data."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import longtail
+from models.errors import ConfigError
+from training.config import read_config
+
+ROOT = Path(longtail.__file__).parent
+PACKAGES = ("models", "training", "service")
+SOURCES = [ROOT / "longtail.py", *sorted(p for x in PACKAGES for p in (ROOT / x).rglob("*.py"))]
+MODULES = [path for path in SOURCES if path.name != "__init__.py"]
+CONFIGS = sorted((ROOT / "training" / "configs").glob("*.yaml"))
+HEAVY = {"torch", "transformers", "sklearn", "scipy", "fastapi", "faiss", "matplotlib"}
+MOST_HELP_CPU_S = 0.5
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in the root of the project, as a user would."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the heavy packages that a fresh interpreter has loaded after a statement."""
+    run = python("-c", f"{statement}\nimport sys\nprint(*sys.modules)")
+    assert run.returncode == 0, run.stderr
+    return {name.split(".")[0] for name in run.stdout.split()} & HEAVY
+
+
+@pytest.mark.parametrize(
+    "modules", ["models.bundle, models.registry, models.labels, models.errors", "longtail"]
+)
+def test_importing_these_loads_nothing_heavy(modules: str) -> None:
+    assert loaded_by(f"import {modules}") == set()
+
+
+def help_cpu_s() -> float:
+    """Return the seconds of processor time of one `longtail --help`."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run = python("-m", "longtail", "--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert run.returncode == 0 and "train" in run.stdout
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_costs_little_processor_time() -> None:
+    assert min(help_cpu_s() for _ in range(3)) < MOST_HELP_CPU_S
+
+
+@pytest.mark.skipif(importlib.util.find_spec("importlinter") is None, reason="needs import-linter")
+def test_the_layers_are_kept() -> None:
+    statement = "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"
+    run = python("-c", statement)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", run.stdout)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_opens_with_one_line_that_says_what_it_is(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert docstring
+    first, *rest = docstring.split("\n")
+    assert first.endswith(".") and (not rest or rest[0] == "")
+
+
+def test_package_files_are_empty() -> None:
+    inits = [path for path in SOURCES if path.name == "__init__.py"]
+    assert {name_of(path) for path in inits} >= {f"{name}/__init__.py" for name in PACKAGES}
+    assert [name_of(path) for path in inits if path.stat().st_size] == []
+
+
+def test_there_is_no_drawer_for_everything() -> None:
+    names = {path.stem for path in SOURCES}
+    assert not names & {"utils", "util", "helpers", "common", "misc"}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=name_of)
+def test_a_configuration_that_comes_with_the_product_loads(path: Path) -> None:
+    read_config(path)
+    assert path.read_text(encoding="utf-8").startswith("#")  # what it is for, and what it gives
+
+
+def test_a_configuration_with_an_unknown_key_does_not_load(tmp_path: Path) -> None:
+    text = CONFIGS[0].read_text(encoding="utf-8")
+    (tmp_path / "typo.yaml").write_text(f"{text}\nsede: 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="sede"):
+        read_config(tmp_path / "typo.yaml")
+
+
+# Whatever turns data into running code.
+CODE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+CODE_CALLS = {"eval", "exec", "compile", "__import__"}
+CODE_METHODS = {
+    "torch.load",
+    "joblib.load",
+    "np.load",
+    "numpy.load",
+    "yaml.load",
+    "faiss.read_index",
+}
+SAFE_METHODS = {"re.compile", "torch.compile"}
+
+
+def dangers_in(tree: ast.AST) -> Iterator[str]:
+    """Yield what in a module could run code that comes with data."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (x.name for x in node.names if x.name.split(".")[0] in CODE_MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module.split(".")[0] in CODE_MODULES:
+                yield node.module
+            yield from (
+                f"{node.module}.{x.name}"
+                for x in node.names
+                if f"{node.module}.{x.name}" in CODE_METHODS
+            )
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called in CODE_CALLS | CODE_METHODS:
+                yield called
+            yield from (
+                f"{called}({x.arg}=...)"
+                for x in node.keywords
+                if x.arg in ("trust_remote_code", "allow_pickle", "shell")
+                and ast.unparse(x.value) != "False"
+            )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_nothing_runs_code_that_comes_with_data(path: Path) -> None:
+    assert list(dangers_in(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+def test_the_search_for_dangers_finds_them() -> None:
+    code = (
+        "import pickle\nfrom torch import load\nfrom dill import loads\ntorch.load(f)\neval(x)\n"
+        "f(trust_remote_code=True)\nf(trust_remote_code=False)\nre.compile(x)\nmodel.eval()\n"
+    )
+    found = list(dangers_in(ast.parse(code)))
+    assert sorted(found) == [
+        "dill", "eval", "f(trust_remote_code=...)", "pickle", "torch.load", "torch.load"
+    ]  # fmt: skip
+
+
+def test_only_the_commands_print() -> None:
+    allowed = {"longtail.py", "training/cli.py", "service/cli.py"}
+    found = {
+        name_of(path)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
+    }
+    assert found <= allowed
+
+
+def test_importing_configures_no_logging_and_sets_no_variable() -> None:
+    run = python(
+        "-c",
+        "import logging, os\nbefore = {x for x in os.environ if x.startswith('LONGTAIL_')}\n"
+        "import service.app, service.engine, training.pipeline\n"
+        "after = {x for x in os.environ if x.startswith('LONGTAIL_')}\n"
+        "print(logging.getLogger().handlers, after - before)",
+    )
+    assert run.stdout == "[] set()\n", run.stderr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_nothing_imports_the_command(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {x.name for node in ast.walk(tree) if isinstance(node, ast.Import) for x in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert "longtail" not in names

@@ -1,0 +1,243 @@
+"""Prediction through a tiny bundle, against scores computed from its parts."""
+
+from __future__ import annotations
+
+import math
+
+import faiss
+import numpy as np
+import pytest
+import torch
+
+from models.bundle import Bundle
+from models.dual_encoder import encode_all
+from models.encoder import tokenize_texts
+from models.errors import ConfigError, RequestError
+from models.parts import ModelParts
+from models.predictor import Prediction, Predictor
+
+TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
+UNTRAINED = {2, 5}
+MAX_TOKENS = 8
+NUM_LABELS = 7
+SCORERS = ["retrieval", "classifier", "sparse"]
+
+
+@pytest.fixture(scope="module")
+def predictor(parts: ModelParts) -> Predictor:
+    return Predictor(parts, device="cpu")
+
+
+def dense_scores(parts: ModelParts, scorer: str) -> np.ndarray:
+    """The oracle: scores of all labels in float64, -inf for those without a row."""
+    scores = np.full((len(TEXTS), NUM_LABELS), -np.inf)
+    if scorer == "sparse":
+        products = parts.sparse.tfidf.transform(TEXTS).toarray() @ parts.sparse.weights.toarray().T
+        scores[:, parts.sparse.labels] = products + parts.sparse.bias
+        return scores
+    tokens = tokenize_texts(parts.tokenizer, TEXTS, MAX_TOKENS)
+    vectors = encode_all(parts.encoder, tokens, "document", pad_id=0).astype(np.float64)
+    if scorer == "retrieval":
+        scale, shift = parts.encoder.log_scale.exp().item(), parts.encoder.score_bias.item()
+        return scale * vectors @ parts.label_vectors.T + shift
+    assert parts.classifier is not None
+    scores[:, parts.classifier.labels] = vectors @ parts.classifier.weight.T + parts.classifier.bias
+    return scores
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_scores_are_those_of_the_parts_best_first(
+    predictor: Predictor, parts: ModelParts, scorer: str
+) -> None:
+    wanted = dense_scores(parts, scorer)
+    for row, prediction in enumerate(predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)):
+        order = [int(i) for i in np.argsort(-wanted[row], kind="stable")]
+        order = [index for index in order if wanted[row, index] > -np.inf]
+        assert [label.index for label in prediction.labels] == order
+        scores = [label.score for label in prediction.labels]
+        np.testing.assert_allclose(scores, wanted[row, order], atol=1e-5)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_a_loaded_bundle_predicts_what_its_parts_predict(
+    predictor: Predictor, bundle: Bundle, scorer: str
+) -> None:
+    loaded = Predictor.of_bundle(bundle, device="cpu")
+    assert loaded.predict(TEXTS, scorer=scorer) == predictor.predict(TEXTS, scorer=scorer)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_a_text_alone_gets_the_labels_that_it_gets_in_a_batch(
+    predictor: Predictor, scorer: str
+) -> None:
+    together = predictor.predict(TEXTS, k=3, scorer=scorer)
+    for text, wanted in zip(TEXTS, together, strict=True):
+        (alone,) = predictor.predict([text], k=3, scorer=scorer)
+        assert [label.index for label in alone.labels] == [label.index for label in wanted.labels]
+        scores = [label.score for label in wanted.labels]
+        np.testing.assert_allclose([label.score for label in alone.labels], scores, atol=1e-5)
+
+
+def labels_of(predictions: list[Prediction]) -> set[int]:
+    return {label.index for prediction in predictions for label in prediction.labels}
+
+
+def test_only_retrieval_gives_labels_without_training_documents(predictor: Predictor) -> None:
+    assert labels_of(predictor.predict(TEXTS, k=NUM_LABELS)) == set(range(NUM_LABELS))
+    for scorer in ("classifier", "sparse"):
+        found = labels_of(predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer))
+        assert found == set(range(NUM_LABELS)) - UNTRAINED
+
+
+def test_labels_carry_their_id_and_name(predictor: Predictor) -> None:
+    for label in predictor.predict(["river"], k=3)[0].labels:
+        assert label.id == f"L{label.index}"
+        assert label.name == predictor.catalogue[label.index].name
+
+
+def test_dense_scores_are_logits_and_sparse_ones_are_not(predictor: Predictor) -> None:
+    for scorer in ("retrieval", "classifier"):
+        for label in predictor.predict(["river"], scorer=scorer)[0].labels:
+            assert label.probability == pytest.approx(1 / (1 + math.exp(-label.score)))
+    sparse = predictor.predict(["river"], scorer="sparse")[0]
+    assert {label.probability for label in sparse.labels} == {None}
+
+
+def test_the_default_scorer_is_the_bundles(bundle: Bundle, parts: ModelParts) -> None:
+    assert Predictor.of_bundle(bundle, device="cpu").default_scorer == "retrieval"
+    other = Predictor(parts, default_scorer="sparse", device="cpu")
+    assert other.predict(TEXTS) == other.predict(TEXTS, scorer="sparse")
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier"])
+def test_a_threshold_leaves_out_less_probable_labels(predictor: Predictor, scorer: str) -> None:
+    everything = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
+    found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, threshold=0.5)
+    for some, whole in zip(found, everything, strict=True):
+        assert some.labels == tuple(x for x in whole.labels if (x.probability or 0) >= 0.5)
+    assert 0 < len(labels_of(found)) < len(labels_of(everything))
+
+
+def test_the_extreme_thresholds_keep_all_or_none(predictor: Predictor) -> None:
+    everything = predictor.predict(TEXTS, k=4)
+    assert predictor.predict(TEXTS, k=4, threshold=0.0) == everything
+    assert all(not x.labels for x in predictor.predict(TEXTS, k=4, threshold=1.0))
+
+
+def test_a_label_at_the_threshold_stays(predictor: Predictor) -> None:
+    second = predictor.predict(["river"], k=2)[0].labels[1]
+    assert second.probability is not None
+    found = predictor.predict(["river"], k=5, threshold=second.probability)[0]
+    assert found.labels[-1] == second and len(found.labels) == 2
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan"), float("inf")])
+def test_a_threshold_that_is_no_probability_is_refused(
+    predictor: Predictor, threshold: float
+) -> None:
+    with pytest.raises(RequestError, match=r"threshold is .*; wanted a probability from 0 to 1"):
+        predictor.predict(TEXTS, threshold=threshold)
+
+
+def test_a_threshold_is_refused_where_there_are_no_probabilities(predictor: Predictor) -> None:
+    with pytest.raises(RequestError, match=r"'sparse' gives no probabilities .* retrieval, class"):
+        predictor.predict(TEXTS, scorer="sparse", threshold=0.5)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\u3000"])
+def test_a_blank_text_is_refused_by_its_number(predictor: Predictor, text: str) -> None:
+    with pytest.raises(RequestError, match="text 1 is blank; give it some words, or leave it out"):
+        predictor.predict(["river", text])
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_half_a_surrogate_pair_is_refused_by_its_number(predictor: Predictor, scorer: str) -> None:
+    with pytest.raises(RequestError, match="text 1 holds half of a surrogate pair"):
+        predictor.predict(["river", "law \ud800"], scorer=scorer)
+
+
+@pytest.mark.parametrize("k", [0, -1, 8])
+def test_k_out_of_range_is_refused(predictor: Predictor, k: int) -> None:
+    with pytest.raises(RequestError, match=f"k is {k}; wanted 1 to 7, the number of labels"):
+        predictor.predict(TEXTS, k=k)
+
+
+@pytest.mark.parametrize("scorer", ["", "svm", "Retrieval"])
+def test_an_unknown_scorer_is_refused(predictor: Predictor, scorer: str) -> None:
+    with pytest.raises(
+        RequestError, match=f"'{scorer}' is not in .* it has retrieval, classifier, sparse"
+    ):
+        predictor.predict(TEXTS, scorer=scorer)
+
+
+def test_no_texts_have_no_predictions(predictor: Predictor) -> None:
+    assert predictor.predict([]) == []
+
+
+@pytest.mark.parametrize(("num_words", "is_truncated"), [(1, False), (6, False), (7, True)])
+def test_a_text_beyond_the_encoders_window_is_said_to_be_cut(
+    predictor: Predictor, num_words: int, is_truncated: bool
+) -> None:
+    (found,) = predictor.predict(["fish " * num_words])
+    assert found.num_tokens == num_words + 2  # [CLS] and [SEP]
+    assert found.truncated is is_truncated
+
+
+def test_the_sparse_model_reads_all_of_a_text(predictor: Predictor) -> None:
+    (found,) = predictor.predict(["fish " * 40 + "law"], scorer="sparse")
+    assert (found.num_tokens, found.truncated) == (41, False)
+    assert found.labels != predictor.predict(["fish " * 40], scorer="sparse")[0].labels
+
+
+def test_a_text_without_known_tokens_gets_the_labels_biases(
+    predictor: Predictor, parts: ModelParts
+) -> None:
+    (found,) = predictor.predict(["zzz"], k=1, scorer="sparse")
+    assert found.labels[0].score == parts.sparse.bias.max()
+
+
+def test_one_batch_of_texts_is_encoded_once_for_all_scorers(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[int] = []
+    batch = predictor.read(TEXTS, done.append)
+    rankings = [predictor.rank(batch, 3, scorer) for scorer in SCORERS]
+    assert sum(done) == len(TEXTS)
+    assert {ranking.labels.shape for ranking in rankings} == {(4, 3)}
+
+
+def test_a_model_without_classifier_has_the_other_scorers(parts: ModelParts) -> None:
+    predictor = Predictor(_without_classifier(parts), device="cpu")
+    assert predictor.scorers == ("retrieval", "sparse")
+    with pytest.raises(RequestError, match="'classifier' is not in this bundle"):
+        predictor.predict(TEXTS, scorer="classifier")
+
+
+def _without_classifier(parts: ModelParts) -> ModelParts:
+    return ModelParts(
+        catalogue=parts.catalogue,
+        encoder=parts.encoder,
+        tokenizer=parts.tokenizer,
+        max_tokens=parts.max_tokens,
+        label_vectors=parts.label_vectors,
+        classifier=None,
+        sparse=parts.sparse,
+    )
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_gpu_that_is_not_there_is_refused(
+    parts: ModelParts, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    with pytest.raises(ConfigError, match=f"device '{device}'"):
+        Predictor(parts, device=device)
+
+
+def test_the_number_of_threads_is_set_for_the_whole_process(bundle: Bundle) -> None:
+    before = torch.get_num_threads(), faiss.omp_get_max_threads()
+    Predictor.of_bundle(bundle, device="cpu", num_threads=1)
+    assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == (1, 1)
+    torch.set_num_threads(before[0])
+    faiss.omp_set_num_threads(before[1])

@@ -1,0 +1,155 @@
+"""Ranking and measuring a split with a trained model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.errors import DataError
+from models.parts import ModelParts, read_parts
+from models.predictor import Predictor
+from models.ranking import NO_LABEL
+from training import assessment
+from training.assessment import LABEL_NAMES, NEAREST_NEIGHBOURS, assess, chunks, rank_texts
+from training.corpus import Dataset, open_dataset
+
+
+@pytest.fixture(scope="module")
+def parts(trained) -> ModelParts:
+    return read_parts(trained.bundle)
+
+
+@pytest.fixture(scope="module")
+def predictor(parts) -> Predictor:
+    return Predictor(parts, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def dataset(tiny_corpus) -> Dataset:
+    return open_dataset(tiny_corpus)
+
+
+@pytest.fixture(scope="module")
+def found(predictor, dataset, parts) -> assessment.Assessment:
+    return assess(predictor, dataset, "test", num_training_documents=60, tfidf=parts.sparse.tfidf)
+
+
+@pytest.fixture
+def copied_corpus(tiny_corpus, tmp_path) -> Path:
+    return Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+
+
+def test_every_scorer_and_both_baselines_are_measured(found, predictor, dataset):
+    names = [*predictor.scorers, NEAREST_NEIGHBOURS, LABEL_NAMES]
+    assert list(found.evaluation.scorers) == list(found.rankings) == names
+    assert (found.truth != dataset.split("test").scan().labels).nnz == 0
+    assert found.evaluation.num_documents == 20
+    assert found.evaluation.ks == (1, 3, 5, 10)
+
+
+def test_rankings_are_those_that_the_predictor_serves(found, predictor, dataset):
+    text = next(dataset.split("test").texts())
+    for scorer in predictor.scorers:
+        [served] = predictor.predict([text], k=10, scorer=scorer)
+        ranked = found.rankings[scorer].labels[0]
+        assert [label.index for label in served.labels] == ranked.tolist()
+
+
+def test_without_features_no_baseline_is_measured(predictor, dataset):
+    alone = assess(predictor, dataset, "test", num_training_documents=60)
+    assert tuple(alone.rankings) == predictor.scorers
+
+
+def test_labels_in_another_order_give_the_same_metrics(found, predictor, parts, copied_corpus):
+    path = copied_corpus / "labels.jsonl"
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    reversed_dataset = open_dataset(copied_corpus)
+    again = assess(
+        predictor, reversed_dataset, "test", num_training_documents=60, tfidf=parts.sparse.tfidf
+    )
+    assert again.evaluation.to_json() == found.evaluation.to_json()
+
+
+def test_data_with_some_of_the_labels_is_measured_over_all_of_them(
+    found, predictor, dataset, copied_corpus
+):
+    for name in ("train", "dev"):
+        (copied_corpus / f"{name}.jsonl").unlink()
+    used = set(dataset.split("test").scan().labels.indices.tolist())
+    path = copied_corpus / "labels.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for i, line in enumerate(lines) if i in used))
+    some = assess(predictor, open_dataset(copied_corpus), "test", num_training_documents=60)
+    assert some.evaluation.num_labels == len(lines) > len(used)
+    for scorer in predictor.scorers:
+        assert some.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
+
+
+def test_labels_unknown_to_the_model_are_refused(predictor, copied_corpus):
+    with (copied_corpus / "labels.jsonl").open("a") as file:
+        file.write('{"id": "new", "name": "new"}\n')
+    with pytest.raises(DataError, match=r"1 of its labels are unknown.*with id 'new'"):
+        assess(predictor, open_dataset(copied_corpus), "test", num_training_documents=60)
+
+
+def test_a_missing_split_is_refused(predictor, copied_corpus):
+    (copied_corpus / "test.jsonl").unlink()
+    with pytest.raises(DataError, match="no split 'test'; it has 'train', 'dev'"):
+        assess(predictor, open_dataset(copied_corpus), "test", num_training_documents=60)
+
+
+def test_labels_without_training_documents_come_from_retrieval_alone(predictor, dataset):
+    texts, num_labels = list(dataset.split("test").texts()), len(dataset.catalogue)
+    untrained = set(np.flatnonzero(dataset.catalogue.training_counts == 0).tolist())
+    rankings = rank_texts(predictor, texts, len(texts), num_labels, desc="test")
+    assert set(rankings["retrieval"].labels[0].tolist()) >= untrained
+    for scorer in ("sparse", "classifier"):
+        labels, scores = rankings[scorer].labels, rankings[scorer].scores
+        assert not untrained & set(labels.ravel().tolist())
+        assert (labels[:, -len(untrained) :] == NO_LABEL).all()
+        assert np.isneginf(scores[labels == NO_LABEL]).all()
+
+
+def test_texts_ranked_in_chunks_have_the_ranks_of_one_go(predictor, dataset, monkeypatch):
+    texts = list(dataset.split("test").texts())
+    whole = rank_texts(predictor, texts, 20, 10, desc="test")
+    monkeypatch.setattr(assessment, "chunks", partial(chunks, size=7))
+    chunked = rank_texts(predictor, iter(texts), 20, 10, desc="test")
+    for scorer in predictor.scorers:
+        assert np.array_equal(chunked[scorer].labels, whole[scorer].labels)
+        np.testing.assert_allclose(chunked[scorer].scores, whole[scorer].scores, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(0, []), (6, [3, 3]), (7, [3, 3, 1])])
+def test_chunks_hold_all_texts_in_order(count, sizes):
+    texts = [str(number) for number in range(count)]
+    found = list(chunks(iter(texts), size=3))
+    assert [len(chunk) for chunk in found] == sizes
+    assert list(chain(*found)) == texts
+
+
+def test_the_files_of_an_assessment_hold_tables_numbers_and_a_picture(found, tmp_path):
+    numbers, tables, picture = found.write(tmp_path / "new" / "folder")
+    assert json.loads(numbers.read_text())["scorers"]["sparse"]["all"]["num_documents"] == 20
+    assert found.evaluation.overall_table() in tables.read_text()
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG") and len(content) > 20_000
+
+
+def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    texts = {"a law of the sea": ["sea"], "fish in the sea": ["sea", "fish"], "a fish": ["fish"]}
+    lines = [json.dumps({"text": x, "labels": y}) + "\n" for x, y in texts.items()]
+    for name in ("train", "test"):
+        (corpus / f"{name}.jsonl").write_text("".join(lines))
+    predictor = Predictor.of_bundle(train_in(tmp_path, tiny_config, corpus).bundle, device="cpu")
+    few = assess(predictor, open_dataset(corpus), "test", num_training_documents=3)
+    assert few.evaluation.ks == (1,)
+    assert all(path.stat().st_size for path in few.write(tmp_path / "few"))

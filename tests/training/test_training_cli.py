@@ -1,0 +1,186 @@
+"""`longtail train` and `longtail evaluate`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import longtail
+from models.registry import Registry
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch) -> Callable[..., Result]:
+    """Calls the command in an empty folder and returns what it did."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("TRANSFORMERS_VERBOSITY", "HF_HUB_DISABLE_PROGRESS_BARS", "TRANSFORMERS_NO_TQDM"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+    def call_command(*arguments: str | Path) -> Result:
+        return CliRunner().invoke(
+            longtail.app, list(map(str, arguments)), catch_exceptions=False, prog_name="longtail"
+        )
+
+    return call_command
+
+
+@pytest.fixture
+def fail(monkeypatch, capsys, tmp_path) -> Callable[..., str]:
+    """Calls the command as the shell does and returns the error that it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def failing(*arguments: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", ["longtail", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            longtail.main()
+        assert caught.value.code == 1
+        return capsys.readouterr().err
+
+    return failing
+
+
+@pytest.fixture
+def evaluate(call, trained, tiny_corpus) -> Callable[..., Result]:
+    """Evaluates the trained model; the files go to the folder `out`."""
+    places = (tiny_corpus, "--registry", trained.registry.folder, "--output", "out")
+    return lambda *options: call("evaluate", *places, *options)
+
+
+@pytest.fixture
+def broken_corpus(tiny_corpus, tmp_path) -> Path:
+    """The tiny corpus with two training lines and one test line that can't be used."""
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "broken"))
+    with (folder / "train.jsonl").open("a") as file:
+        file.write('{"text": "no such", "labels": ["no such label"]}\n{"text": "half", "la\n')
+    with (folder / "test.jsonl").open("a") as file:
+        file.write('{"text": " ", "labels": []}\n')
+    return folder
+
+
+REASONS = (
+    "train.jsonl, line 61: unknown label 'no such label'",
+    "train.jsonl, line 62: not JSON",
+    "test.jsonl, line 21: ",
+)
+
+
+# ---- train ----
+
+
+def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
+    result = call("train", tiny_corpus, "--config", tiny_config_file)
+    manifest = Registry("registry").open(1).manifest
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("Version 1 of 'registry' is trained, in ")
+    assert lines[1] == f"310 labels, default scorer {manifest.default_scorer}."
+    assert lines[2] == f"Digest {manifest.digest}"
+    assert Path("runs/train/run.json").is_file()
+
+
+def test_the_seed_of_the_command_replaces_that_of_the_file(call, tiny_corpus, tiny_config_file):
+    call("train", tiny_corpus, "--config", tiny_config_file, "--seed", "8")
+    assert Registry("registry").open().manifest.training["seed"] == 8
+
+
+def test_skip_bad_goes_on_without_broken_lines_and_counts_them(
+    call, broken_corpus, tiny_config_file, caplog
+):
+    result = call("train", broken_corpus, "--config", tiny_config_file, "--skip-bad")
+    assert result.stdout.startswith("Version 1 ")
+    assert Registry("registry").open().manifest.training_document_count == 60
+    assert "train.jsonl: skipped 2 lines" in caplog.text
+    assert all(reason in caplog.text for reason in REASONS)
+
+
+def test_broken_lines_end_the_command_with_one_error_that_lists_them_all(
+    broken_corpus, tiny_config_file, tmp_path
+):
+    command = [sys.executable, "-m", "longtail", "train", broken_corpus, "--config"]
+    places = ["--registry", tmp_path / "registry", "--work", tmp_path / "work"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, tiny_config_file, *places],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {broken_corpus}: 3 lines can't be used")
+    assert all(reason in done.stderr for reason in REASONS)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_configuration_is_told_in_one_line(fail, tiny_corpus, tmp_path):
+    (tmp_path / "run.yaml").write_text("sed: 1\nseed: -1\n")
+    error = fail("train", tiny_corpus, "--config", "run.yaml")
+    assert error.startswith("Error: configuration run.yaml: ")
+    assert "sed: " in error and "seed: " in error
+    assert error.count("\n") == 1
+
+
+def test_no_corpus_is_told_with_what_was_looked_for(fail, tmp_path):
+    assert "no documents; looked for" in fail("train", tmp_path)
+
+
+# ---- evaluate ----
+
+
+def test_evaluate_prints_the_tables_and_writes_tables_numbers_and_a_picture(evaluate):
+    result = evaluate()
+    tables = Path("out/evaluation.md").read_text()
+    assert result.stdout.startswith(tables.rstrip())
+    for scorer in ("retrieval", "classifier", "sparse", "30-NN tf-idf", "label names"):
+        assert f"\n| {scorer} " in tables
+    assert result.stdout.splitlines()[-1] == "Written: out/by_frequency.png"
+    assert Path("out/by_frequency.png").stat().st_size > 20_000
+
+
+def test_evaluate_prints_json_alone_when_asked(evaluate):
+    printed = json.loads(evaluate("--json").stdout)
+    assert printed == json.loads(Path("out/evaluation.json").read_text())
+    assert printed["num_documents"] == 20
+
+
+def test_evaluate_without_baselines_measures_the_model_alone(evaluate):
+    printed = json.loads(evaluate("--json", "--no-baselines").stdout)
+    assert set(printed["scorers"]) == {"retrieval", "classifier", "sparse"}
+
+
+def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
+    printed = json.loads(evaluate("--json", "--split", "dev", "--no-baselines").stdout)
+    for name, subsets in trained.bundle.manifest.metrics["dev"].items():
+        assert printed["scorers"][name]["all"]["values"] == pytest.approx(subsets["all"])
+
+
+def test_evaluate_skips_bad_lines_when_asked(call, trained, broken_corpus, caplog):
+    registry = ("--registry", trained.registry.folder)
+    result = call("evaluate", broken_corpus, *registry, "--skip-bad", "--json", "--no-baselines")
+    assert json.loads(result.stdout)["num_documents"] == 20
+    assert "test.jsonl: skipped 1 lines" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--version", "9"), "no version '9'; there are: 1"),
+        (("--split", "held-out"), "no split 'held-out'; it has 'train', 'dev', 'test'"),
+    ],
+)
+def test_evaluate_names_what_there_is_not_and_what_there_is(
+    fail, trained, tiny_corpus, options, message
+):
+    registry = ("--registry", trained.registry.folder)
+    assert message in fail("evaluate", tiny_corpus, *registry, *options)
+
+
+def test_evaluate_without_a_model_says_how_to_get_one(fail, tiny_corpus):
+    assert "train one with 'longtail train'" in fail("evaluate", tiny_corpus)
