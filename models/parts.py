@@ -23,7 +23,7 @@ from transformers import TokenizersBackend
 
 from models.bundle import Bundle, write_bundle
 from models.dual_encoder import DualEncoder
-from models.encoder import load_tokenizer, load_transformer
+from models.encoder import load_tokenizer, load_transformer, window_of
 from models.errors import BundleCorruptError
 from models.labels import LabelCatalogue
 from models.manifest import Manifest
@@ -212,8 +212,8 @@ def _check_manifest(bundle: Bundle, parts: ModelParts) -> None:
     if bundle.manifest.default_scorer not in parts.scorers:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
-    window = getattr(parts.encoder.transformer.config, "max_position_embeddings", None)
-    if parts.max_tokens < 1 or (window is not None and parts.max_tokens > window):
+    window = window_of(parts.encoder.transformer)
+    if not 1 <= parts.max_tokens <= window:
         said = f"max_tokens {parts.max_tokens}, the encoder has {window} positions"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
 

@@ -118,11 +118,13 @@ class Predictor:
             device: "cpu" or "cuda"; None: a GPU if there is one.
 
         Raises:
-            ConfigError: PyTorch or FAISS sees no such device.
+            ConfigError: PyTorch or FAISS sees no such device, or there is none of this name.
         """
         self._parts = parts
+        if device not in (None, "cpu", "cuda"):
+            raise ConfigError(f"device {device!r}: wanted 'cpu' or 'cuda'")
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if self._device.startswith("cuda") and not torch.cuda.is_available():
+        if self._device == "cuda" and not torch.cuda.is_available():
             raise ConfigError(
                 f"device {device!r}: PyTorch sees no GPU; use the device 'cpu', or a PyTorch with "
                 "CUDA on a machine with an NVIDIA GPU"

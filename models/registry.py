@@ -85,7 +85,7 @@ class Registry:
         there = ", ".join(map(str, self.versions())) or "none"
         raise BundleNotFoundError(
             f"registry {str(self.folder)!r}: no version {version!r}; there are: {there}; "
-            "train one with 'longtail train'"
+            "train one with 'longtail train', or choose one with 'longtail registry activate'"
         )
 
     def folder_of(self, version: int | str = CURRENT) -> Path:

@@ -62,7 +62,7 @@ def serve(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="PyTorch device, such as 'cuda:0'.", show_default="chosen by itself"),
+        typer.Option(help="cpu or cuda (the first GPU).", show_default="chosen by itself"),
     ] = None,
     num_threads: Annotated[
         int | None, typer.Option(help="Threads for computing.", show_default="chosen by itself")
@@ -133,11 +133,11 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what one version says of itself; reads its manifest only."""
-    from service.manager import read_manifest
+    from models.bundle import read_manifest
 
     store = _registry(registry)
     number = store.resolve(version)
-    content = _content(store, number, read_manifest(store, number))
+    content = _content(store, number, read_manifest(store.folder_of(number)))
     if as_json:
         _print_json(content)
     else:
@@ -208,8 +208,8 @@ def _registry(folder: Path) -> Registry:
 
 def _summary(store: Registry, version: int) -> dict[str, Any]:
     """Return one row of the list; a version that can't be read says why instead of what."""
+    from models.bundle import read_manifest
     from models.errors import BundleError
-    from service.manager import read_manifest
 
     row = {
         "version": version,
@@ -217,7 +217,7 @@ def _summary(store: Registry, version: int) -> dict[str, Any]:
         "published_at": store.published_at(version),
     }
     try:
-        manifest = read_manifest(store, version)
+        manifest = read_manifest(store.folder_of(version))
     except BundleError as error:
         return row | {"problem": str(error)}
     return row | {

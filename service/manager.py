@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from models.bundle import Bundle
 from models.errors import BundleNotFoundError, LongtailError, NotReadyError
-from models.manifest import MANIFEST_NAME, Manifest
 from models.registry import Registry
 
 if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
@@ -165,24 +164,6 @@ class ModelManager:
         serving = Serving(models, numbers[0], self.registry.current())
         then(serving)
         return serving
-
-
-def read_manifest(registry: Registry, version: int) -> Manifest:
-    """Return what a version says of itself; unlike opening it, this reads no other file.
-
-    Raises:
-        BundleNotFoundError: There is no such version, or it has no manifest.
-        BundleVersionError: It was written in another format.
-        BundleCorruptError: The manifest is not as it was written.
-    """
-    where = f"bundle {str(version)!r}"
-    try:
-        text = (registry.folder_of(version) / MANIFEST_NAME).read_text("utf-8", "replace")
-    except FileNotFoundError as error:
-        raise BundleNotFoundError(
-            f"{where}: no {MANIFEST_NAME}; remove it with 'longtail registry remove {version}'"
-        ) from error
-    return Manifest.from_json(text, where)
 
 
 def _why_not_ready(error: BaseException) -> str:

@@ -6,10 +6,11 @@ from fastapi import APIRouter, Depends, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
+from models.bundle import read_manifest
 from models.errors import BundleError, NotReadyError
 from service.deps import Service, ServiceDep, require_json
 from service.engine import Answer, Query
-from service.manager import Serving, read_manifest
+from service.manager import Serving
 from service.problems import responses
 from service.schemas import (
     Health,
@@ -129,7 +130,7 @@ def _model_summary(
     registry = service.manager.registry
     manifest, problem = None, None
     try:
-        manifest = read_manifest(registry, version)
+        manifest = read_manifest(registry.folder_of(version))
     except BundleError as error:  # one unreadable version must not hide the others
         problem = str(error)
     return ModelSummary(

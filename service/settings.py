@@ -44,8 +44,8 @@ class Settings(BaseSettings):
     """Most bytes in the body of one request."""
     max_k: int = Field(1000, ge=1)
     """Most labels that a request may ask for a text."""
-    device: str | None = None
-    """PyTorch device of the models, such as `cpu` or `cuda:0`; chosen by itself where empty."""
+    device: Literal["cpu", "cuda"] | None = None
+    """Where the models compute: `cpu` or `cuda` (the first GPU); chosen by itself where empty."""
     num_threads: int | None = Field(None, ge=1)
     """Threads of the compute libraries; chosen by themselves where empty."""
     shutdown_timeout_s: int = Field(30, ge=0)

@@ -28,6 +28,7 @@ from models.encoder import (
     load_tokenizer,
     load_transformer,
     tokenize_texts,
+    window_of,
 )
 from models.errors import ConfigError, DataError
 from models.labels import LabelCatalogue
@@ -93,13 +94,14 @@ def train(run: Run, registry: Registry) -> int:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
     machine = find_machine(config.precision)
     source = find_encoder(config.encoder)
+    model = _first_model(config, source, truth, machine)
     _claim_folder(run, source, machine)
     with _reproducible():
         tfidf, features = fit_tfidf(run.dataset.split("train").texts(), config.sparse)
         sparse = fit_sparse_model(
             tfidf, features, truth, config.sparse, seed=config.seed, folder=run.folder / "sparse"
         )
-        parts = _train_dense(run, source, machine, sparse, features, truth)
+        parts = _train_dense(run, source, model, machine, sparse, features, truth)
         metrics = _dev_metrics(run.dataset, parts, truth.shape[0])
     manifest = _manifest(run, source, parts, truth.shape[0], metrics)
     return _publish(run, parts, manifest, registry)
@@ -116,6 +118,7 @@ def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
 def _train_dense(
     run: Run,
     source: EncoderSource,
+    model: DeplModel,
     machine: Machine,
     sparse: SparseModel,
     features: Float32[csr_array, "document feature"],
@@ -135,7 +138,6 @@ def _train_dense(
         truth=truth,
         pad_id=int(tokenizer.pad_token_id or 0),
     )
-    model = _first_model(config, source, truth, machine)
     stages = Stages(texts, config.seed, machine, run.folder)
     stages.train("classifier", model, classifier_step(model, texts, machine), config.classifier)
     start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
@@ -152,9 +154,23 @@ def _first_model(
     truth: Float32[csr_array, "document label"],
     machine: Machine,
 ) -> DeplModel:
+    """Return the untrained model.
+
+    Raises:
+        ConfigError: The encoder has not so many layers to freeze, or can't read so many tokens.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)  # of weights that the encoder's files lack
         encoder = DualEncoder(load_transformer(source.folder))
+    window = window_of(encoder.transformer)
+    for name, wanted in (
+        ("document_max_tokens", config.document_max_tokens),
+        ("descriptions.max_tokens", config.descriptions.max_tokens),
+    ):
+        if wanted > window:
+            raise ConfigError(
+                f"{name} is {wanted}, but encoder {source.name!r} reads at most {window} tokens"
+            )
     freeze_layers(encoder, config.frozen_layers)
     return DeplModel(encoder, _priors(truth)).to(machine.device)
 

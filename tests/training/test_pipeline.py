@@ -366,3 +366,13 @@ def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(
 def test_too_many_frozen_layers_are_refused(train_in, tiny_config, tiny_corpus, tmp_path):
     with pytest.raises(ConfigError, match="frozen_layers is 3"):
         train_in(tmp_path, changed(tiny_config, frozen_layers=3), tiny_corpus)
+
+
+@pytest.mark.parametrize(
+    "sections", [{"document_max_tokens": 65}, {"descriptions": {"max_tokens": 65}}]
+)
+def test_more_tokens_than_the_encoder_reads_are_refused(
+    train_in, tiny_config, tiny_corpus, tmp_path, sections
+):
+    with pytest.raises(ConfigError, match=r"max_tokens is 65, but encoder .* at most 64 tokens"):
+        train_in(tmp_path, changed(tiny_config, **sections), tiny_corpus)
