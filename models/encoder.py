@@ -16,6 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from jaxtyping import Int64
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, TokenizersBackend
+from transformers.utils import logging as transformers_logging
 
 from models.bundle import file_info
 from models.errors import ConfigError
@@ -84,6 +85,7 @@ def load_tokenizer(folder: Path) -> TokenizersBackend:
 
 def load_transformer(folder: Path) -> PreTrainedModel:
     """Return an encoder in float32, in evaluation mode; nothing of it can run code."""
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # noise
     transformer: PreTrainedModel = AutoModel.from_pretrained(
         folder,
         local_files_only=True,

@@ -82,9 +82,15 @@ def assess(
             and matching label names; the dataset must have its training split then.
 
     Raises:
-        DataError: The split is missing, has broken lines, or has labels unknown to the model.
+        DataError: The split is missing, has broken lines, or has labels unknown to the model; or
+            the baselines lack their training split.
     """
     split = dataset.split(split_name)
+    if tfidf is not None and "train" not in dataset.split_names:
+        raise DataError(
+            f"{dataset.folder}: no training documents for the baselines; evaluate with "
+            "--no-baselines, or on the whole corpus"
+        )
     truth = _in_order_of(predictor.catalogue, dataset, split.scan().labels)
     k = min(max(_KS), len(predictor.catalogue))
     rankings = rank_texts(predictor, split.texts(), truth.shape[0], k, desc=split_name)
@@ -161,7 +167,7 @@ def _in_order_of(
     Raises:
         DataError: The dataset has labels that the model doesn't know.
     """
-    ids = [label.id for label in dataset.catalogue]
+    ids = [label.id for label in dataset.labels]
     if ids == [label.id for label in catalogue]:
         return truth
     row_of = {label.id: row for row, label in enumerate(catalogue)}

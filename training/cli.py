@@ -103,13 +103,9 @@ def evaluate(
 
 
 def configure_logging(verbose: bool) -> None:
-    """Log to stderr, and keep the libraries' own progress bars and notes out of it."""
-    import os
-
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_NO_TQDM", "1")
+    """Log to stderr; verbose concerns our own packages, not the libraries."""
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
+    for name in ("training", "models"):
+        logging.getLogger(name).setLevel(logging.INFO if verbose else logging.WARNING)

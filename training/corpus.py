@@ -71,7 +71,7 @@ class Dataset:
             name: Split(
                 files[name],
                 form,
-                lambda: self._labels,
+                lambda: self.labels,
                 labels_from=labels_from,
                 skip_bad=skip_bad,
                 max_problems=max_problems,
@@ -102,10 +102,10 @@ class Dataset:
             DataError: Training documents can't be used, or labels can't be read.
         """
         if "train" not in self._splits:
-            return self._labels
+            return self.labels
         labels = self.split("train").scan().labels
         counts = np.bincount(labels.indices, minlength=labels.shape[1])
-        return self._labels.replaced(training_count=counts.tolist())
+        return self.labels.replaced(training_count=counts.tolist())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -130,7 +130,12 @@ class Dataset:
             raise DataError(describe_problems(self.folder, found))
 
     @cached_property
-    def _labels(self) -> LabelCatalogue:
+    def labels(self) -> LabelCatalogue:
+        """The labels without their numbers; reads no documents where there is a label file.
+
+        Raises:
+            DataError: There is no label file, and the training documents tell no labels.
+        """
         return self._listed or _labels_of_documents(self._files["train"], self.form)
 
 

@@ -35,6 +35,7 @@ _LOG_EVERY_S = 30.0
 _CHECKPOINT_EVERY_S = 60.0
 _START_TEXTS = 256  # documents and labels that set the first scale and bias of f_dual
 _START_LOGIT = -4.0  # log-odds of the mean pair: about 2 positives in 100
+_ORDER, _STEP = 1, 2  # what a seed is for: the order of an epoch, or the draws of a step
 _ROLES: tuple[Role, Role] = ("document", "label")
 
 
@@ -205,10 +206,12 @@ class Stages:
         with _progress_bar(name, done, per_epoch, config, num_documents) as bar:
             for number in range(done, total):
                 epoch, position = divmod(number, per_epoch)
-                order = np.random.default_rng([*stage_seed, epoch]).permutation(num_documents)
+                order = np.random.default_rng([*stage_seed, _ORDER, epoch]).permutation(
+                    num_documents
+                )
                 rows = order[position * config.batch_size :][: config.batch_size].astype(np.int64)
                 _set_rates(optimizer, config, number, total)
-                step_seed = [*stage_seed, epoch, number]
+                step_seed = [*stage_seed, _STEP, number]
                 loss = _train_step(model, step, optimizer, config, self.machine, rows, step_seed)
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
                 bar.update(len(rows))

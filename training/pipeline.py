@@ -256,7 +256,7 @@ def _manifest(
         encoder=EncoderInfo(source.name, parts.encoder.dim, parts.max_tokens, source.sha256),
         scorers=parts.scorers,
         default_scorer=default,
-        training=run.config.model_dump(mode="json"),
+        training=run.config.model_dump(mode="json") | {"encoder": source.name},
         data_fingerprint=run.dataset.fingerprint,
         metrics={"dev": metrics} if metrics else {},
         longtail_version=version("longtail"),

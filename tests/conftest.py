@@ -24,7 +24,7 @@ from training.config import TrainingConfig
 from training.corpus import open_dataset
 from training.pipeline import Run, train
 
-DEMO_DATA = Path(__file__).parents[2] / "training" / "demo_data"
+DEMO_DATA = Path(__file__).parents[1] / "training" / "demo_data"
 NUM_DOCUMENTS = {"train": 60, "dev": 20, "test": 20}
 NUM_CHARACTERS = 300  # kept of each text
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
