@@ -145,7 +145,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             max_tokens=bundle.manifest.encoder.max_tokens,
             label_vectors=bundle.tensors(_RETRIEVAL_FILE)["label_vectors"],
             classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
-            sparse=_read_sparse(bundle),
+            sparse=read_sparse(bundle),
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(_contradiction(bundle, "its files", repr(error))) from error
@@ -164,7 +164,8 @@ def _sparse_arrays(model: SparseModel) -> dict[str, np.ndarray]:
     }
 
 
-def _read_sparse(bundle: Bundle) -> SparseModel:
+def read_sparse(bundle: Bundle) -> SparseModel:
+    """Return the sparse model of a verified bundle, without loading its encoder."""
     arrays = bundle.tensors(_SPARSE_FILE)
     tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
     weights = csr_array(

@@ -91,7 +91,7 @@ def assess(
             f"{dataset.folder}: no training documents for the baselines; evaluate with "
             "--no-baselines, or on the whole corpus"
         )
-    truth = _in_order_of(predictor.catalogue, dataset, split.scan().labels)
+    truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
     k = min(max(_KS), len(predictor.catalogue))
     rankings = rank_texts(predictor, split.texts(), truth.shape[0], k, desc=split_name)
     if tfidf is not None:
@@ -151,7 +151,7 @@ def _baselines(
     names = [f"{label.name} {label.description}".strip() for label in predictor.catalogue]
     neighbours = nearest_neighbour_ranking(
         tfidf.transform(training.texts()),
-        _in_order_of(predictor.catalogue, dataset, training.scan().labels),
+        in_order_of(predictor.catalogue, dataset, training.scan().labels),
         tfidf.transform(split.texts()),
         k,
     )
@@ -159,7 +159,7 @@ def _baselines(
     return {NEAREST_NEIGHBOURS: neighbours, LABEL_NAMES: matches}
 
 
-def _in_order_of(
+def in_order_of(
     catalogue: LabelCatalogue, dataset: Dataset, truth: Float32[csr_array, "document listed"]
 ) -> Float32[csr_array, "document label"]:
     """Return the label matrix with the columns of the model's catalogue.

@@ -1,13 +1,19 @@
-"""The commands of the offline side: `longtail train` and `longtail evaluate`."""
+"""The commands of the offline side: `longtail train`, `evaluate`, `describe`, `diagnose`."""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from models.errors import ConfigError
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from training.label_reports import LabelReport
 
 DEFAULT_REGISTRY = Path("registry")
 
@@ -24,9 +30,11 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log every 
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Register `train` and `evaluate` on the command of the whole product."""
+    """Register these commands on the command of the whole product."""
     app.command("train")(train)
     app.command("evaluate")(evaluate)
+    app.command("describe")(describe)
+    app.command("diagnose")(diagnose)
 
 
 def train(
@@ -97,6 +105,109 @@ def evaluate(
         tfidf=parts.sparse.tfidf if baselines else None,
     )
     paths = found.write(output)
+    print((paths[0] if as_json else paths[1]).read_text(encoding="utf-8").rstrip())
+    if not as_json:
+        print("\n" + "\n".join(f"Written: {path}" for path in paths))
+
+
+def describe(
+    label: Annotated[str | None, typer.Argument(help="A label's id or name.")] = None,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    keywords: Annotated[int, typer.Option(min=1, help="Most keywords of a label.")] = 20,
+    all_labels: Annotated[
+        bool, typer.Option("--all", help="Write all labels to a file instead.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="With --all: the file, one JSON object a label.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a model knows of a label: its description and its keywords with their weights."""
+    _check_choice(label, all_labels, output)
+    from models.registry import Registry
+    from training.label_reports import index_of_label, report_labels, write_reports
+
+    bundle = Registry(registry).open(version)
+    if output is not None:
+        written = {"num_labels": write_reports(bundle, output, keywords), "output": str(output)}
+        print(json.dumps(written) if as_json else f"Written: {output}, a line for each label.")
+    elif label is not None:
+        index = index_of_label(bundle.catalogue, label)
+        (report,) = report_labels(bundle, [index], keywords)
+        if as_json:
+            print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        else:
+            _print_report(report)
+
+
+def _check_choice(label: str | None, all_labels: bool, output: Path | None) -> None:
+    """Refuse options of `describe` that don't go together.
+
+    Raises:
+        ConfigError: Neither one label nor all are asked for, or both, or the file's name is amiss.
+    """
+    wanted = "wanted either a LABEL, or --all with --output FILE"
+    if (label is None) != all_labels:
+        came = f"both {label!r} and --all" if all_labels else "neither a label nor --all"
+        raise ConfigError(f"describe: {came} came; {wanted}")
+    if all_labels != (output is not None):
+        came = "--all without --output" if all_labels else f"{label!r} with --output"
+        raise ConfigError(f"describe: {came} came; {wanted}")
+
+
+def _print_report(report: LabelReport) -> None:
+    rows = {
+        "name": report.name,
+        "id": report.id,
+        "description": report.description or "none given",
+        "encoder reads": report.pseudo_description,
+        "training documents": report.training_count or "none, so it has no keywords",
+    }
+    for name, value in rows.items():
+        print(f"{name + ':':<20}{value}")
+    if report.keywords:
+        print("keywords, by weight (* stands in what the encoder reads):")
+    elif report.training_count:
+        print(f"{'keywords:':<20}none, no word has a positive weight")
+    for token, weight in report.keywords:
+        print(f"  {'*' if token in report.keywords_read else ' '} {weight:8.3f}  {token}")
+
+
+def diagnose(
+    data: DataArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    split: Annotated[str, typer.Option(help="train, dev or test.")] = "dev",
+    output: Annotated[
+        Path, typer.Option(help="Folder for theory.json, theory.md and theory.png.")
+    ] = Path("runs/diagnosis"),
+    keywords: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Keywords a label; repeat it for more. 8, 16 and 32 by default."),
+    ] = None,
+    skip_bad: SkipBadOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
+    configure_logging(verbose)
+    from models.parts import read_sparse
+    from models.registry import Registry
+    from training.corpus import open_dataset
+    from training.diagnosis import KEYWORD_COUNTS, diagnose_split
+    from training.diagnosis_report import write_diagnosis
+
+    bundle = Registry(registry).open(version)
+    found = diagnose_split(
+        read_sparse(bundle),
+        bundle.catalogue,
+        open_dataset(data, skip_bad=skip_bad),
+        split,
+        dim=bundle.manifest.encoder.dim,
+        keyword_counts=keywords or KEYWORD_COUNTS,
+    )
+    paths = write_diagnosis(found, bundle.catalogue, output)
     print((paths[0] if as_json else paths[1]).read_text(encoding="utf-8").rstrip())
     if not as_json:
         print("\n" + "\n".join(f"Written: {path}" for path in paths))

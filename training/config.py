@@ -12,6 +12,7 @@ from models.errors import ConfigError
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+StopWordLanguage = Literal["en", "de"]
 
 
 class _Section(BaseModel):
@@ -33,6 +34,16 @@ class SparseConfig(_Section):
     """C of the SVM: how much an error costs against the weights' norm."""
     prune_below: float = Field(default=0.03, ge=0)
     """Weights of smaller magnitude are dropped."""
+    exact_documents: int = Field(default=10_000, ge=0)
+    """With at most so many training documents, each label is trained on all of them."""
+    rounds: Positive = 2
+    """With more: how often each label's hard negatives are looked for and it is trained."""
+    hard_negatives: int = Field(default=500, ge=0)
+    """Documents that a label's weights wrongly rank highest, added a round."""
+    hard_negatives_per_positive: int = Field(default=5, ge=0)
+    """And so many more for each document that carries it."""
+    sampled_negatives: Positive = 1000
+    """Documents drawn uniformly to stand for all others."""
 
 
 class DescriptionConfig(_Section):
@@ -40,6 +51,12 @@ class DescriptionConfig(_Section):
 
     num_keywords: int = Field(default=20, ge=0)
     """Highest-weighted tokens appended to the label's name; 0 is the paper's DE-ret."""
+    drop_name_tokens: bool = False
+    """Leave out keywords that are words of the label's name."""
+    drop_numbers: bool = False
+    """Leave out keywords without a letter."""
+    drop_stop_words: tuple[StopWordLanguage, ...] = ()
+    """Leave out the stop-words of these languages; see `training.stop_words`."""
     max_tokens: int = Field(default=32, ge=4, le=512)
     """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
 

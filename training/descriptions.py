@@ -3,44 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
+from jaxtyping import Float, Int64
 
-from models.labels import LabelCatalogue
-from models.sparse import SparseModel
+from models.labels import Label, LabelCatalogue
+from models.sparse import SparseModel, TfidfModel, tokenize
+from training.config import DescriptionConfig
+from training.stop_words import stop_words_of
+
+_PART_END = ". "
 
 
-def keywords_of_labels(model: SparseModel, num_labels: int, count: int) -> list[tuple[str, ...]]:
+def keywords_of_labels(
+    model: SparseModel, catalogue: LabelCatalogue, config: DescriptionConfig
+) -> list[tuple[str, ...]]:
     """Return the tokens of highest positive weight of every label, best first.
 
-    Equal weights are ordered by column. A label without a classifier has no keywords; one with
-    fewer positive weights than `count` has so many.
+    DEPL section 3.2 takes them as they come; which of them the configuration drops, the next in
+    weight replace. Where it would drop all of a label's, the best one stays. Equal weights are
+    ordered by column.
+
+    A label without a classifier has no keywords, nor has one whose classifier has no positive
+    weight (all pruned, or every document carries the label): nothing is made up for it. One with
+    fewer positive weights than `num_keywords` has so many.
+
+    A keyword is a token of the vocabulary: a lower-case word as it stands in the documents or, with
+    `sparse.lemma_language`, the dictionary form that stands for it in the lemma table. It is never
+    a stem.
 
     Args:
         model: The sparse classifiers.
-        num_labels: Labels in the catalogue.
-        count: Keywords wanted a label; the k of the paper.
+        catalogue: All labels.
+        config: How many keywords, and what is dropped.
     """
-    keywords: list[tuple[str, ...]] = [()] * num_labels
-    for row, label in enumerate(model.labels):
-        begin, end = model.weights.indptr[row : row + 2]
-        weights, columns = model.weights.data[begin:end], model.weights.indices[begin:end]
-        order = np.lexsort((columns, -weights))[:count]
-        keywords[label] = tuple(model.tfidf.tokens[columns[i]] for i in order if weights[i] > 0)
+    keywords: list[tuple[str, ...]] = [()] * len(catalogue)
+    tokens, lemmas = model.tfidf.tokens, model.tfidf.lemmas
+    dropped = _dropped_everywhere(model.tfidf, config)
+    for row, label in enumerate(model.labels.tolist()):
+        columns, _ = positive_weights(model, row)
+        name = catalogue[label].name if config.drop_name_tokens else ""
+        in_name = set(tokenize(name, lemmas))
+        words = (tokens[column] for column in columns)
+        kept = (word for word in words if word not in dropped and word not in in_name)
+        chosen = tuple(islice(kept, config.num_keywords))
+        if not chosen and config.num_keywords:
+            chosen = tuple(tokens[column] for column in columns[:1])
+        keywords[label] = chosen
     return keywords
+
+
+def positive_weights(
+    model: SparseModel, row: int
+) -> tuple[Int64[np.ndarray, "positive"], Float[np.ndarray, "positive"]]:
+    """Return the columns and values of a row's positive weights, the highest first.
+
+    Equal weights are ordered by column.
+    """
+    begin, end = model.weights.indptr[row : row + 2]
+    weights, columns = model.weights.data[begin:end], model.weights.indices[begin:end]
+    is_positive = weights > 0
+    weights, columns = weights[is_positive], columns[is_positive].astype(np.int64)
+    order = np.lexsort((columns, -weights))
+    return columns[order], weights[order]
 
 
 def pseudo_descriptions(
     catalogue: LabelCatalogue, keywords: Sequence[tuple[str, ...]]
 ) -> list[str]:
-    """Return pseudo_label(l) = label_name(l) + keywords(l) for every label (DEPL section 3.2).
+    """Return `pseudo_description` of every label with its keywords."""
+    return [
+        pseudo_description(label, words) for label, words in zip(catalogue, keywords, strict=True)
+    ]
+
+
+def pseudo_description(label: Label, keywords: Sequence[str]) -> str:
+    """Return pseudo_label(l) = label_name(l) + keywords(l) (DEPL section 3.2).
 
     A publisher's description, where there is one, stands between the two. A full stop parts them,
-    so that the encoder doesn't read a name and a keyword as one phrase. Keywords that are words
-    of the name are kept, as in the paper.
+    so that the encoder doesn't read a name and a keyword as one phrase.
     """
-    parts = (
-        (label.name, label.description, " ".join(words))
-        for label, words in zip(catalogue, keywords, strict=True)
-    )
-    return [". ".join(part.strip() for part in three if part.strip()) for three in parts]
+    parts = (label.name, label.description, " ".join(keywords))
+    return _PART_END.join(part.strip() for part in parts if part.strip())
+
+
+def keyword_part(label: Label) -> str:
+    """Return the keywords at the end of a label's pseudo description; "" where there are none."""
+    before = pseudo_description(label, ())
+    if not label.pseudo_description.startswith(before):
+        return ""
+    return label.pseudo_description[len(before) :].removeprefix(_PART_END)
+
+
+def _dropped_everywhere(tfidf: TfidfModel, config: DescriptionConfig) -> set[str]:
+    """Return the tokens that are no label's keyword; of a stop-word, its lemma too."""
+    stop_words = stop_words_of(config.drop_stop_words)
+    dropped = stop_words.union(tokenize(" ".join(stop_words), tfidf.lemmas))
+    return {
+        token
+        for token in tfidf.tokens
+        if token in dropped
+        or (config.drop_numbers and not any(character.isalpha() for character in token))
+    }

@@ -110,8 +110,7 @@ def train(run: Run, registry: Registry) -> int:
 def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
     """Return the catalogue with its pseudo descriptions."""
     catalogue = run.dataset.catalogue
-    count = run.config.descriptions.num_keywords
-    keywords = keywords_of_labels(sparse, len(catalogue), count)
+    keywords = keywords_of_labels(sparse, catalogue, run.config.descriptions)
     return catalogue.replaced(pseudo_description=pseudo_descriptions(catalogue, keywords))
 
 

@@ -7,29 +7,26 @@ import importlib.util
 import json
 import logging
 import os
-import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 from joblib import Parallel, cpu_count, delayed
 from safetensors.numpy import load_file, save_file
-from scipy.sparse import csc_array, csr_array, vstack
-from sklearn.exceptions import ConvergenceWarning
+from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.svm import LinearSVC
 from tqdm import tqdm
 
 from models.errors import ConfigError, DataError
 from models.sparse import SparseModel, TfidfModel, tokenize, weigh_counts
 from training.config import SparseConfig
+from training.svm import FittedLabel, SvmProblem, fit_labels, stacked
 
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 256  # labels fitted between two savings
-_MAX_ITERATIONS = 100  # of liblinear; the ranking no longer changes long before it converges
-_TOLERANCE = 0.1  # liblinear's own default for its dual solver
+_CHUNK_SIZE = 32  # labels that one worker fits at a time
 
 
 def fit_tfidf(
@@ -67,7 +64,8 @@ def fit_tfidf(
     frequency = np.bincount(counts.indices, minlength=len(tokens))
     idf = (np.log((1 + num_documents) / (1 + frequency)) + 1).astype(np.float32)
     kept = set(tokens)
-    used = {form: lemma for form, lemma in lemmas.items() if lemma in kept}
+    # A form that is itself a token must go on being read as its lemma, even one left out.
+    used = {form: x for form, x in lemmas.items() if x in kept or form in kept}
     return TfidfModel(tokens, idf, used), weigh_counts(counts, idf)
 
 
@@ -80,48 +78,79 @@ def fit_sparse_model(
     seed: int,
     folder: Path,
 ) -> SparseModel:
-    """Fit one linear SVM for each label that has a training document, all others being negative.
+    """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
 
-    The loss is the (squared) hinge of DEPL section 3.2 plus the norm of (w, b), as in liblinear.
-    Blocks of labels are saved as they are done, so a run that was killed goes on after the last.
+    The loss is the (squared) hinge plus the norm of (w, b), as in liblinear; see `training.svm` for
+    the documents that it is summed over. Blocks of labels are saved as they are done, so a run that
+    was killed goes on after the last.
 
     Args:
         tfidf: The features.
         features: Training documents.
         truth: Their labels.
-        config: Loss, cost and pruning.
-        seed: Of liblinear's shuffling.
+        config: Loss, cost, pruning and working sets.
+        seed: Of all that is random.
         folder: For the blocks.
 
     Returns:
         The model; labels without training documents have no row in it. A label that every document
         carries gets zero weights and a bias of 1.
     """
-    by_label = csc_array(truth)
-    doubled = csr_array(
-        features, dtype=np.float64
-    )  # what liblinear takes, made once for all labels
+    by_label = csr_array(truth.T)
     covered = np.flatnonzero(np.diff(by_label.indptr)).astype(np.int64)
-    folder.mkdir(parents=True, exist_ok=True)
-    blocks = []
+    is_exact = features.shape[0] <= config.exact_documents
+    problem = SvmProblem(
+        features=csr_array(features, dtype=np.float64),
+        by_feature=None if is_exact else csr_array(features.T),
+        by_label=by_label,
+        config=config,
+        seed=seed,
+    )
+    num_rounds = 1 if is_exact else config.rounds
+    fitted: list[FittedLabel] | None = None
     with (
-        tqdm(total=len(covered), desc="sparse", unit="label", mininterval=1.0) as bar,
+        tqdm(total=num_rounds * len(covered), desc="sparse", unit="label", mininterval=1.0) as bar,
         Parallel(n_jobs=_num_workers(len(covered))) as parallel,
     ):
-        for start in range(0, len(covered), _BLOCK_SIZE):
-            labels = covered[start : start + _BLOCK_SIZE]
-            path = folder / f"labels-{labels[0]:08d}-{labels[-1]:08d}.safetensors"
-            if not path.exists():
-                fitted = parallel(
-                    delayed(_fit_label)(doubled, _documents_of(by_label, label), config, seed)
-                    for label in labels.tolist()
+        for number in range(num_rounds):
+            fitted = _fit_round(
+                problem, covered, fitted, folder / f"round-{number}", parallel, bar.update
+            )
+    assert fitted is not None
+    weights = stacked([each.weights for each in fitted], len(tfidf.tokens))
+    bias = np.array([each.bias for each in fitted], dtype=np.float32)
+    return SparseModel(tfidf, weights, bias, covered)
+
+
+def _fit_round(
+    problem: SvmProblem,
+    labels: Int64[np.ndarray, "covered"],
+    before: list[FittedLabel] | None,
+    folder: Path,
+    parallel: Parallel,
+    progress: Callable[[int], object],
+) -> list[FittedLabel]:
+    """Fit all labels once, block by block; blocks that lie in the folder are read instead."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fitted: list[FittedLabel] = []
+    for start in range(0, len(labels), _BLOCK_SIZE):
+        block = labels[start : start + _BLOCK_SIZE]
+        path = folder / f"labels-{block[0]:08d}-{block[-1]:08d}.safetensors"
+        if not path.exists():
+            chunks = [
+                slice(first, min(first + _CHUNK_SIZE, start + len(block)))
+                for first in range(start, start + len(block), _CHUNK_SIZE)
+            ]
+            parts = parallel(
+                delayed(fit_labels)(
+                    problem, labels[chunk], None if before is None else before[chunk]
                 )
-                _save_block(path, [row for row, _ in fitted], [bias for _, bias in fitted])
-            blocks.append(load_file(path))
-            bar.update(len(labels))
-    weights = vstack([_weights_of(block, len(tfidf.tokens)) for block in blocks], format="csr")
-    bias = np.concatenate([block["bias"] for block in blocks])
-    return SparseModel(tfidf, csr_array(weights), bias, covered)
+                for chunk in chunks
+            )
+            _save_block(path, [each for part in parts for each in part])
+        fitted += _load_block(path, problem.features.shape[1])
+        progress(len(block))
+    return fitted
 
 
 def read_lemmas(language: str) -> dict[str, str]:
@@ -147,8 +176,10 @@ def read_lemmas(language: str) -> dict[str, str]:
             "leave it empty, or choose another language"
         )
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        table: dict[str, str] = json.load(file)
-    lowered = {form.lower(): lemma.lower() for form, lemma in table.items()}
+        table: dict[str, str | list[str]] = json.load(file)
+    # Some languages list several lemmas of a form, the likeliest first.
+    first = {form: x if isinstance(x, str) else x[0] for form, x in table.items() if x}
+    lowered = {form.lower(): lemma.lower() for form, lemma in first.items()}
     return {form: lemma for form, lemma in lowered.items() if form != lemma}
 
 
@@ -162,55 +193,31 @@ def _num_workers(num_labels: int) -> int:
     return max(1, min(num_cores, num_labels // _BLOCK_SIZE))
 
 
-def _documents_of(by_label: csc_array, label: int) -> Int64[np.ndarray, "positive"]:
-    rows = by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]
-    return np.asarray(rows, dtype=np.int64)
-
-
-def _fit_label(
-    features: csr_array, positives: Int64[np.ndarray, "positive"], config: SparseConfig, seed: int
-) -> tuple[Float32[csr_array, "one feature"], float]:
-    """Return one label's pruned weights and its bias."""
-    num_documents, num_features = features.shape
-    if len(positives) == num_documents:
-        return csr_array((1, num_features), dtype=np.float32), 1.0
-    target = np.zeros(num_documents)
-    target[positives] = 1.0
-    svm = LinearSVC(
-        loss=config.loss,
-        C=config.cost,
-        dual=True,
-        tol=_TOLERANCE,
-        max_iter=_MAX_ITERATIONS,
-        random_state=seed,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # see _MAX_ITERATIONS
-        svm.fit(features, target)
-    return _pruned(svm.coef_[0], config.prune_below), float(svm.intercept_[0])
-
-
-def _pruned(
-    weights: Float64[np.ndarray, "feature"], prune_below: float
-) -> Float32[csr_array, "one feature"]:
-    kept = np.flatnonzero(np.abs(weights) >= max(prune_below, np.finfo(np.float32).tiny))
-    values = weights[kept].astype(np.float32)
-    return csr_array((values, kept, [0, len(kept)]), shape=(1, len(weights)))
-
-
-def _save_block(path: Path, rows: list[csr_array], bias: list[float]) -> None:
-    block = vstack(rows, format="csr")
-    incoming = path.with_suffix(f".incoming-{os.getpid()}")
+def _save_block(path: Path, fitted: list[FittedLabel]) -> None:
     arrays = {
-        "data": block.data,
-        "indices": block.indices.astype(np.int32),
-        "indptr": block.indptr.astype(np.int64),
-        "bias": np.array(bias, dtype=np.float32),
+        "data": np.concatenate([each.weights.data for each in fitted]),
+        "indices": np.concatenate([each.weights.indices for each in fitted]).astype(np.int32),
+        "sizes": np.array([each.weights.nnz for each in fitted], dtype=np.int64),
+        "bias": np.array([each.bias for each in fitted], dtype=np.float32),
+        "hard": np.concatenate([each.hard for each in fitted]),
+        "hard_sizes": np.array([len(each.hard) for each in fitted], dtype=np.int64),
     }
+    incoming = path.with_suffix(f".incoming-{os.getpid()}")
     save_file(arrays, incoming)
     incoming.replace(path)
 
 
-def _weights_of(block: dict[str, np.ndarray], num_features: int) -> csr_array:
-    parts = (block["data"], block["indices"], block["indptr"])
-    return csr_array(parts, shape=(len(block["bias"]), num_features))
+def _load_block(path: Path, num_features: int) -> list[FittedLabel]:
+    block = load_file(path)
+    ends, hard_ends = np.cumsum(block["sizes"])[:-1], np.cumsum(block["hard_sizes"])[:-1]
+    rows = zip(
+        np.split(block["data"], ends),
+        np.split(block["indices"], ends),
+        block["bias"].tolist(),
+        np.split(block["hard"], hard_ends),
+        strict=True,
+    )
+    return [
+        FittedLabel(csr_array((data, indices, [0, len(data)]), shape=(1, num_features)), bias, hard)
+        for data, indices, bias, hard in rows
+    ]

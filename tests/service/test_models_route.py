@@ -34,7 +34,7 @@ def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(client, regis
     manifest = registry.folder_of(1) / "manifest.json"
     manifest.write_bytes(b"\xff{}")
     first, second = client.get("/v1/models").json()["models"]
-    assert "manifest.json is not a bundle's manifest" in first["problem"]
+    assert "manifest.json can't be read" in first["problem"]
     assert first["digest"] is None
     assert second["problem"] is None
 

@@ -152,14 +152,14 @@ def test_no_pruning_keeps_every_weight(problem, tmp_path):
 def small_blocks(monkeypatch) -> list[int]:
     """Blocks of 50 labels; returns a list that grows by one with every SVM fitted."""
     fitted: list[int] = []
-    fit_label = sparse._fit_label
+    fit_labels = sparse.fit_labels
 
-    def counted(*arguments):
-        fitted.append(1)
-        return fit_label(*arguments)
+    def counted(problem, labels, before):
+        fitted.extend(labels)
+        return fit_labels(problem, labels, before)
 
     monkeypatch.setattr(sparse, "_BLOCK_SIZE", 50)
-    monkeypatch.setattr(sparse, "_fit_label", counted)
+    monkeypatch.setattr(sparse, "fit_labels", counted)
     monkeypatch.setattr(sparse, "_num_workers", lambda num_labels: 1)
     return fitted
 
@@ -180,12 +180,12 @@ def test_labels_fitted_at_the_same_time_are_to_the_bit_those_fitted_in_turn(
 
 def test_a_run_started_again_fits_only_the_missing_block(problem, tmp_path, small_blocks):
     whole = problem.fit(tmp_path)
-    blocks = sorted(tmp_path.iterdir())
+    blocks = sorted(tmp_path.rglob("*.safetensors"))
     blocks[1].unlink()
     small_blocks.clear()
     assert same(problem.fit(tmp_path), whole)
     assert len(small_blocks) == 50
-    assert sorted(tmp_path.iterdir()) == blocks
+    assert sorted(tmp_path.rglob("*.safetensors")) == blocks
 
 
 def test_a_run_stopped_within_a_block_goes_on_after_the_one_before(
@@ -211,3 +211,17 @@ def fail_at_call(number: int, function):
         return function(*arguments)
 
     return call
+
+
+def test_lemmas_of_a_language_that_lists_several_take_the_first():
+    assert read_lemmas("fr")["chevaux"] == "cheval"
+
+
+def test_a_token_whose_lemma_is_left_out_is_read_as_in_training():
+    # "leaves" -> "leave" is too frequent; "leaving" -> "leaving" alone would be a token otherwise.
+    lemmas = read_lemmas("en")
+    texts = ["cats leaves", "cats leaves", "cat leaves", "dogs leaves cats", "dog leaves"]
+    tfidf, features = fit_tfidf(texts, SparseConfig(lemma_language="en", max_document_share=0.9))
+    assert lemmas["leaves"] == "leave"
+    assert "leave" not in tfidf.tokens
+    assert (tfidf.transform(texts) != features).nnz == 0

@@ -1,0 +1,275 @@
+"""`longtail describe`: one label, the whole catalogue, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import longtail
+from models.bundle import Bundle
+from models.encoder import load_tokenizer, tokenize_texts
+from models.errors import DataError
+from models.labels import Label, LabelCatalogue
+from models.parts import read_sparse
+from training.corpus import open_dataset
+from training.label_reports import index_of_label, report_labels, write_reports
+
+MAX_TOKENS = 12  # of the trained run
+
+
+@pytest.fixture
+def describe(tmp_path, monkeypatch, trained) -> Callable[..., Result]:
+    """Calls the command in an empty folder, on the trained model's registry."""
+    monkeypatch.chdir(tmp_path)
+    registry = str(trained.registry.folder)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(
+            longtail.app, ["describe", "--registry", registry, *arguments], catch_exceptions=False
+        )
+
+    return call
+
+
+@pytest.fixture
+def fail(monkeypatch, capsys, tmp_path, trained) -> Callable[..., str]:
+    """Calls the command as the shell does and returns the error that it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def failing(*arguments: str) -> str:
+        registry = str(trained.registry.folder)
+        monkeypatch.setattr(
+            sys, "argv", ["longtail", "describe", *arguments, "--registry", registry]
+        )
+        with pytest.raises(SystemExit) as caught:
+            longtail.main()
+        assert caught.value.code == 1
+        return capsys.readouterr().err
+
+    return failing
+
+
+@pytest.fixture
+def bundle(trained) -> Bundle:
+    return trained.bundle
+
+
+@pytest.fixture
+def commonest(bundle) -> Label:
+    return bundle.catalogue[int(bundle.catalogue.training_counts.argmax())]
+
+
+@pytest.fixture
+def unseen(bundle) -> Label:
+    """A label without training documents."""
+    return next(label for label in bundle.catalogue if not label.training_count)
+
+
+# ---- one label ----
+
+
+def test_a_label_is_shown_by_its_id_and_by_its_name_alike(describe, commonest):
+    by_id, by_name = describe(commonest.id), describe(commonest.name)
+    assert by_id.stdout == by_name.stdout
+    assert by_id.stdout.startswith(f"name:               {commonest.name}\n")
+    assert f"\ntraining documents: {commonest.training_count}\n" in by_id.stdout
+
+
+def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads_them(
+    describe, commonest
+):
+    lines = describe(commonest.id, "--keywords", "7").stdout.splitlines()
+    found = json.loads(describe(commonest.id, "--keywords", "7", "--json").stdout)
+    assert lines[5] == "keywords, by weight (* stands in what the encoder reads):"
+    assert lines[6:] == [
+        f"  {'*' if token in found['keywords_read'] else ' '} {weight:8.3f}  {token}"
+        for token, weight in found["keywords"]
+    ]
+    assert len(lines[6:]) == 7 and " * " in lines[6] and " * " not in lines[-1]
+
+
+def test_json_holds_the_same_as_the_catalogue_and_the_sparse_model(describe, bundle, commonest):
+    found = json.loads(describe(commonest.id, "--json").stdout)
+    model, row = read_sparse(bundle), bundle.catalogue.training_counts.argmax()
+    weights = model.weights.toarray()[list(model.labels).index(row)]
+    best = np.argsort(-weights, kind="stable")[:20]
+    expected = [[model.tfidf.tokens[column], weights[column]] for column in best]
+    assert [token for token, _ in found["keywords"]] == [token for token, _ in expected]
+    assert [np.float32(w) for _, w in found["keywords"]] == [w for _, w in expected]  # to the bit
+    assert (found["id"], found["name"]) == (commonest.id, commonest.name)
+
+
+def test_a_label_without_training_documents_says_so(describe, unseen):
+    shown = describe(unseen.id).stdout
+    assert "training documents: none, so it has no keywords\n" in shown
+    assert f"encoder reads:      {unseen.name}\n" in shown
+    assert "by weight" not in shown
+
+
+def test_a_publisher_s_description_is_shown(bundle, commonest):
+    label = replace(commonest, description="About it.", pseudo_description="its name")
+    other = replace(bundle, catalogue=LabelCatalogue([label]))
+    (report,) = report_labels(other, [0], 3)
+    assert (report.description, report.keywords_read) == ("About it.", ())
+
+
+def test_a_trained_label_without_a_positive_weight_says_so(describe, monkeypatch, commonest):
+    nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+    monkeypatch.setattr("training.label_reports.positive_weights", lambda model, row: nothing)
+    assert (
+        "keywords:           none, no word has a positive weight\n" in describe(commonest.id).stdout
+    )
+
+
+def test_the_encoder_is_not_loaded(describe, commonest, monkeypatch):
+    for name in ("models.parts.load_transformer", "models.encoder.load_transformer"):
+        monkeypatch.delattr(name)
+    assert describe(commonest.id).exit_code == 0
+
+
+# ---- what the encoder reads ----
+
+
+def test_the_pseudo_description_is_cut_where_the_encoder_stops(bundle):
+    tokenizer = load_tokenizer(bundle.encoder_folder)
+    reports = list(report_labels(bundle, range(len(bundle.catalogue)), 20))
+    whole = [label.pseudo_description for label in bundle.catalogue]
+    cut = [report.pseudo_description for report in reports]
+    assert all(text.startswith(part) for text, part in zip(whole, cut, strict=True))
+    assert sum(map(len, cut)) < sum(map(len, whole))
+    read, seen = (tokenize_texts(tokenizer, texts, MAX_TOKENS) for texts in (whole, cut))
+    assert read.ids.tolist() == seen.ids.tolist()
+    assert (seen.num_tokens <= MAX_TOKENS).all()
+
+
+def test_the_keywords_read_are_those_of_the_cut_pseudo_description(bundle):
+    for report in report_labels(bundle, range(len(bundle.catalogue)), 20):
+        rest = report.pseudo_description[len(report.name) :].removeprefix(". ").split()
+        best = [token for token, _ in report.keywords]
+        assert list(report.keywords_read) == best[: len(report.keywords_read)]
+        assert list(report.keywords_read) == rest[: len(report.keywords_read)]
+        assert len(rest) - len(report.keywords_read) in {0, 1}  # the last may be cut in two
+
+
+def test_a_model_that_names_no_cut_is_shown_whole(bundle, commonest):
+    other = replace(bundle, manifest=replace(bundle.manifest, training={}))
+    (report,) = report_labels(other, [bundle.catalogue.index_of(commonest.id)], 5)
+    assert report.pseudo_description == commonest.pseudo_description
+
+
+# ---- the whole catalogue ----
+
+
+def test_all_labels_are_written_a_line_each_in_order(describe, bundle):
+    result = describe("--all", "--output", "new/labels.jsonl", "--keywords", "3")
+    records = [json.loads(line) for line in Path("new/labels.jsonl").read_text().splitlines()]
+    assert result.stdout == "Written: new/labels.jsonl, a line for each label.\n"
+    assert "labels: 100%" in result.stderr
+    assert [record["id"] for record in records] == [label.id for label in bundle.catalogue]
+    assert max(len(record["keywords"]) for record in records) == 3
+
+
+def test_a_line_is_what_the_label_alone_gives(describe, commonest):
+    describe("--all", "--output", "labels.jsonl")
+    alone = json.loads(describe(commonest.id, "--json").stdout)
+    assert alone in map(json.loads, Path("labels.jsonl").read_text().splitlines())
+    assert list(alone) == [
+        "id", "name", "description", "pseudo_description", "training_count", "keywords",
+        "keywords_read",
+    ]  # fmt: skip
+
+
+def test_writing_twice_gives_the_same_bytes_and_says_so_in_json(describe):
+    first = describe("--all", "--output", "a.jsonl", "--json")
+    describe("--all", "--output", "b.jsonl")
+    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes()
+    assert json.loads(first.stdout) == {"num_labels": 310, "output": "a.jsonl"}
+
+
+def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_path, monkeypatch):
+    path = tmp_path / "labels.jsonl"
+    path.write_text("old\n")
+    interrupt = Mock(side_effect=[(), (), KeyboardInterrupt])
+    monkeypatch.setattr("training.label_reports._weighed_keywords", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_reports(bundle, path, 3)
+    assert path.read_text() == "old\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["labels.jsonl"]
+
+
+def test_a_file_that_can_not_be_written_is_told_in_one_line(fail, tmp_path):
+    (tmp_path / "folder").mkdir()
+    error = fail("--all", "--output", "folder")
+    assert "Error: labels can't be written to 'folder' (" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_the_export_is_a_label_file_that_a_corpus_can_have(describe, bundle, tiny_corpus, tmp_path):
+    corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    describe("--all", "--output", str(corpus / "labels.jsonl"))
+    assert [label.id for label in open_dataset(corpus).catalogue] == [
+        label.id for label in bundle.catalogue
+    ]
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "came"),
+    [
+        ((), "neither a label nor --all came"),
+        (("--output", "x.jsonl"), "neither a label nor --all came"),
+        (("fish", "--all", "--output", "x.jsonl"), "both 'fish' and --all came"),
+        (("--all",), "--all without --output came"),
+        (("fish", "--output", "x.jsonl"), "'fish' with --output came"),
+    ],
+)
+def test_it_wants_either_a_label_or_all_with_a_file(fail, arguments, came):
+    wanted = "wanted either a LABEL, or --all with --output FILE"
+    assert fail(*arguments) == f"Error: describe: {came}; {wanted}\n"
+
+
+def test_an_unknown_label_is_told_in_one_line_with_the_closest_names(fail, commonest):
+    wrong = f"{commonest.name.upper()}x"
+    error = fail(wrong)
+    assert error.startswith(f"Error: unknown label {wrong!r}; ")
+    assert f"; the closest names are {commonest.name!r}" in error
+    assert error.count("\n") == 1
+
+
+CATALOGUE = LabelCatalogue(
+    [Label("a1", "Fishery"), Label("a2", "fisheries"), Label("a3", "law"), Label("a4", "law")]
+)
+
+
+def test_the_closest_name_stands_first():
+    with pytest.raises(DataError, match=r"closest names are 'fisheries', 'Fishery'$"):
+        index_of_label(CATALOGUE, "fisheris")
+
+
+def test_nothing_is_suggested_where_no_name_is_close():
+    with pytest.raises(DataError, match=r"an id nor a name of a label$"):
+        index_of_label(CATALOGUE, "0123456789")
+
+
+def test_a_name_that_several_labels_have_is_told_with_their_ids():
+    with pytest.raises(DataError, match=r"named 'law' \(ids 'a3', 'a4'\); use the id$"):
+        index_of_label(CATALOGUE, "law")
+
+
+def test_known_labels_are_found_by_id_and_by_name():
+    assert [index_of_label(CATALOGUE, each) for each in ("a3", "Fishery")] == [2, 0]
+
+
+def test_an_unknown_version_is_told_with_those_that_there_are(fail):
+    assert "no version '9'; there are: 1" in fail("fish", "--version", "9")
