@@ -172,9 +172,7 @@ def test_searches_as_on_a_gpu_are_exact_beyond_its_most_results(
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     vectors = np.ones((2, 1), dtype=np.float32)
-    with pytest.raises(
-        ConfigError, match=r"device 'cuda': FAISS sees no GPU; .* or use .* 'cpu'"
-    ):
+    with pytest.raises(ConfigError, match=r"device 'cuda': FAISS sees no GPU; .* or use .* 'cpu'"):
         InnerProductIndex(vectors, all_labels(vectors), device="cuda")
     assert not InnerProductIndex(vectors, all_labels(vectors), device="auto").is_on_gpu
 
