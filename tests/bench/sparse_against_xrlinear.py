@@ -5,7 +5,7 @@
 
 Both train in processes of their own, one after the other, with as many threads or processes as
 there are cores. Memory is the largest sum over a process and its children of proportional set
-sizes, sampled every 0.2 s. Rankings are judged by Longtail's metrics. Say --split test once only.
+sizes, sampled every second. Rankings are judged by Longtail's metrics. Say --split test once only.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def measure(command: list[str]) -> tuple[float, float]:
     peak = 0
     while process.poll() is None:
         peak = max(peak, sum(map(memory_kib, family_of(process.pid))))
-        time.sleep(0.2)
+        time.sleep(1.0)
     output = process.stdout.read() if process.stdout else ""
     if process.returncode:
         sys.exit(f"{command[0]} ended with status {process.returncode}")
