@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,11 @@ from safetensors.numpy import load_file, save_file
 
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, DataError
 from models.labels import LabelCatalogue
-from models.manifest import MANIFEST_NAME, FileInfo, Manifest, TensorInfo
+from models.manifest import MANIFEST_NAME, RESTORE, FileInfo, Manifest, TensorInfo
 
 LABELS_NAME = "labels.jsonl"
 ENCODER_FOLDER = "encoder"
 _CHUNK_BYTES = 2**22
-_RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def read_manifest(folder: Path) -> Manifest:
         ) from error
     except (UnicodeDecodeError, OSError) as error:
         raise BundleCorruptError(
-            f"{where}: {MANIFEST_NAME} can't be read ({error}); {_RESTORE}"
+            f"{where}: {MANIFEST_NAME} can't be read ({error}); {RESTORE}"
         ) from error
     return Manifest.from_json(text, where)
 
@@ -221,10 +220,10 @@ def _tensor_files(manifest: Manifest) -> list[str]:
 def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
     there, wanted = set(_file_names(folder)), set(manifest.files)
     if missing := sorted(wanted - there):
-        raise BundleCorruptError(f"{where}: file {missing[0]!r} is missing; {_RESTORE}")
+        raise BundleCorruptError(f"{where}: file {missing[0]!r} is missing; {RESTORE}")
     if odd := sorted(there - wanted):
         raise BundleCorruptError(
-            f"{where}: file {odd[0]!r} is not in the manifest; remove it, or {_RESTORE}"
+            f"{where}: file {odd[0]!r} is not in the manifest; remove it, or {RESTORE}"
         )
 
 
@@ -233,14 +232,14 @@ def _verify_file(path: Path, info: FileInfo, where: str) -> None:
         size = path.stat().st_size
         if size != info.size_bytes:
             raise BundleCorruptError(
-                f"{where} has {size} bytes, manifest says {info.size_bytes}; {_RESTORE}"
+                f"{where} has {size} bytes, manifest says {info.size_bytes}; {RESTORE}"
             )
         found = file_info(path).sha256
     except OSError as error:
-        raise BundleCorruptError(f"{where} can't be read ({error}); {_RESTORE}") from error
+        raise BundleCorruptError(f"{where} can't be read ({error}); {RESTORE}") from error
     if found != info.sha256:
         raise BundleCorruptError(
-            f"{where} has sha256 {found[:12]}..., manifest says {info.sha256[:12]}...; {_RESTORE}"
+            f"{where} has sha256 {found[:12]}..., manifest says {info.sha256[:12]}...; {RESTORE}"
         )
 
 
@@ -248,12 +247,12 @@ def _verify_tensors(path: Path, wanted: dict[str, TensorInfo], where: str) -> No
     try:
         found = _tensor_infos(path)
     except (SafetensorError, OSError) as error:
-        raise BundleCorruptError(f"{where} is not safetensors ({error}); {_RESTORE}") from error
+        raise BundleCorruptError(f"{where} is not safetensors ({error}); {RESTORE}") from error
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name):
             raise BundleCorruptError(
                 f"{where}, array {name!r}, is {_shown(found.get(name))}, "
-                f"manifest says {_shown(wanted.get(name))}; {_RESTORE}"
+                f"manifest says {_shown(wanted.get(name))}; {RESTORE}"
             )
 
 
@@ -265,11 +264,11 @@ def _read_catalogue(folder: Path, manifest: Manifest, where: str) -> LabelCatalo
     try:
         catalogue = LabelCatalogue.from_jsonl((folder / LABELS_NAME).read_text(encoding="utf-8"))
     except (OSError, DataError) as error:
-        raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {_RESTORE}") from error
+        raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {RESTORE}") from error
     if len(catalogue) != manifest.label_count:
         raise BundleCorruptError(
             f"{where}: file {LABELS_NAME!r} has {len(catalogue)} labels, "
-            f"manifest says {manifest.label_count}; {_RESTORE}"
+            f"manifest says {manifest.label_count}; {RESTORE}"
         )
     return catalogue
 
@@ -280,12 +279,16 @@ def read_json(path: Path) -> Any:
 
 
 def write_json_durably(path: Path, content: Any) -> None:
-    """Replace a JSON file atomically; after a crash it holds the old content or the new."""
+    """Replace a JSON file atomically (see `write_lines_durably`)."""
+    write_lines_durably(path, [json.dumps(content, indent=1)])
+
+
+def write_lines_durably(path: Path, lines: Iterable[str]) -> None:
+    """Replace a text file atomically; after a crash it holds the old content or the new."""
     incoming = path.with_name(f".incoming-{path.name}-{os.getpid()}")
     try:
         with incoming.open("w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
+            file.writelines(f"{line}\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
         incoming.replace(path)

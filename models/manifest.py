@@ -11,6 +11,8 @@ from models.errors import BundleCorruptError, BundleVersionError
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
+RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
+"""What to do about a bundle that is not as it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Manifest:
             version = content["format_version"]
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(
-                f"{where}: {MANIFEST_NAME} is not a bundle's manifest ({error!r}); {_RESTORE}"
+                f"{where}: {MANIFEST_NAME} is not a bundle's manifest ({error!r}); {RESTORE}"
             ) from error
         if version != FORMAT_VERSION:
             raise BundleVersionError(
@@ -122,12 +124,9 @@ class Manifest:
         if content.get("digest") != digest_of(content) or text != _canonical(content):
             raise BundleCorruptError(
                 f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
-                f"match); {_RESTORE}"
+                f"match); {RESTORE}"
             )
         return _manifest_of(content, where)
-
-
-_RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 
 
 def digest_of(content: dict[str, Any]) -> str:
@@ -150,7 +149,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
     if set(content) != names:
         odd = ", ".join(sorted(set(content) ^ names))
         raise BundleCorruptError(
-            f"{where}: {MANIFEST_NAME} lacks or adds the fields {odd}; {_RESTORE}"
+            f"{where}: {MANIFEST_NAME} lacks or adds the fields {odd}; {RESTORE}"
         )
     try:
         typed: dict[str, Any] = content | {
@@ -169,7 +168,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         _check_types(manifest)
     except (AttributeError, KeyError, TypeError) as error:
         raise BundleCorruptError(
-            f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {_RESTORE}"
+            f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
         ) from error
     return manifest
 

@@ -6,7 +6,6 @@ Reads the catalogue, the sparse model and the tokenizer; not the encoder.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ import numpy as np
 from tqdm import tqdm
 from transformers import TokenizersBackend
 
-from models.bundle import Bundle, sync_folder
+from models.bundle import Bundle, write_lines_durably
 from models.encoder import load_tokenizer
 from models.errors import ConfigError, DataError
 from models.labels import Label, LabelCatalogue
@@ -117,28 +116,13 @@ def write_reports(bundle: Bundle, path: Path, num_keywords: int) -> int:
     reports = report_labels(bundle, range(num_labels), num_keywords)
     bar = tqdm(reports, total=num_labels, desc="labels", unit="label", mininterval=1.0)
     try:
-        _write_lines(path, (json.dumps(x.to_json(), ensure_ascii=False) for x in bar))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_lines_durably(path, (json.dumps(x.to_json(), ensure_ascii=False) for x in bar))
     except OSError as error:
         raise ConfigError(
             f"labels can't be written to {str(path)!r} ({error}); choose another file"
         ) from error
     return num_labels
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Replace a file by these lines atomically; an interruption leaves the old one as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    incoming = path.with_name(f".incoming-{path.name}-{os.getpid()}")
-    try:
-        with incoming.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        incoming.replace(path)
-    except BaseException:
-        incoming.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
 
 
 def _closest_names(catalogue: LabelCatalogue, name: str) -> list[str]:

@@ -277,7 +277,7 @@ def state_file(tmp_path: Path) -> Path:
     return tmp_path / "state.json"
 
 
-@pytest.mark.parametrize("step", ["os.fsync", "json.dump", "Path.replace"])
+@pytest.mark.parametrize("step", ["os.fsync", "json.dumps", "Path.replace"])
 def test_a_failed_replacement_of_a_json_file_keeps_the_old_content(
     state_file: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,7 +189,7 @@ def wait_for_loading() -> Callable[[TestClient], None]:
 
 def wait_until_loaded(client: TestClient) -> None:
     """Wait until loading has ended, well or badly."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while "still loading" in client.get("/readyz").text:
         assert time.monotonic() < deadline
         time.sleep(0.005)

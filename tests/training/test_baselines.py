@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -34,7 +34,6 @@ def counts(num_rows: int) -> st.SearchStrategy[list[list[int]]]:
     return st.lists(row, min_size=num_rows, max_size=num_rows)
 
 
-@settings(deadline=None)
 @given(counts(6), counts(6), counts(3), st.integers(1, 5), st.integers(1, 7))
 def test_nearest_neighbours_equal_a_loop(train, carried, documents, k, num_neighbours):
     # Small whole numbers instead of rows of length 1: float32 adds them exactly, in any order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.stats import chisquare
@@ -105,7 +105,6 @@ def test_positives_among_labels_are_those_of_the_truth():
     assert found.tolist() == [[True, False, False], [False, True, False]]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))
 def test_hard_negatives_equal_a_loop(seed, count):
     rng = np.random.default_rng(seed)
