@@ -178,5 +178,7 @@ def _why_not_ready(error: BaseException) -> str:
 
 def _log_failure(loading: Future[Serving]) -> None:
     error = None if loading.cancelled() else loading.exception()
-    if error is not None and not isinstance(error, CancelledError):
+    if isinstance(error, LongtailError):
+        logger.error("loading failed: %s", error)  # says all there is to say
+    elif error is not None and not isinstance(error, CancelledError):
         logger.error("loading failed", exc_info=error)
