@@ -100,7 +100,7 @@ def fit_sparse_model(
     covered = np.flatnonzero(np.diff(by_label.indptr)).astype(np.int64)
     is_exact = features.shape[0] <= config.exact_documents
     problem = SvmProblem(
-        features=csr_array(features, dtype=np.float64),
+        features=csr_array(features, dtype=np.float64) if is_exact else features,
         by_feature=None if is_exact else csr_array(features.T),
         by_label=by_label,
         config=config,

@@ -12,7 +12,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -30,7 +30,8 @@ class SvmProblem:
     """What the classifiers of all labels share.
 
     Attributes:
-        features: Training documents; float64, which is what liblinear takes.
+        features: Training documents; in float64 where every label takes them all, for liblinear
+            would turn them into that for each.
         by_feature: The same transposed, in float32, to rank documents with; None where every label
             is trained on all documents.
         by_label: The documents of each label.
@@ -38,7 +39,7 @@ class SvmProblem:
         seed: Of the samples and of liblinear's shuffling.
     """
 
-    features: Float64[csr_array, "document feature"]
+    features: Float[csr_array, "document feature"]
     by_feature: Float32[csr_array, "feature document"] | None
     by_label: Float32[csr_array, "label document"]
     config: SparseConfig
