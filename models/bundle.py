@@ -39,7 +39,7 @@ class Bundle:
 
     @property
     def encoder_folder(self) -> Path:
-        """Where the text encoder and its tokenizer lie."""
+        """Where the text encoder and its tokenizer lie, if the bundle has them."""
         return self.folder / ENCODER_FOLDER
 
     def tensors(self, name: str) -> dict[str, np.ndarray]:
@@ -104,7 +104,7 @@ def write_bundle(
     catalogue: LabelCatalogue,
     tensors: Mapping[str, Mapping[str, np.ndarray]],
     texts: Mapping[str, str],
-    encoder_folder: Path,
+    encoder_folder: Path | None,
 ) -> Manifest:
     """Write a new bundle; on return it is on disk, whole, under its name.
 
@@ -114,7 +114,8 @@ def write_bundle(
         catalogue: All labels.
         tensors: Arrays by file name and name.
         texts: Text files by file name.
-        encoder_folder: The trained encoder and its tokenizer, copied into the bundle.
+        encoder_folder: The trained encoder and its tokenizer, copied into the bundle; None where
+            there is none.
 
     Returns:
         The manifest as written.
@@ -173,14 +174,15 @@ def _write_files(
     catalogue: LabelCatalogue,
     tensors: Mapping[str, Mapping[str, np.ndarray]],
     texts: Mapping[str, str],
-    encoder_folder: Path,
+    encoder_folder: Path | None,
 ) -> Manifest:
     (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
     for name, text in texts.items():
         (incoming / name).write_text(text, encoding="utf-8")
     for name, arrays in tensors.items():
         save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
-    shutil.copytree(encoder_folder, incoming / ENCODER_FOLDER)
+    if encoder_folder is not None:
+        shutil.copytree(encoder_folder, incoming / ENCODER_FOLDER)
     manifest = replace(
         manifest,
         files={name: file_info(incoming / name) for name in _file_names(incoming)},

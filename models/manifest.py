@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from models.errors import BundleCorruptError, BundleVersionError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
+
+Input = Literal["text", "features"]
+"""What a model reads: texts, or rows of features that were made of them elsewhere."""
+TEXT: Input = "text"
+FEATURES: Input = "features"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,11 @@ class Manifest:
     Attributes:
         label_count: Number of labels in the catalogue.
         training_document_count: Number of documents that the model was trained on.
-        encoder: The text encoder.
+        input: What the model reads.
+        encoder: The text encoder; None where there is the sparse model only.
         scorers: Scorers that the bundle has, in the order to show them.
         default_scorer: The one that was best on the dev split.
-        training: The run's whole configuration.
+        training: All of the run's configuration that decided what it learned.
         data_fingerprint: sha256 over the files of the corpus.
         metrics: Of every scorer on the dev split; empty without one.
         files: Every file of the bundle but the manifest, by its path inside it.
@@ -78,7 +84,8 @@ class Manifest:
 
     label_count: int
     training_document_count: int
-    encoder: EncoderInfo
+    input: Input
+    encoder: EncoderInfo | None
     scorers: tuple[str, ...]
     default_scorer: str
     training: dict[str, Any]
@@ -153,7 +160,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         )
     try:
         typed: dict[str, Any] = content | {
-            "encoder": EncoderInfo(**content["encoder"]),
+            "encoder": None if content["encoder"] is None else EncoderInfo(**content["encoder"]),
             "scorers": tuple(content["scorers"]),
             "files": {path: FileInfo(**info) for path, info in content["files"].items()},
             "tensors": {
@@ -179,14 +186,20 @@ def _check_types(manifest: Manifest) -> None:
     Raises:
         TypeError: There are some.
     """
-    encoder, files = manifest.encoder, manifest.files.values()
-    numbers = (manifest.label_count, manifest.training_document_count, encoder.dim)
-    sizes = (encoder.max_tokens, *(info.size_bytes for info in files))
-    names = (encoder.name, manifest.default_scorer, *manifest.scorers, manifest.data_fingerprint)
-    digests = (encoder.sha256, *(info.sha256 for info in files), manifest.longtail_version)
-    for number in (*numbers, *sizes):
+    numbers = [manifest.label_count, manifest.training_document_count]
+    texts = [manifest.default_scorer, manifest.data_fingerprint, manifest.longtail_version]
+    texts += manifest.scorers
+    for info in manifest.files.values():
+        numbers.append(info.size_bytes)
+        texts.append(info.sha256)
+    if (encoder := manifest.encoder) is not None:
+        numbers += [encoder.dim, encoder.max_tokens]
+        texts += [encoder.name, encoder.sha256]
+    for number in numbers:
         if type(number) is not int or number < 0:
             raise TypeError(f"{number!r} is not a whole number")
-    for text in (*names, *digests):
+    for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a text")
+    if manifest.input not in get_args(Input):
+        raise TypeError(f"input {manifest.input!r}, wanted one of {get_args(Input)}")

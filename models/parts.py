@@ -1,12 +1,15 @@
 """The parts of a trained model, and how each lies in a bundle's files.
 
 labels.jsonl               the catalogue
+sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
+sparse.json                vocabulary and lemmas
+
+The dense half, which a model may lack:
+
 encoder/                   the transformer and its tokenizer, as Hugging Face saves them
 dual_encoder.safetensors   both poolers, log_scale, score_bias
 retrieval.safetensors      label_vectors: phi_label of every label's pseudo description
 classifier.safetensors     weight, bias, labels (those that have a row)
-sparse.safetensors         CSR weights, bias, labels, idf
-sparse.json                vocabulary and lemmas
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from models.dual_encoder import DualEncoder
 from models.encoder import load_tokenizer, load_transformer, window_of
 from models.errors import BundleCorruptError
 from models.labels import LabelCatalogue
-from models.manifest import Manifest
+from models.manifest import FEATURES, Input, Manifest
 from models.sparse import SparseModel, TfidfModel
 
 RETRIEVAL = "retrieval"
@@ -57,31 +60,46 @@ class LinearModel:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelParts:
-    """Everything that scoring needs.
+class DenseParts:
+    """What scores texts by their vectors.
 
     Attributes:
-        catalogue: The labels.
         encoder: The dual encoder.
         tokenizer: Its tokenizer.
         max_tokens: Tokens that it reads of a document.
         label_vectors: phi_label of every label.
-        classifier: The dense classifier; None if the run had none.
-        sparse: The sparse model.
+        classifier: The dense classifier; None if the run kept none.
     """
 
-    catalogue: LabelCatalogue
     encoder: DualEncoder
     tokenizer: TokenizersBackend
     max_tokens: int
     label_vectors: Float32[np.ndarray, "label dim"]
     classifier: LinearModel | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParts:
+    """Everything that scoring needs.
+
+    Attributes:
+        input: What the model reads.
+        catalogue: The labels.
+        sparse: The sparse model.
+        dense: The dense half; None if the run trained none.
+    """
+
+    input: Input
+    catalogue: LabelCatalogue
     sparse: SparseModel
+    dense: DenseParts | None
 
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers that these parts make."""
-        dense = (RETRIEVAL,) if self.classifier is None else (RETRIEVAL, CLASSIFIER)
+        if self.dense is None:
+            return (SPARSE,)
+        dense = (RETRIEVAL,) if self.dense.classifier is None else (RETRIEVAL, CLASSIFIER)
         return (*dense, SPARSE)
 
 
@@ -92,33 +110,20 @@ def write_parts(folder: Path, parts: ModelParts, manifest: Manifest, scratch: Pa
         folder: The bundle's folder; it must not exist.
         parts: What to write.
         manifest: All but its files and digest.
-        scratch: A folder in which the encoder is saved first.
+        scratch: A folder in which the encoder is saved first, if there is one.
     """
-    parts.encoder.transformer.save_pretrained(scratch)
-    parts.tokenizer.save_pretrained(scratch)
-    tensors = {
-        _DUAL_ENCODER_FILE: {
-            name: value.detach().cpu().numpy()
-            for name, value in parts.encoder.state_dict().items()
-            if not name.startswith(_TRANSFORMER_PREFIX)
-        },
-        _RETRIEVAL_FILE: {"label_vectors": parts.label_vectors},
-        _SPARSE_FILE: _sparse_arrays(parts.sparse),
-    }
-    if parts.classifier is not None:
-        model = parts.classifier
-        tensors[_CLASSIFIER_FILE] = {
-            "weight": model.weight,
-            "bias": model.bias,
-            "labels": model.labels,
-        }
+    tensors = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
+    if parts.dense is not None:
+        parts.dense.encoder.transformer.save_pretrained(scratch)
+        parts.dense.tokenizer.save_pretrained(scratch)
+        tensors |= _dense_arrays(parts.dense)
     return write_bundle(
         folder,
         manifest=manifest,
         catalogue=parts.catalogue,
         tensors=tensors,
         texts={_VOCABULARY_FILE: parts.sparse.tfidf.to_json()},
-        encoder_folder=scratch,
+        encoder_folder=None if parts.dense is None else scratch,
     )
 
 
@@ -128,24 +133,13 @@ def read_parts(bundle: Bundle) -> ModelParts:
     Raises:
         BundleCorruptError: The parts contradict each other or the manifest.
     """
+    encoder = bundle.manifest.encoder
     try:
-        encoder = DualEncoder(load_transformer(bundle.encoder_folder))
-        poolers = load((bundle.folder / _DUAL_ENCODER_FILE).read_bytes())
-        missing, unknown = encoder.load_state_dict(poolers, strict=False)
-        missing = [name for name in missing if not name.startswith(_TRANSFORMER_PREFIX)]
-        if missing or unknown:
-            raise BundleCorruptError(
-                _contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
-            )
-        has_classifier = CLASSIFIER in bundle.manifest.scorers
         parts = ModelParts(
+            input=bundle.manifest.input,
             catalogue=bundle.catalogue,
-            encoder=encoder.eval(),
-            tokenizer=load_tokenizer(bundle.encoder_folder),
-            max_tokens=bundle.manifest.encoder.max_tokens,
-            label_vectors=bundle.tensors(_RETRIEVAL_FILE)["label_vectors"],
-            classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
             sparse=read_sparse(bundle),
+            dense=None if encoder is None else _read_dense(bundle, encoder.max_tokens),
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(_contradiction(bundle, "its files", repr(error))) from error
@@ -153,9 +147,52 @@ def read_parts(bundle: Bundle) -> ModelParts:
     return parts
 
 
+def _dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
+    poolers = {
+        name: value.detach().cpu().numpy()
+        for name, value in dense.encoder.state_dict().items()
+        if not name.startswith(_TRANSFORMER_PREFIX)
+    }
+    arrays = {
+        _DUAL_ENCODER_FILE: poolers,
+        _RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
+    }
+    if dense.classifier is not None:
+        arrays[_CLASSIFIER_FILE] = {
+            "weight": dense.classifier.weight,
+            "bias": dense.classifier.bias,
+            "labels": dense.classifier.labels,
+        }
+    return arrays
+
+
+def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
+    """Return the dense half of a bundle that has one.
+
+    Raises:
+        BundleCorruptError: The encoder and its poolers don't belong together.
+    """
+    encoder = DualEncoder(load_transformer(bundle.encoder_folder))
+    poolers = load((bundle.folder / _DUAL_ENCODER_FILE).read_bytes())
+    missing, unknown = encoder.load_state_dict(poolers, strict=False)
+    missing = [name for name in missing if not name.startswith(_TRANSFORMER_PREFIX)]
+    if missing or unknown:
+        raise BundleCorruptError(
+            _contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
+        )
+    has_classifier = CLASSIFIER in bundle.manifest.scorers
+    return DenseParts(
+        encoder=encoder.eval(),
+        tokenizer=load_tokenizer(bundle.encoder_folder),
+        max_tokens=max_tokens,
+        label_vectors=bundle.tensors(_RETRIEVAL_FILE)["label_vectors"],
+        classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
+    )
+
+
 def _sparse_arrays(model: SparseModel) -> dict[str, np.ndarray]:
     return {
-        "data": model.weights.data,
+        "data": _shortest(model.weights.data),
         "indices": model.weights.indices.astype(np.int32),
         "indptr": model.weights.indptr.astype(np.int64),
         "bias": model.bias,
@@ -164,12 +201,19 @@ def _sparse_arrays(model: SparseModel) -> dict[str, np.ndarray]:
     }
 
 
+def _shortest(values: Float32[np.ndarray, "entry"]) -> np.ndarray:
+    """Return the values in half precision where that loses nothing."""
+    with np.errstate(over="ignore"):
+        halves = values.astype(np.float16)
+    return halves if np.array_equal(halves, values) else values
+
+
 def read_sparse(bundle: Bundle) -> SparseModel:
     """Return the sparse model of a verified bundle, without loading its encoder."""
     arrays = bundle.tensors(_SPARSE_FILE)
     tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
     weights = csr_array(
-        (arrays["data"], arrays["indices"], arrays["indptr"]),
+        (arrays["data"].astype(np.float32, copy=False), arrays["indices"], arrays["indptr"]),
         shape=(len(arrays["bias"]), len(tfidf.tokens)),
     )
     weights.check_format()
@@ -182,41 +226,47 @@ def _check(bundle: Bundle, parts: ModelParts) -> None:
     Raises:
         BundleCorruptError: They do.
     """
-    num_labels, dim = len(parts.catalogue), parts.encoder.dim
-    if parts.label_vectors.shape != (num_labels, dim):
-        shapes = f"label_vectors {parts.label_vectors.shape}, wanted {(num_labels, dim)}"
-        raise BundleCorruptError(_contradiction(bundle, _RETRIEVAL_FILE, shapes))
-    if parts.classifier is not None:
-        rows = (parts.classifier.weight.shape[0], len(parts.classifier.bias))
-        if parts.classifier.weight.shape[1] != dim:
-            raise BundleCorruptError(
-                _contradiction(bundle, _CLASSIFIER_FILE, f"{dim} dimensions wanted")
-            )
-        _check_rows(bundle, _CLASSIFIER_FILE, parts.classifier.labels, rows)
     rows = (parts.sparse.weights.shape[0], len(parts.sparse.bias))
     _check_rows(bundle, _SPARSE_FILE, parts.sparse.labels, rows)
-    _check_manifest(bundle, parts)
-
-
-def _check_manifest(bundle: Bundle, parts: ModelParts) -> None:
-    """Refuse a manifest that says of the parts what is not so.
-
-    Raises:
-        BundleCorruptError: It does.
-    """
-    if bundle.manifest.encoder.dim != parts.encoder.dim:
-        said = f"dim {bundle.manifest.encoder.dim}, the encoder has {parts.encoder.dim}"
-        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
+    if parts.dense is not None:
+        _check_dense(bundle, parts.dense)
     if parts.scorers != bundle.manifest.scorers:
         said = f"scorers {bundle.manifest.scorers}, the files make {parts.scorers}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if bundle.manifest.default_scorer not in parts.scorers:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
-    window = window_of(parts.encoder.transformer)
-    if not 1 <= parts.max_tokens <= window:
-        said = f"max_tokens {parts.max_tokens}, the encoder has {window} positions"
+    if parts.input == FEATURES and parts.dense is not None:
+        said = f"input {parts.input!r} with an encoder, which reads texts"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
+
+
+def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
+    """Refuse a dense half whose sizes contradict each other, the catalogue or the manifest.
+
+    Raises:
+        BundleCorruptError: They do.
+    """
+    num_labels, dim = len(bundle.catalogue), dense.encoder.dim
+    if dense.label_vectors.shape != (num_labels, dim):
+        shapes = f"label_vectors {dense.label_vectors.shape}, wanted {(num_labels, dim)}"
+        raise BundleCorruptError(_contradiction(bundle, _RETRIEVAL_FILE, shapes))
+    if dense.classifier is not None:
+        rows = (dense.classifier.weight.shape[0], len(dense.classifier.bias))
+        if dense.classifier.weight.shape[1] != dim:
+            raise BundleCorruptError(
+                _contradiction(bundle, _CLASSIFIER_FILE, f"{dim} dimensions wanted")
+            )
+        _check_rows(bundle, _CLASSIFIER_FILE, dense.classifier.labels, rows)
+    said = bundle.manifest.encoder
+    assert said is not None  # else there would be no dense half
+    if said.dim != dim:
+        what = f"dim {said.dim}, the encoder has {dim}"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", what))
+    window = window_of(dense.encoder.transformer)
+    if not 1 <= dense.max_tokens <= window:
+        what = f"max_tokens {dense.max_tokens}, the encoder has {window} positions"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", what))
 
 
 def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, int]) -> None:

@@ -1,27 +1,28 @@
-"""From texts to labels: what the service, the evaluation and offline prediction all call."""
+"""From texts or features to labels: what service, evaluation and offline prediction all call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import faiss
 import numpy as np
 import torch
 from jaxtyping import Float32
+from joblib import cpu_count
 from scipy.sparse import csr_array
 from scipy.special import expit
 
+from models.batches import FeatureBatch, TextBatch
 from models.bundle import Bundle
-from models.dual_encoder import encode_all
-from models.encoder import TokenizedTexts, tokenize_texts
 from models.errors import ConfigError, RequestError
+from models.features import unit_rows
 from models.index import InnerProductIndex, InnerProductSource
 from models.labels import LabelCatalogue
-from models.parts import CLASSIFIER, RETRIEVAL, SPARSE, ModelParts, read_parts
+from models.manifest import FEATURES, TEXT, Input
+from models.parts import CLASSIFIER, RETRIEVAL, SPARSE, DenseParts, ModelParts, read_parts
 from models.ranking import NO_LABEL, Ranking, Source, rank
-from models.sparse import SparseSource, tokenize
+from models.sparse import SparseSource
 
 _DENSE = (RETRIEVAL, CLASSIFIER)
 """Scorers whose score is a logit: its sigmoid is what their training's cross-entropy fits."""
@@ -62,45 +63,6 @@ class Prediction:
     truncated: bool
 
 
-class TextBatch:
-    """Texts, and what the scorers need to know of them, computed once and when first needed."""
-
-    def __init__(
-        self,
-        texts: Sequence[str],
-        parts: ModelParts,
-        device: str,
-        progress: Callable[[int], object],
-    ) -> None:
-        """Keep the texts; `Predictor.read` makes them."""
-        self.texts = texts
-        self._parts = parts
-        self._device = device
-        self._progress = progress
-
-    @cached_property
-    def tokens(self) -> TokenizedTexts:
-        """The texts as the encoder reads them."""
-        return tokenize_texts(self._parts.tokenizer, self.texts, self._parts.max_tokens)
-
-    @cached_property
-    def vectors(self) -> Float32[np.ndarray, "text dim"]:
-        """phi_doc of each text."""
-        return encode_all(
-            self._parts.encoder,
-            self.tokens,
-            "document",
-            pad_id=self._parts.tokenizer.pad_token_id or 0,
-            device=self._device,
-            progress=self._progress,
-        )
-
-    @cached_property
-    def features(self) -> Float32[csr_array, "text feature"]:
-        """Tf-idf rows."""
-        return self._parts.sparse.tfidf.transform(self.texts)
-
-
 class Predictor:
     """A loaded model that ranks labels for texts.
 
@@ -108,19 +70,27 @@ class Predictor:
     """
 
     def __init__(
-        self, parts: ModelParts, *, default_scorer: str = "", device: str | None = None
+        self,
+        parts: ModelParts,
+        *,
+        default_scorer: str = "",
+        device: str | None = None,
+        num_threads: int | None = None,
     ) -> None:
         """Build the indexes.
 
         Args:
             parts: The trained model; its encoder is moved to the device.
             default_scorer: Used where a query names none; by default the first there is.
-            device: "cpu" or "cuda"; None: a GPU if there is one.
+            device: "cpu" or "cuda"; None: a GPU if there is one. The sparse model is always on the
+                CPU.
+            num_threads: That rank many documents by the sparse model; None: one a core.
 
         Raises:
             ConfigError: PyTorch or FAISS sees no such device, or there is none of this name.
         """
         self._parts = parts
+        self._num_threads = num_threads or cpu_count()
         if device not in (None, "cpu", "cuda"):
             raise ConfigError(f"device {device!r}: wanted 'cpu' or 'cuda'")
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -129,14 +99,16 @@ class Predictor:
                 f"device {device!r}: PyTorch sees no GPU; use the device 'cpu', or a PyTorch with "
                 "CUDA on a machine with an NVIDIA GPU"
             )
-        parts.encoder.to(self._device)
         self.catalogue: LabelCatalogue = parts.catalogue
         self.scorers = parts.scorers
         self.default_scorer = default_scorer or self.scorers[0]
-        self._indexes = {
-            name: InnerProductIndex(vectors, labels, device=device or "auto")
-            for name, (vectors, labels) in _indexed_vectors(parts).items()
-        }
+        self._indexes: dict[str, InnerProductIndex] = {}
+        if parts.dense is not None:
+            parts.dense.encoder.to(self._device)
+            self._indexes = {
+                name: InnerProductIndex(vectors, labels, device=device or "auto")
+                for name, (vectors, labels) in _indexed_vectors(parts.dense).items()
+            }
 
     @classmethod
     def of_bundle(
@@ -147,7 +119,8 @@ class Predictor:
         Args:
             bundle: An opened one.
             device: "cpu" or "cuda"; None: a GPU if there is one.
-            num_threads: Of PyTorch and FAISS, for the whole process; None: as they are.
+            num_threads: Of PyTorch and FAISS, for the whole process, and of the sparse model; None:
+                as they are, and one a core.
 
         Raises:
             BundleCorruptError: Its parts contradict each other.
@@ -157,18 +130,35 @@ class Predictor:
             torch.set_num_threads(num_threads)
             faiss.omp_set_num_threads(num_threads)
         parts = read_parts(bundle)
-        return cls(parts, default_scorer=bundle.manifest.default_scorer, device=device)
+        return cls(
+            parts,
+            default_scorer=bundle.manifest.default_scorer,
+            device=device,
+            num_threads=num_threads,
+        )
+
+    @property
+    def input(self) -> Input:
+        """What the model reads: "text", by `read` and `predict`, or "features"."""
+        return self._parts.input
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The features that the sparse model knows, in column order: names, or words of texts."""
+        return self._parts.sparse.tfidf.tokens
 
     def read(self, texts: Sequence[str], progress: Callable[[int], object] = int) -> TextBatch:
         """Return texts made ready to be ranked by any scorer.
 
         Args:
             texts: None of them blank.
-            progress: Called with a number of texts whenever so many have been encoded.
+            progress: Called with a number of texts whenever so many have been encoded; or turned
+                into features, where there is no encoder.
 
         Raises:
-            RequestError: A text is blank, or is not Unicode text.
+            RequestError: The model reads features; or a text is blank, or is not Unicode text.
         """
+        self._check_input(TEXT)
         for number, text in enumerate(texts):
             if not text.strip():
                 raise RequestError(f"text {number} is blank; give it some words, or leave it out")
@@ -178,11 +168,33 @@ class Predictor:
                 )
         return TextBatch(texts, self._parts, self._device, progress)
 
-    def rank(self, batch: TextBatch, k: int, scorer: str | None = None) -> Ranking:
-        """Return the exact k best labels of each text.
+    def read_features(self, features: Float32[csr_array, "document feature"]) -> FeatureBatch:
+        """Return documents of a model that reads features, ready to be ranked.
 
         Args:
-            batch: What `read` returned.
+            features: Their values as they were in training, at any length; a row of zeros gets
+                what the labels' biases say.
+
+        Raises:
+            RequestError: The model reads texts; or these are not its columns, or a value is not
+                finite.
+        """
+        self._check_input(FEATURES)
+        wanted = len(self._parts.sparse.tfidf.tokens)
+        if features.shape[1] != wanted:
+            raise RequestError(
+                f"the documents have {features.shape[1]} features, the model has {wanted}; give "
+                "those that it was trained with, in their order"
+            )
+        if not np.isfinite(features.data).all():
+            raise RequestError("a feature's value is not finite; give finite numbers")
+        return FeatureBatch(unit_rows(features))
+
+    def rank(self, batch: TextBatch | FeatureBatch, k: int, scorer: str | None = None) -> Ranking:
+        """Return the exact k best labels of each document.
+
+        Args:
+            batch: What `read` or `read_features` returned.
             k: From 1 to the number of labels.
             scorer: One of `scorers`; None: the default.
 
@@ -211,36 +223,37 @@ class Predictor:
             threshold: Leave out labels of a lower probability, in [0, 1].
 
         Raises:
-            RequestError: Any of them is not so, or the scorer has no probabilities to compare with
-                the threshold.
+            RequestError: Any of them is not so, the model reads features, or the scorer has no
+                probabilities to compare with the threshold.
         """
         scorer = self._scorer(scorer)
-        _check_threshold(threshold, scorer)
+        self._check_threshold(threshold, scorer)
+        batch = self.read(texts)
         if not texts:
             return []
-        batch = self.read(texts)
         ranking = self.rank(batch, k, scorer)
-        if scorer == SPARSE:
-            lemmas = self._parts.sparse.tfidf.lemmas
-            num_tokens = [len(tokenize(text, lemmas)) for text in texts]
-        else:
-            num_tokens = batch.tokens.num_tokens.tolist()
         return [
-            Prediction(
-                labels=self._labels(labels, scores, scorer, threshold),
-                num_tokens=count,
-                truncated=scorer != SPARSE and count > self._parts.max_tokens,
-            )
-            for labels, scores, count in zip(
-                ranking.labels, ranking.scores, num_tokens, strict=True
+            Prediction(self._labels(labels, scores, scorer, threshold), num_tokens, truncated)
+            for labels, scores, (num_tokens, truncated) in zip(
+                ranking.labels, ranking.scores, batch.extents(scorer == SPARSE), strict=True
             )
         ]
 
-    def _source(self, batch: TextBatch, scorer: str) -> Source:
+    def _source(self, batch: TextBatch | FeatureBatch, scorer: str) -> Source:
         if scorer == SPARSE:
-            return SparseSource(self._parts.sparse, batch.features)
+            return SparseSource(self._parts.sparse, batch.features, num_threads=self._num_threads)
+        assert isinstance(batch, TextBatch)  # a model that reads features is sparse
         ones = np.ones((len(batch.vectors), 1), dtype=np.float32)
         return InnerProductSource(self._indexes[scorer], np.hstack([batch.vectors, ones]))
+
+    def _check_input(self, given: Input) -> None:
+        if given != self.input:
+            other = {TEXT: "texts", FEATURES: "features"}
+            how = {TEXT: "read or predict", FEATURES: "read_features"}
+            raise RequestError(
+                f"the model reads {other[self.input]}, not {other[given]}; "
+                f"call {how[self.input]}, or take a model that was trained on {other[given]}"
+            )
 
     def _scorer(self, scorer: str | None) -> str:
         if scorer is None:
@@ -250,6 +263,18 @@ class Predictor:
                 f"scorer {scorer!r} is not in this bundle; it has {', '.join(self.scorers)}"
             )
         return scorer
+
+    def _check_threshold(self, threshold: float | None, scorer: str) -> None:
+        if threshold is None:
+            return
+        if not 0 <= threshold <= 1:
+            raise RequestError(f"threshold is {threshold}; wanted a probability from 0 to 1")
+        if scorer not in _DENSE:
+            others = ", ".join(name for name in self.scorers if name in _DENSE)
+            raise RequestError(
+                f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
+                "leave the threshold out" + (f", or use one of {others}" if others else "")
+            )
 
     def _labels(
         self, labels: np.ndarray, scores: np.ndarray, scorer: str, threshold: float | None
@@ -264,29 +289,17 @@ class Predictor:
         return tuple(found)
 
 
-def _indexed_vectors(parts: ModelParts) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _indexed_vectors(dense: DenseParts) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return [w_l, b_l] of every label a dense scorer can score: the query is [phi_doc(x), 1]."""
-    scale = float(parts.encoder.log_scale.detach().exp())
-    shift = float(parts.encoder.score_bias.detach())
-    bias = np.full((len(parts.label_vectors), 1), shift, dtype=np.float32)
-    vectors = np.hstack([np.float32(scale) * parts.label_vectors, bias])
+    scale = float(dense.encoder.log_scale.detach().exp())
+    shift = float(dense.encoder.score_bias.detach())
+    bias = np.full((len(dense.label_vectors), 1), shift, dtype=np.float32)
+    vectors = np.hstack([np.float32(scale) * dense.label_vectors, bias])
     indexed = {RETRIEVAL: (vectors, np.arange(len(vectors), dtype=np.int64))}
-    if parts.classifier is not None:
-        model = parts.classifier
+    if dense.classifier is not None:
+        model = dense.classifier
         indexed[CLASSIFIER] = (np.hstack([model.weight, model.bias[:, None]]), model.labels)
     return indexed
-
-
-def _check_threshold(threshold: float | None, scorer: str) -> None:
-    if threshold is None:
-        return
-    if not 0 <= threshold <= 1:
-        raise RequestError(f"threshold is {threshold}; wanted a probability from 0 to 1")
-    if scorer not in _DENSE:
-        raise RequestError(
-            f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
-            f"leave the threshold out, or use one of {', '.join(_DENSE)}"
-        )
 
 
 def _is_unicode(text: str) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -19,12 +21,14 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
 from models.errors import BundleCorruptError
-from models.ranking import NO_LABEL, Ranking, top_of_scores
+from models.ranking import NO_LABEL, Ranking
+from models.sparse_scoring import best_of_rows, scores_of_labels
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
 
-_MOST_SCORES = 2**25  # dense scores held at a time: 128 MiB of float32
+_ROWS_A_PART = 64  # that one thread ranks at a time
+_Result = TypeVar("_Result")
 
 
 def tokenize(text: str, lemmas: Mapping[str, str]) -> list[str]:
@@ -129,10 +133,23 @@ class SparseModel:
 class SparseSource:
     """The `Source` of one batch of tf-idf rows over a sparse model."""
 
-    def __init__(self, model: SparseModel, features: Float32[csr_array, "batch feature"]) -> None:
-        """Bind the features to the model."""
+    def __init__(
+        self,
+        model: SparseModel,
+        features: Float32[csr_array, "batch feature"],
+        *,
+        num_threads: int = 1,
+    ) -> None:
+        """Bind the features to the model.
+
+        Args:
+            model: The classifiers.
+            features: What they score.
+            num_threads: That rank at the same time, where there are many rows.
+        """
         self._model = model
         self._features = features
+        self._num_threads = num_threads
 
     @property
     def num_queries(self) -> int:
@@ -146,33 +163,44 @@ class SparseSource:
 
     def top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
-        step = max(1, _MOST_SCORES // self.num_labels)
-        parts = [self._top(rows[start : start + step], m) for start in range(0, len(rows), step)]
-        if not parts:
-            return self._top(rows, m)
-        return Ranking(
-            labels=np.concatenate([part.labels for part in parts]),
-            scores=np.concatenate([part.scores for part in parts]),
+        model, k = self._model, min(m, self.num_labels)
+        parts = self._in_parts(
+            lambda part: best_of_rows(
+                self._features[rows[part]], model.weights_by_feature, model.bias, k
+            ),
+            len(rows),
         )
-
-    def _top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
-        best = top_of_scores(self._scores(rows), m)
-        covered = self._model.labels[np.maximum(best.labels, 0)]
+        found = np.concatenate([labels for labels, _ in parts])
+        scores = np.concatenate([scores for _, scores in parts])
+        missing = ((0, 0), (0, m - k))
         return Ranking(
-            labels=np.where(best.labels == NO_LABEL, NO_LABEL, covered), scores=best.scores
+            labels=np.pad(model.labels[found], missing, constant_values=NO_LABEL),
+            scores=np.pad(scores, missing, constant_values=-np.inf),
         )
 
     def score(
         self, rows: Int64[np.ndarray, "row"], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
-        found = np.searchsorted(self._model.labels, labels)
+        model = self._model
+        found = np.searchsorted(model.labels, labels)
         found = np.minimum(found, self.num_labels - 1)
-        scores = np.take_along_axis(self._scores(rows), found, axis=1)
-        scores[self._model.labels[found] != labels] = -np.inf
+        parts = self._in_parts(
+            lambda part: scores_of_labels(
+                self._features[rows[part]], model.weights_by_feature, model.bias, found[part]
+            ),
+            len(rows),
+        )
+        scores: Float32[np.ndarray, "row m"] = np.concatenate(parts)
+        scores[model.labels[found] != labels] = -np.inf
         return scores
 
-    def _scores(self, rows: Int64[np.ndarray, "row"]) -> Float32[np.ndarray, "row covered"]:
-        products = self._features[rows] @ self._model.weights_by_feature
-        scores: Float32[np.ndarray, "row covered"] = products.toarray() + self._model.bias
-        return scores
+    def _in_parts(self, work: Callable[[slice], _Result], num_rows: int) -> list[_Result]:
+        """Return the results of some work on parts of the rows, done by several threads."""
+        parts = [
+            slice(start, start + _ROWS_A_PART) for start in range(0, max(1, num_rows), _ROWS_A_PART)
+        ]
+        if len(parts) == 1 or self._num_threads == 1:
+            return [work(part) for part in parts]
+        with ThreadPoolExecutor(self._num_threads) as threads:
+            return list(threads.map(work, parts))

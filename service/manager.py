@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from models.bundle import Bundle
-from models.errors import BundleNotFoundError, LongtailError, NotReadyError
+from models.errors import BundleNotFoundError, ConfigError, LongtailError, NotReadyError
+from models.manifest import TEXT
 from models.registry import Registry
 
 if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
@@ -155,6 +156,7 @@ class ModelManager:
         models: dict[int, LoadedModel] = {}
         for number in dict.fromkeys(numbers):
             bundle = self.registry.open(number)
+            _check_input(bundle)
             predictor = self._load(bundle)
             if self._stopping.is_set():
                 raise CancelledError
@@ -164,6 +166,20 @@ class ModelManager:
         serving = Serving(models, numbers[0], self.registry.current())
         then(serving)
         return serving
+
+
+def _check_input(bundle: Bundle) -> None:
+    """Refuse a model that reads no texts, which are all that requests bring.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    if bundle.manifest.input != TEXT:
+        raise ConfigError(
+            f"version {bundle.folder.name} reads {bundle.manifest.input}, which requests don't "
+            "bring; choose a version that was trained on texts, by --versions or with 'longtail "
+            "registry activate'"
+        )
 
 
 def _why_not_ready(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -21,10 +22,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from models.bundle import Bundle
+from models.parts import read_sparse
 from models.registry import Registry
 from training.config import TrainingConfig
 from training.corpus import open_dataset
 from training.pipeline import Run, train
+from training.sparse_text import write_sparse_text
 
 # A busy machine is no failure; and CI tries the same examples every time.
 settings.register_profile("longtail", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -149,6 +152,46 @@ def train_in() -> Callable[..., Trained]:
 def trained(tmp_path_factory: pytest.TempPathFactory, train_in, tiny_config, tiny_corpus):
     """One run, trained without a break, that no test may change."""
     return train_in(tmp_path_factory.mktemp("trained"), tiny_config, tiny_corpus)
+
+
+@pytest.fixture(scope="session")
+def sparse_config(tiny_config) -> TrainingConfig:
+    """The same run without an encoder."""
+    kept = tiny_config.model_dump(include={"seed": True, "descriptions": {"num_keywords"}})
+    return TrainingConfig.model_validate(kept | {"scorers": ["sparse"]})
+
+
+@pytest.fixture(scope="session")
+def trained_sparse(
+    tmp_path_factory: pytest.TempPathFactory, train_in, sparse_config, tiny_corpus
+) -> Trained:
+    """A run of the sparse model alone, that no test may change."""
+    return train_in(tmp_path_factory.mktemp("trained-sparse"), sparse_config, tiny_corpus)
+
+
+@pytest.fixture(scope="session")
+def feature_corpus(tmp_path_factory: pytest.TempPathFactory, tiny_corpus, trained_sparse) -> Path:
+    """The tiny corpus as features: its tf-idf, each document's at a length of its own."""
+    folder, corpus = tmp_path_factory.mktemp("feature-corpus"), open_dataset(tiny_corpus)
+    tfidf = read_sparse(trained_sparse.bundle).tfidf
+    for name in corpus.split_names:
+        split = corpus.split(name)
+        features = tfidf.transform(split.texts())
+        features.data *= 2.0 ** np.repeat(
+            np.arange(features.shape[0]) % 4, features.count_nonzero(1)
+        )
+        write_sparse_text(folder / f"{name}.txt", features, split.scan().labels)
+    (folder / "Xf.txt").write_text("".join(f"{token}\n" for token in tfidf.tokens))
+    (folder / "Y.txt").write_text("".join(f"{label.name}\n" for label in corpus.labels))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained_features(
+    tmp_path_factory: pytest.TempPathFactory, train_in, sparse_config, feature_corpus
+) -> Trained:
+    """A run on features, that no test may change."""
+    return train_in(tmp_path_factory.mktemp("trained-features"), sparse_config, feature_corpus)
 
 
 def read_lines(name: str) -> list[dict[str, Any]]:

@@ -13,19 +13,26 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from tqdm import tqdm
 
+from models.batches import FeatureBatch, TextBatch
 from models.errors import DataError
 from models.labels import LabelCatalogue
+from models.manifest import FEATURES
 from models.predictor import Predictor
 from models.ranking import Ranking
 from models.sparse import TfidfModel
 from training.baselines import label_name_ranking, nearest_neighbour_ranking
 from training.corpus import Dataset
 from training.evaluation import Evaluation, evaluate
+from training.features import check_documents, split_features
 from training.plots import draw_by_frequency, write_figure
 
 NEAREST_NEIGHBOURS = "30-NN tf-idf"
+NEAREST_BY_FEATURES = "30-NN features"
 LABEL_NAMES = "label names"
 _KS = (1, 3, 5, 10)
+MOST_PLACES = _KS[-1]
+"""Places that the metrics need."""
+
 _CHUNK = 1024  # texts held in memory at a time
 
 
@@ -70,21 +77,25 @@ def assess(
     *,
     num_training_documents: int,
     tfidf: TfidfModel | None = None,
+    num_places: int = MOST_PLACES,
 ) -> Assessment:
     """Rank a split with every scorer of a model, and measure.
 
     Args:
-        predictor: The model.
+        predictor: The model; it reads what the dataset holds, texts or features.
         dataset: Its labels must be known to the model, by their ids.
         split_name: The split to rank.
         num_training_documents: Documents that the model was trained on; propensities need it.
-        tfidf: Given, the two baselines are ranked too: 30 nearest neighbours in these features,
-            and matching label names; the dataset must have its training split then.
+        tfidf: What the model makes of texts. Given, baselines are ranked too: 30 nearest neighbours
+            in these features, and, of texts, matching label names; the dataset must have its
+            training split then.
+        num_places: Labels that are ranked; the metrics need ten.
 
     Raises:
-        DataError: The split is missing, has broken lines, or has labels unknown to the model; or
-            the baselines lack their training split.
+        DataError: The model reads other documents than these; the split is missing, has broken
+            lines, or has labels unknown to the model; or the baselines lack their training split.
     """
+    check_documents(dataset, predictor.input, predictor.feature_names)
     split = dataset.split(split_name)
     if tfidf is not None and "train" not in dataset.split_names:
         raise DataError(
@@ -92,8 +103,11 @@ def assess(
             "--no-baselines, or on the whole corpus"
         )
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
-    k = min(max(_KS), len(predictor.catalogue))
-    rankings = rank_texts(predictor, split.texts(), truth.shape[0], k, desc=split_name)
+    k = min(num_places, len(predictor.catalogue))
+    if dataset.input == FEATURES:
+        rankings = rank_features(predictor, split.features(), k, desc=split_name)
+    else:
+        rankings = rank_texts(predictor, split.texts(), truth.shape[0], k, desc=split_name)
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
     counts = predictor.catalogue.training_counts
@@ -118,12 +132,35 @@ def rank_texts(
         k: Labels wanted a text.
         desc: What the progress bar says.
     """
-    found: dict[str, list[Ranking]] = {name: [] for name in predictor.scorers}
     with tqdm(total=num_texts, desc=desc, unit="doc", mininterval=1.0) as bar:
-        for chunk in chunks(texts):
-            batch = predictor.read(chunk, bar.update)
-            for name, rankings in found.items():
-                rankings.append(predictor.rank(batch, k, name))
+        batches = (predictor.read(chunk, bar.update) for chunk in chunks(texts))
+        return _rank_batches(predictor, batches, k)
+
+
+def rank_features(
+    predictor: Predictor, features: Float32[csr_array, "document feature"], k: int, *, desc: str
+) -> dict[str, Ranking]:
+    """Return the best k labels of every document by every scorer, with a progress bar.
+
+    Args:
+        predictor: The model; it reads features.
+        features: As the corpus has them.
+        k: Labels wanted a document.
+        desc: What the progress bar says.
+    """
+    starts = range(0, features.shape[0], _CHUNK)
+    with tqdm(starts, desc=desc, unit="chunk", mininterval=1.0) as bar:
+        batches = (predictor.read_features(features[start : start + _CHUNK]) for start in bar)
+        return _rank_batches(predictor, batches, k)
+
+
+def _rank_batches(
+    predictor: Predictor, batches: Iterable[TextBatch | FeatureBatch], k: int
+) -> dict[str, Ranking]:
+    found: dict[str, list[Ranking]] = {name: [] for name in predictor.scorers}
+    for batch in batches:
+        for name, rankings in found.items():
+            rankings.append(predictor.rank(batch, k, name))
     return {
         name: Ranking(
             labels=np.concatenate([ranking.labels for ranking in rankings]),
@@ -148,13 +185,15 @@ def _baselines(
     predictor: Predictor, dataset: Dataset, split_name: str, k: int, tfidf: TfidfModel
 ) -> dict[str, Ranking]:
     training, split = dataset.split("train"), dataset.split(split_name)
-    names = [f"{label.name} {label.description}".strip() for label in predictor.catalogue]
     neighbours = nearest_neighbour_ranking(
-        tfidf.transform(training.texts()),
+        split_features(tfidf, predictor.input, dataset, "train"),
         in_order_of(predictor.catalogue, dataset, training.scan().labels),
-        tfidf.transform(split.texts()),
+        split_features(tfidf, predictor.input, dataset, split_name),
         k,
     )
+    if dataset.input == FEATURES:
+        return {NEAREST_BY_FEATURES: neighbours}
+    names = [f"{label.name} {label.description}".strip() for label in predictor.catalogue]
     matches = label_name_ranking(list(split.texts()), names, k, training.texts())
     return {NEAREST_NEIGHBOURS: neighbours, LABEL_NAMES: matches}
 

@@ -1,4 +1,4 @@
-"""The commands of the offline side: `longtail train`, `evaluate`, `describe`, `diagnose`."""
+"""The offline commands: `longtail train`, `evaluate`, `compare`, `describe`, `diagnose`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,8 @@ RegistryOption = Annotated[
     Path, typer.Option("--registry", envvar="LONGTAIL_REGISTRY", help="Folder of the registry.")
 ]
 DataArgument = Annotated[
-    Path, typer.Argument(help="Folder of the corpus: XMC raw text, JSON lines or CSV.")
+    Path,
+    typer.Argument(help="Folder of the corpus: JSON lines, CSV, or a form of the XMC repository."),
 ]
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Go on without documents that can't be used.")
@@ -33,6 +34,7 @@ def add_commands(app: typer.Typer) -> None:
     """Register these commands on the command of the whole product."""
     app.command("train")(train)
     app.command("evaluate")(evaluate)
+    app.command("compare")(compare)
     app.command("describe")(describe)
     app.command("diagnose")(diagnose)
 
@@ -49,6 +51,10 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="Replaces the seed of the configuration.")
     ] = None,
+    only_sparse: Annotated[
+        bool,
+        typer.Option("--only-sparse", help="Train the sparse model alone, without an encoder."),
+    ] = False,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -61,7 +67,9 @@ def train(
     from training.pipeline import Run
     from training.pipeline import train as train_run
 
-    overrides = {} if seed is None else {"seed": seed}
+    overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
+    if only_sparse:
+        overrides["scorers"] = ["sparse"]
     run = Run(read_config(config, overrides), open_dataset(data, skip_bad=skip_bad), work)
     version = train_run(run, Registry(registry))
     manifest = Registry(registry).open(version).manifest
@@ -83,31 +91,77 @@ def evaluate(
     baselines: Annotated[
         bool, typer.Option(help="Measure 30-nearest-neighbour and label-name matching too.")
     ] = True,
+    predictions: Annotated[
+        bool, typer.Option("--predictions", help="Write the rankings too, one file a scorer.")
+    ] = False,
+    k: Annotated[
+        int | None,
+        typer.Option("-k", min=1, help="With --predictions: labels a document. 10 by default."),
+    ] = None,
     skip_bad: SkipBadOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Measure every scorer of a model on a split: tables, JSON and a picture."""
+    _check_k(k, predictions)
     configure_logging(verbose)
     from models.parts import read_parts
     from models.predictor import Predictor
     from models.registry import Registry
-    from training.assessment import assess
+    from training.assessment import MOST_PLACES, assess
     from training.corpus import open_dataset
+    from training.predictions import write_all_predictions
 
     bundle = Registry(registry).open(version)
     parts = read_parts(bundle)
+    dataset = open_dataset(data, skip_bad=skip_bad)
+    k = k or MOST_PLACES
     found = assess(
         Predictor(parts, default_scorer=bundle.manifest.default_scorer),
-        open_dataset(data, skip_bad=skip_bad),
+        dataset,
         split,
         num_training_documents=bundle.manifest.training_document_count,
         tfidf=parts.sparse.tfidf if baselines else None,
+        num_places=max(k, MOST_PLACES),
     )
     paths = found.write(output)
+    if predictions:
+        paths += write_all_predictions(
+            found.rankings, bundle.catalogue, dataset.labels, output / "predictions", k
+        )
     print((paths[0] if as_json else paths[1]).read_text(encoding="utf-8").rstrip())
     if not as_json:
         print("\n" + "\n".join(f"Written: {path}" for path in paths))
+
+
+def _check_k(k: int | None, predictions: bool) -> None:
+    """Refuse a number of places that nothing would heed.
+
+    Raises:
+        ConfigError: No predictions are asked for.
+    """
+    if k is not None and not predictions:
+        raise ConfigError(f"evaluate: -k {k} came without --predictions; wanted both or neither")
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A ranking from 'evaluate --predictions'.")],
+    second: Annotated[Path, typer.Argument(help="Another ranking of the same documents.")],
+    data: DataArgument,
+    split: Annotated[str, typer.Option(help="The split that was ranked.")] = "test",
+    k: Annotated[int, typer.Option("-k", min=1, help="Places that count.")] = 5,
+    skip_bad: SkipBadOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Tell which of two rankings is better, and whether that is more than chance."""
+    configure_logging(verbose)
+    from training.comparison import compare_predictions
+    from training.corpus import open_dataset
+
+    dataset = open_dataset(data, skip_bad=skip_bad)
+    found = compare_predictions(first, second, dataset, split, k)
+    print(json.dumps(found.to_json(), indent=1) if as_json else found.to_markdown())
 
 
 def describe(
@@ -157,21 +211,23 @@ def _check_choice(label: str | None, all_labels: bool, output: Path | None) -> N
 
 
 def _print_report(report: LabelReport) -> None:
+    has_encoder = report.keywords_read is not None
     rows = {
         "name": report.name,
         "id": report.id,
         "description": report.description or "none given",
-        "encoder reads": report.pseudo_description,
+        "encoder reads" if has_encoder else "pseudo description": report.pseudo_description,
         "training documents": report.training_count or "none, so it has no keywords",
     }
     for name, value in rows.items():
         print(f"{name + ':':<20}{value}")
     if report.keywords:
-        print("keywords, by weight (* stands in what the encoder reads):")
+        star = " (* stands in what the encoder reads)" if has_encoder else ""
+        print(f"keywords, by weight{star}:")
     elif report.training_count:
         print(f"{'keywords:':<20}none, no word has a positive weight")
     for token, weight in report.keywords:
-        print(f"  {'*' if token in report.keywords_read else ' '} {weight:8.3f}  {token}")
+        print(f"  {'*' if token in (report.keywords_read or ()) else ' '} {weight:8.3f}  {token}")
 
 
 def diagnose(
@@ -186,13 +242,16 @@ def diagnose(
         list[int] | None,
         typer.Option(min=1, help="Keywords a label; repeat it for more. 8, 16 and 32 by default."),
     ] = None,
+    dim: Annotated[
+        int | None,
+        typer.Option(min=1, help="Dimensions of the dense encoder; those of the model by default."),
+    ] = None,
     skip_bad: SkipBadOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
     configure_logging(verbose)
-    from models.parts import read_sparse
     from models.registry import Registry
     from training.corpus import open_dataset
     from training.diagnosis import KEYWORD_COUNTS, diagnose_split
@@ -200,11 +259,10 @@ def diagnose(
 
     bundle = Registry(registry).open(version)
     found = diagnose_split(
-        read_sparse(bundle),
-        bundle.catalogue,
+        bundle,
         open_dataset(data, skip_bad=skip_bad),
         split,
-        dim=bundle.manifest.encoder.dim,
+        dim=dim,
         keyword_counts=keywords or KEYWORD_COUNTS,
     )
     paths = write_diagnosis(found, bundle.catalogue, output)

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from models.errors import ConfigError
+from models.manifest import TEXT, Input
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 StopWordLanguage = Literal["en", "de"]
+Scorer = Literal["retrieval", "classifier", "sparse"]
+
+_DENSE_KEYS = (
+    ("encoder", ""),
+    ("document_max_tokens", ""),
+    ("frozen_layers", ""),
+    ("precision", ""),
+    ("descriptions", "max_tokens"),
+    ("classifier", ""),
+    ("retrieval", ""),
+)
+"""What concerns the dense half alone: a section and a key of it, or all of the section."""
+_TEXT_KEYS = (
+    ("sparse", "min_document_count"),
+    ("sparse", "max_document_share"),
+    ("sparse", "lemma_language"),
+)
+"""What concerns the making of features from texts alone."""
 
 
 class _Section(BaseModel):
@@ -34,6 +53,8 @@ class SparseConfig(_Section):
     """C of the SVM: how much an error costs against the weights' norm."""
     prune_below: float = Field(default=0.03, ge=0)
     """Weights of smaller magnitude are dropped."""
+    weight_precision: Literal["float32", "float16"] = "float32"
+    """What the weights are rounded to, and stored in; float16 halves their part of the bundle."""
     exact_documents: int = Field(default=10_000, ge=0)
     """With at most so many training documents, each label is trained on all of them."""
     rounds: Positive = 2
@@ -44,6 +65,9 @@ class SparseConfig(_Section):
     """And so many more for each document that carries it."""
     sampled_negatives: Positive = 1000
     """Documents drawn uniformly to stand for all others."""
+    negatives_a_document: Positive = 128
+    """With very many labels, each takes fewer hard and sampled negatives: with N documents and L
+    labels, `negatives_a_document` x N x log2(L) / L, so that the cost of all grows as log2(L)."""
 
 
 class DescriptionConfig(_Section):
@@ -107,8 +131,6 @@ class RetrievalConfig(StageConfig):
     300-500."""
     cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
-    keep_classifier: bool = True
-    """Go on training the classifier on the same document vectors; False leaves it out."""
 
 
 class TrainingConfig(_Section):
@@ -116,6 +138,9 @@ class TrainingConfig(_Section):
 
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Two runs with one seed give the same bundle on one machine."""
+    scorers: tuple[Scorer, ...] = ("retrieval", "classifier", "sparse")
+    """What the bundle can score with, in any order: "sparse" always, "classifier" only beside
+    "retrieval", whose document vectors it reads. With "sparse" alone no encoder is needed."""
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -128,6 +153,45 @@ class TrainingConfig(_Section):
     descriptions: DescriptionConfig = DescriptionConfig()
     classifier: ClassifierConfig = ClassifierConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
+
+    @field_validator("scorers")
+    @classmethod
+    def _scorers_that_go_together(cls, scorers: tuple[Scorer, ...]) -> tuple[Scorer, ...]:
+        if len(set(scorers)) < len(scorers):
+            raise ValueError("a scorer is named twice; name each once")
+        if "sparse" not in scorers:
+            raise ValueError("'sparse' is missing; descriptions and hard negatives come from it")
+        if "classifier" in scorers and "retrieval" not in scorers:
+            raise ValueError("'classifier' without 'retrieval'; add it, or leave both out")
+        return tuple(name for name in get_args(Scorer) if name in scorers)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether an encoder is trained."""
+        return "retrieval" in self.scorers
+
+    def settings_used(self, data: Input) -> dict[str, Any]:
+        """Return all that decides what a run on such documents learns, as JSON has it."""
+        content = self.model_dump(mode="json")
+        for section, name in self._unused(data):
+            if name:
+                del content[section][name]
+            else:
+                del content[section]
+        return content
+
+    def keys_ignored(self, data: Input) -> list[str]:
+        """Return the keys that were given but decide nothing in a run on such documents."""
+        return [
+            f"{section}.{name}" if name else section
+            for section, name in self._unused(data)
+            if section in self.model_fields_set
+            and (not name or name in getattr(self, section).model_fields_set)
+        ]
+
+    def _unused(self, data: Input) -> tuple[tuple[str, str], ...]:
+        dense = () if self.is_dense else _DENSE_KEYS
+        return dense if data == TEXT else (*dense, *_TEXT_KEYS)
 
 
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:

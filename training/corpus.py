@@ -6,7 +6,7 @@ bounded by the label matrices and the catalogue.
 
 from __future__ import annotations
 
-import hashlib
+import logging
 from collections import Counter
 from functools import cached_property
 from pathlib import Path
@@ -15,69 +15,61 @@ import numpy as np
 
 from models.errors import DataError
 from models.labels import Label, LabelCatalogue
-from training.formats import (
-    EXTREME_CLASSIFICATION,
-    FORMATS,
-    Format,
-    RawDocument,
-    read_documents,
-    read_labels,
-)
+from models.manifest import FEATURES, Input
+from training.corpus_files import SPLIT_NAMES, CorpusFiles, either, find_files
+from training.feature_splits import FeatureShape, open_feature_splits, read_names
+from training.formats import Format, RawDocument, read_documents, read_labels
 from training.problems import Problem, ProblemList, list_problems
-from training.splits import Document, Split, SplitScan, describe_problems
+from training.splits import Document, Split, SplitScan, TextSplit, describe_problems
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
-SPLIT_NAMES = ("train", "dev", "test")
+logger = logging.getLogger(__name__)
 
 
 class Dataset:
     """A corpus in a folder: its splits and the labels that they share. Made by `open_dataset`."""
 
     def __init__(
-        self,
-        folder: Path,
-        form: Format,
-        files: dict[str, Path],
-        label_file: Path | None,
-        *,
-        skip_bad: bool = False,
-        max_problems: int = 20,
+        self, files: CorpusFiles, *, skip_bad: bool = False, max_problems: int = 20
     ) -> None:
-        """Read the label file, where there is one; `open_dataset` finds it.
+        """Read the label file, where there is one, and the headers of files that have some.
 
         Args:
-            folder: Folder of the corpus.
-            form: Format of its files.
-            files: File of each split that there is.
-            label_file: File of the labels; where there is none, the training documents tell them.
+            files: The files of the corpus.
             skip_bad: Whether documents that can't be used are skipped rather than refused.
             max_problems: How many of them are listed for each file.
 
         Raises:
-            DataError: The label file holds lines that can't be used, or none.
+            DataError: A label file, a file of feature names or a header can't be used.
         """
-        self.folder = folder
-        self.form = form
-        self.split_names = tuple(name for name in SPLIT_NAMES if name in files)
+        self.folder = files.folder
+        self.split_names = tuple(files.splits)
         self._files = files
-        self._label_file = label_file
         self._skip_bad = skip_bad
-        self._listed = _labels_of_file(label_file, form, max_problems) if label_file else None
-        labels_from = f"the training documents; to have more, give {_either(form.label_files)}"
-        if label_file:
-            labels_from = label_file.name
-        self._splits = {
-            name: Split(
-                files[name],
-                form,
-                lambda: self.labels,
-                labels_from=labels_from,
-                skip_bad=skip_bad,
-                max_problems=max_problems,
+        self._max_problems = max_problems
+        self._feature_names: tuple[str, ...] = ()
+        if self.input == FEATURES:
+            self._splits, shape = open_feature_splits(
+                files, skip_bad=skip_bad, max_problems=max_problems
             )
-            for name in self.split_names
-        }
+            self._listed: LabelCatalogue | None = self._numbered_labels(shape)
+            self._feature_names = self._names(files.features, shape.num_features, "feature")
+        else:
+            self._listed = (
+                _labels_of_file(files.labels, files.form, max_problems) if files.labels else None
+            )
+            self._splits = {name: self._text_split(path) for name, path in files.splits.items()}
+
+    @property
+    def input(self) -> Input:
+        """What its documents are given as."""
+        return self._files.form.input
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The name of each feature, by its index; empty for texts."""
+        return self._feature_names
 
     def split(self, name: str) -> Split:
         """Return one of the parts.
@@ -96,7 +88,8 @@ class Dataset:
         """The labels, with their number of training documents; reads the training split.
 
         The order is that of the label file; without one, falling number of training documents,
-        then the text of the label. Without a training split all the numbers are 0.
+        then the text of the label. Without a training split all the numbers are 0. Labels of
+        features are in the order of their indices.
 
         Raises:
             DataError: Training documents can't be used, or labels can't be read.
@@ -105,18 +98,21 @@ class Dataset:
             return self.labels
         labels = self.split("train").scan().labels
         counts = np.bincount(labels.indices, minlength=labels.shape[1])
+        if num_untrained := int(np.count_nonzero(counts == 0)):
+            logger.log(
+                # With features nothing is known of such a label, so nothing ranks it.
+                logging.WARNING if self.input == FEATURES else logging.INFO,
+                "%s: %d of %d labels have no training document",
+                self.folder,
+                num_untrained,
+                len(counts),
+            )
         return self.labels.replaced(training_count=counts.tolist())
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, over the names and bytes of the corpus's own files."""
-        files = [*self._files.values(), *([self._label_file] if self._label_file else [])]
-        combined = hashlib.sha256()
-        for path in sorted(files):
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            combined.update(f"{path.name}\n{digest}\n".encode())
-        return combined.hexdigest()
+        return self._files.fingerprint()
 
     def check(self) -> None:
         """Read every split, so that one error lists the lines of all that can't be used.
@@ -136,7 +132,28 @@ class Dataset:
         Raises:
             DataError: There is no label file, and the training documents tell no labels.
         """
-        return self._listed or _labels_of_documents(self._files["train"], self.form)
+        return self._listed or _labels_of_documents(self._files.splits["train"], self._files.form)
+
+    def _text_split(self, path: Path) -> Split:
+        files = self._files
+        labels_from = f"the training documents; to have more, give {either(files.form.label_files)}"
+        return TextSplit(
+            path,
+            files.form,
+            lambda: self.labels,
+            labels_from=files.labels.name if files.labels else labels_from,
+            skip_bad=self._skip_bad,
+            max_problems=self._max_problems,
+        )
+
+    def _numbered_labels(self, shape: FeatureShape) -> LabelCatalogue:
+        names = self._names(self._files.labels, shape.num_labels, "label")
+        return LabelCatalogue(Label(str(index), name) for index, name in enumerate(names))
+
+    def _names(self, path: Path | None, num_names: int, what: str) -> tuple[str, ...]:
+        if path is None:
+            return tuple(map(str, range(num_names)))
+        return read_names(path, num_names, what, self._max_problems)
 
 
 def open_dataset(folder: Path, *, skip_bad: bool = False, max_problems: int = 20) -> Dataset:
@@ -152,43 +169,10 @@ def open_dataset(folder: Path, *, skip_bad: bool = False, max_problems: int = 20
 
     Raises:
         DataError: No file or files of two formats are there, a file is there twice, the label file
-            is missing where the format has one, or it holds lines that can't be used.
+            is missing where the format has one, or it holds lines that can't be used; headers
+            contradict each other, or a file of names them.
     """
-    found = [
-        (form, name, path)
-        for form in FORMATS
-        for name, file in form.split_files.items()
-        if (path := _existing(folder, file))
-    ]
-    if not found:
-        looked_for = "; ".join(f"{x.name}: {', '.join(x.split_files.values())}" for x in FORMATS)
-        what = "no documents" if folder.is_dir() else "no such folder"
-        raise DataError(f"{folder}: {what}; looked for {looked_for} (each also with .gz)")
-    form = found[0][0]
-    if any(other is not form for other, _, _ in found):
-        names = ", ".join(path.name for _, _, path in found)
-        raise DataError(f"{folder}: files of two formats ({names}); keep those of one")
-    files = {name: path for _, name, path in found}
-    label_file = _find_labels(folder, form)
-    if not label_file and (form is EXTREME_CLASSIFICATION or "train" not in files):
-        wanted = _either(form.label_files)
-        raise DataError(f"{folder}: no labels; wanted {wanted} (also with .gz)")
-    return Dataset(folder, form, files, label_file, skip_bad=skip_bad, max_problems=max_problems)
-
-
-def _find_labels(folder: Path, form: Format) -> Path | None:
-    found = [path for name in form.label_files if (path := _existing(folder, name))]
-    if len(found) > 1:
-        raise DataError(f"{folder}: both {found[0].name} and {found[1].name}; keep one of them")
-    return found[0] if found else None
-
-
-def _existing(folder: Path, name: str) -> Path | None:
-    # The file of this name, plain or compressed.
-    found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
-    if len(found) > 1:
-        raise DataError(f"{folder}: both {name} and {name}.gz; keep one of them")
-    return found[0] if found else None
+    return Dataset(find_files(folder), skip_bad=skip_bad, max_problems=max_problems)
 
 
 def _labels_of_file(path: Path, form: Format, max_problems: int) -> LabelCatalogue:
@@ -222,10 +206,6 @@ def _labels_of_documents(path: Path, form: Format) -> LabelCatalogue:
     if not counts:
         raise DataError(
             f"{path}: no document that can be used has a label; "
-            f"give some, or a label file ({_either(form.label_files)})"
+            f"give some, or a label file ({either(form.label_files)})"
         )
     return LabelCatalogue(Label(x, x) for x in sorted(counts, key=lambda x: (-counts[x], x)))
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return " or ".join(names)

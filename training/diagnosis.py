@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from models.bundle import Bundle
 from models.errors import ConfigError, DataError
-from models.labels import LabelCatalogue
+from models.parts import read_sparse
 from models.sparse import SparseModel
 from training.assessment import in_order_of
 from training.corpus import Dataset
+from training.features import split_features
 from training.theory import (
     Normalisation,
     keyword_bound,
@@ -104,33 +106,42 @@ class _Pairs:
 
 
 def diagnose_split(
-    model: SparseModel,
-    catalogue: LabelCatalogue,
+    bundle: Bundle,
     dataset: Dataset,
     split_name: str,
     *,
-    dim: int,
+    dim: int | None = None,
     keyword_counts: Sequence[int] = KEYWORD_COUNTS,
 ) -> Diagnosis:
-    """Diagnose a model's labels on a split (see `diagnose`); no encoder is needed.
+    """Diagnose a bundle's labels on a split (see `diagnose`); its encoder is not loaded.
 
     Args:
-        model: The classifiers.
-        catalogue: The labels of the model.
+        bundle: The model.
         dataset: Its labels must be known to the model, by their ids.
         split_name: The split with the documents.
-        dim: Dimensions of the dense encoder.
+        dim: Dimensions of the dense encoder that the theory speaks of; None: of the model's own.
         keyword_counts: Numbers of keywords to try, each at least 1.
 
     Raises:
-        ConfigError: As `diagnose`.
-        DataError: As `diagnose`; or the split is missing, has broken lines, or has labels unknown
-            to the model.
+        ConfigError: As `diagnose`; or the model has no encoder, and no dimensions are given.
+        DataError: As `diagnose`; or the split is missing, has broken lines, has labels unknown to
+            the model, or other documents than it reads.
     """
-    split = dataset.split(split_name)
-    truth = in_order_of(catalogue, dataset, split.scan().labels)
-    features = model.tfidf.transform(split.texts())
+    if dim is None:
+        dim = _dim_of_encoder(bundle)
+    model = read_sparse(bundle)
+    truth = in_order_of(bundle.catalogue, dataset, dataset.split(split_name).scan().labels)
+    features = split_features(model.tfidf, bundle.manifest.input, dataset, split_name)
     return diagnose(model, features, truth, dim=dim, keyword_counts=keyword_counts)
+
+
+def _dim_of_encoder(bundle: Bundle) -> int:
+    if bundle.manifest.encoder is None:
+        raise ConfigError(
+            f"bundle {bundle.folder.name!r}: it has no encoder whose dimensions the theory could "
+            "speak of; name the number of an encoder that you think of with --dim"
+        )
+    return bundle.manifest.encoder.dim
 
 
 def diagnose(

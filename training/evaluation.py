@@ -52,7 +52,8 @@ _OVERALL_COLUMNS = (
     (ZERO_SHOT_BIN, "R@10"),
 )
 _BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", "PSP@5")
-_NOT_MEASURED = "-"
+NOT_MEASURED = "-"
+"""Stands in tables for what could not be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,4 +275,4 @@ def _overall_heading(subset: str, metric: str) -> str:
 
 def _percent(subset: SubsetMetrics, metric: str) -> str:
     value = subset.values.get(metric)
-    return _NOT_MEASURED if value is None else f"{100 * value:.2f}"
+    return NOT_MEASURED if value is None else f"{100 * value:.2f}"

@@ -1,4 +1,6 @@
-"""How corpora lie in files: the three formats, their file names, and what each line must hold.
+"""How corpora lie in files: the formats, their file names, and what each line must hold.
+
+Three hold text:
 
 - Extreme Classification Repository, raw text: `trn.json`, `dev.json`, `tst.json`, `lbl.json`.
   Documents `{"uid", "title", "content", "target_ind": [label index, ...]}`. Line i of the label
@@ -14,30 +16,35 @@ a byte order mark. Blank lines hold nothing, white space around ids and names do
 fields not named here are ignored. The text of a document with `title` and `content` is the title,
 a line feed, and the content.
 
+Two hold features instead of text, as `training.sparse_text` says, and are read by
+`training.feature_splits`; both as the Extreme Classification Repository gives them out:
+
+- bag of words: `train.txt`, `dev.txt`, `test.txt`, labels and features in one line.
+- bag of words, as matrices: `trn_X_Xf.txt`, `dev_X_Xf.txt`, `tst_X_Xf.txt` hold the features, and
+  `trn_X_Y.txt` and so on the labels; line i of both is one document.
+
+They may have a file of label names, `Y.txt` or `labels.txt`, and one of feature names, `Xf.txt` or
+`features.txt`: one name a line, line i from 0 for index i. Without it an index is its own name. The
+ids of their labels are the indices.
+
 A line that breaks a rule becomes a `Problem`; a file that can't be read to its end is an error.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import json
 import reprlib
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from models.errors import DataError
 from models.labels import Label
+from models.manifest import FEATURES, TEXT, Input
 from training.problems import Problem
-
-MAX_LINE_BYTES = 64 * 2**20
-"""Longest line, and longest CSV cell: what one document may cost in memory."""
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+from training.text_files import MAX_LINE_BYTES, lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,17 @@ class Format:
         name: What people call it.
         split_files: File name, without `.gz`, of each split.
         label_files: Names, without `.gz`, that the label file may have.
+        input: What the documents are given as.
+        matrix_files: File name of each split's labels, where they have a file of their own.
+        feature_files: Names that the file of feature names may have.
     """
 
     name: str
     split_files: Mapping[str, str]
     label_files: tuple[str, ...]
+    input: Input = TEXT
+    matrix_files: Mapping[str, str] = field(default_factory=dict)
+    feature_files: tuple[str, ...] = ()
 
 
 EXTREME_CLASSIFICATION = Format(
@@ -95,7 +108,22 @@ CSV = Format(
     {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
     ("labels.jsonl", "labels.csv"),
 )
-FORMATS = (EXTREME_CLASSIFICATION, JSON_LINES, CSV)
+BAG_OF_WORDS = Format(
+    "bag of words",
+    {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"},
+    ("Y.txt", "labels.txt"),
+    input=FEATURES,
+    feature_files=("Xf.txt", "features.txt"),
+)
+BAG_OF_WORDS_MATRICES = Format(
+    "bag of words, as matrices",
+    {"train": "trn_X_Xf.txt", "dev": "dev_X_Xf.txt", "test": "tst_X_Xf.txt"},
+    BAG_OF_WORDS.label_files,
+    input=FEATURES,
+    matrix_files={"train": "trn_X_Y.txt", "dev": "dev_X_Y.txt", "test": "tst_X_Y.txt"},
+    feature_files=BAG_OF_WORDS.feature_files,
+)
+FORMATS = (EXTREME_CLASSIFICATION, JSON_LINES, CSV, BAG_OF_WORDS, BAG_OF_WORDS_MATRICES)
 
 _Fields = dict[str, Any]
 _Row = tuple[int, _Fields | Problem]  # line number, and what the line holds
@@ -248,7 +276,7 @@ def _present(fields: _Fields) -> str:
 
 
 def _json_rows(path: Path, *, keep_blank: bool = False) -> Iterator[_Row]:
-    for number, line in _lines(path):
+    for number, line in lines(path):
         if not line.strip() and not keep_blank:
             continue
         try:
@@ -277,8 +305,8 @@ def _json_fields(line: bytes) -> _Fields:
 def _csv_rows(path: Path, wanted: tuple[str, ...]) -> Iterator[_Row]:
     csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit, 131,072, is less than a long text
     # What is not UTF-8 becomes lone surrogates, so that the record, not the file, is refused.
-    lines = (line.decode(errors="surrogateescape") for _, line in _lines(path))
-    reader = csv.reader(lines, strict=True)
+    decoded = (line.decode(errors="surrogateescape") for _, line in lines(path))
+    reader = csv.reader(decoded, strict=True)
     header = _csv_header(path, reader, wanted)
     while True:
         number = reader.line_num + 1
@@ -317,30 +345,3 @@ def _csv_fields(number: int, header: list[str], cells: list[str]) -> _Fields | P
     except UnicodeEncodeError:
         return Problem(number, "not UTF-8")
     return dict(zip(header, cells, strict=True))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its number from 1, without the byte order mark.
-
-    Raises:
-        DataError: The file can't be read to its end, or a line is longer than `MAX_LINE_BYTES`.
-    """
-    try:
-        with _opened(path) as file:
-            number = 0
-            while line := file.readline(MAX_LINE_BYTES):
-                number += 1
-                if len(line) == MAX_LINE_BYTES:
-                    raise DataError(
-                        f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; "
-                        "wanted one document a line"
-                    )
-                yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
-
-
-def _opened(path: Path) -> io.BufferedIOBase:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")
-    return path.open("rb")

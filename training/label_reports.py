@@ -1,15 +1,16 @@
 """What a bundle knows of its labels: descriptions, keywords with their weights, training counts.
 
-Reads the catalogue, the sparse model and the tokenizer; not the encoder.
+Reads the catalogue, the sparse model and the encoder's tokenizer, if any; never the encoder.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,12 @@ class LabelReport:
         id: Its identifier.
         name: Its name.
         description: The text that its publisher gave; may be empty.
-        pseudo_description: As much of its pseudo description as the label encoder read.
+        pseudo_description: Its pseudo description, or as much of it as the label encoder read.
         training_count: Number of training documents that carry it.
         keywords: The tokens of highest positive weight in its sparse classifier with these weights,
             best first, whether the pseudo description has them or not.
-        keywords_read: The keywords that stand whole in `pseudo_description`.
+        keywords_read: The keywords that stand whole in `pseudo_description`; None where the model
+            has no encoder, so that nothing is read.
     """
 
     id: str
@@ -47,7 +49,7 @@ class LabelReport:
     pseudo_description: str
     training_count: int
     keywords: tuple[tuple[str, float], ...]
-    keywords_read: tuple[str, ...]
+    keywords_read: tuple[str, ...] | None
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values; a keyword is [token, weight]."""
@@ -80,21 +82,18 @@ def report_labels(
         num_keywords: Most keywords shown of a label.
     """
     sparse = read_sparse(bundle)
-    tokenizer = load_tokenizer(bundle.encoder_folder)
-    settings = bundle.manifest.training.get("descriptions", {})
-    max_tokens = settings.get("max_tokens", sys.maxsize)  # a bundle that names none has cut none
+    read_by_encoder = _reader(bundle)
     for index in indices:
         label = bundle.catalogue[index]
-        text = label.pseudo_description
-        num_read = _num_characters_read(tokenizer, text, max_tokens)
+        num_read = read_by_encoder(label.pseudo_description) if read_by_encoder else None
         yield LabelReport(
             id=label.id,
             name=label.name,
             description=label.description,
-            pseudo_description=text[:num_read],
+            pseudo_description=label.pseudo_description[:num_read],
             training_count=label.training_count,
             keywords=_weighed_keywords(sparse, index, num_keywords),
-            keywords_read=_whole_keywords(label, num_read),
+            keywords_read=None if num_read is None else _whole_keywords(label, num_read),
         )
 
 
@@ -145,7 +144,19 @@ def _weighed_keywords(
     )
 
 
-def _num_characters_read(tokenizer: TokenizersBackend, text: str, max_tokens: int) -> int:
+def _reader(bundle: Bundle) -> Callable[[str], int] | None:
+    """Return what tells how many characters of a text the label encoder reads; None without one."""
+    if bundle.manifest.encoder is None:
+        return None
+    settings = bundle.manifest.training.get("descriptions", {})
+    return partial(
+        _num_characters_read,
+        load_tokenizer(bundle.encoder_folder),
+        settings.get("max_tokens", sys.maxsize),  # a bundle that names none has cut none
+    )
+
+
+def _num_characters_read(tokenizer: TokenizersBackend, max_tokens: int, text: str) -> int:
     """Return how much of a text is left when it is cut as `models.encoder.tokenize_texts` does."""
     encoding = tokenizer.backend_tokenizer.encode(text)
     if len(encoding.ids) <= max_tokens:

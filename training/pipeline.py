@@ -12,50 +12,32 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float32
 from scipy.sparse import csr_array
-from tqdm import tqdm
-from transformers import TokenizersBackend
 
 from models.bundle import read_json, write_json_durably
-from models.dual_encoder import DualEncoder, encode_all
-from models.encoder import (
-    EncoderSource,
-    TokenizedTexts,
-    find_encoder,
-    load_tokenizer,
-    load_transformer,
-    tokenize_texts,
-    window_of,
-)
 from models.errors import ConfigError, DataError
 from models.labels import LabelCatalogue
-from models.manifest import EncoderInfo, Manifest
-from models.parts import LinearModel, ModelParts, write_parts
+from models.manifest import TEXT, EncoderInfo, Manifest
+from models.parts import DenseParts, ModelParts, write_parts
 from models.predictor import Predictor
-from models.ranking import rank
 from models.registry import Registry
-from models.sparse import SparseModel, SparseSource
-from training.assessment import assess, chunks
-from training.config import RetrievalConfig, TrainingConfig
+from models.sparse import SparseModel
+from training.assessment import assess
+from training.config import TrainingConfig
 from training.corpus import Dataset
+from training.dense import (
+    DenseStart,
+    find_label_subsets,
+    read_training_texts,
+    start_dense,
+    train_dense,
+)
 from training.descriptions import keywords_of_labels, pseudo_descriptions
 from training.evaluation import ALL_LABELS
-from training.negatives import LabelSubsets, hard_negatives
-from training.neural import (
-    DeplModel,
-    Machine,
-    Stages,
-    TrainingTexts,
-    classifier_step,
-    find_machine,
-    freeze_layers,
-    retrieval_step,
-    start_scores,
-)
-from training.sparse import fit_sparse_model, fit_tfidf
+from training.features import training_features
+from training.sparse import fit_sparse_model
 
 logger = logging.getLogger(__name__)
 _RUN_NAME = "run.json"
@@ -88,23 +70,57 @@ def train(run: Run, registry: Registry) -> int:
         ConfigError: The folder holds another run, or the configuration asks for what there isn't.
     """
     config = run.config
+    _check_input(run)
     run.dataset.check()
     truth = run.dataset.split("train").scan().labels
     if truth.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
-    machine = find_machine(config.precision)
-    source = find_encoder(config.encoder)
-    model = _first_model(config, source, truth, machine)
-    _claim_folder(run, source, machine)
+    start = start_dense(config, truth) if config.is_dense else None
+    _claim_folder(run, start)
     with _reproducible():
-        tfidf, features = fit_tfidf(run.dataset.split("train").texts(), config.sparse)
+        tfidf, features = training_features(run.dataset, config.sparse)
         sparse = fit_sparse_model(
             tfidf, features, truth, config.sparse, seed=config.seed, folder=run.folder / "sparse"
         )
-        parts = _train_dense(run, source, model, machine, sparse, features, truth)
+        catalogue = _described(run, sparse)
+        dense = _train_dense(run, start, catalogue, sparse, features, truth) if start else None
+        parts = ModelParts(run.dataset.input, catalogue, sparse, dense)
         metrics = _dev_metrics(run.dataset, parts, truth.shape[0])
-    manifest = _manifest(run, source, parts, truth.shape[0], metrics)
+    manifest = _manifest(run, start, parts, truth.shape[0], metrics)
     return _publish(run, parts, manifest, registry)
+
+
+def _check_input(run: Run) -> None:
+    """Refuse an encoder where there is no text, and say which settings decide nothing.
+
+    Raises:
+        ConfigError: The configuration has scorers that read text, and the corpus has features.
+    """
+    config, given = run.config, run.dataset.input
+    if config.is_dense and given != TEXT:
+        raise ConfigError(
+            f"scorers: {', '.join(config.scorers)} came, but the documents of "
+            f"{str(run.dataset.folder)!r} are features, which no encoder reads; train with "
+            "--only-sparse (scorers: [sparse])"
+        )
+    if ignored := config.keys_ignored(given):
+        logger.warning(
+            "scorers %s on %s: these settings decide nothing: %s",
+            ", ".join(config.scorers), given, ", ".join(ignored),
+        )  # fmt: skip
+
+
+def _train_dense(
+    run: Run,
+    start: DenseStart,
+    catalogue: LabelCatalogue,
+    sparse: SparseModel,
+    features: Float32[csr_array, "document feature"],
+    truth: Float32[csr_array, "document label"],
+) -> DenseParts:
+    texts = read_training_texts(start, run.config, run.dataset, catalogue, truth)
+    subsets = find_label_subsets(run.config.retrieval, sparse, features, truth)
+    return train_dense(start, texts, subsets, run.config, run.folder)
 
 
 def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
@@ -112,113 +128,6 @@ def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
     catalogue = run.dataset.catalogue
     keywords = keywords_of_labels(sparse, catalogue, run.config.descriptions)
     return catalogue.replaced(pseudo_description=pseudo_descriptions(catalogue, keywords))
-
-
-def _train_dense(
-    run: Run,
-    source: EncoderSource,
-    model: DeplModel,
-    machine: Machine,
-    sparse: SparseModel,
-    features: Float32[csr_array, "document feature"],
-    truth: Float32[csr_array, "document label"],
-) -> ModelParts:
-    """Train the dense classifier, then the dual encoder, and return all parts of the model."""
-    config = run.config
-    tokenizer = load_tokenizer(source.folder)
-    catalogue = _described(run, sparse)
-    texts = TrainingTexts(
-        documents=_tokenize_split(run.dataset, tokenizer, config),
-        labels=tokenize_texts(
-            tokenizer,
-            [label.pseudo_description for label in catalogue],
-            config.descriptions.max_tokens,
-        ),
-        truth=truth,
-        pad_id=int(tokenizer.pad_token_id or 0),
-    )
-    stages = Stages(texts, config.seed, machine, run.folder)
-    stages.train("classifier", model, classifier_step(model, texts, machine), config.classifier)
-    start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
-    subsets = _label_subsets(config.retrieval, sparse, features, truth)
-    keep = config.retrieval.keep_classifier
-    step = retrieval_step(model, texts, subsets, machine, keep_classifier=keep)
-    stages.train("retrieval", model, step, config.retrieval)
-    return _assemble(model, texts, tokenizer, catalogue, sparse, run, machine)
-
-
-def _first_model(
-    config: TrainingConfig,
-    source: EncoderSource,
-    truth: Float32[csr_array, "document label"],
-    machine: Machine,
-) -> DeplModel:
-    """Return the untrained model.
-
-    Raises:
-        ConfigError: The encoder has not so many layers to freeze, or can't read so many tokens.
-    """
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)  # of weights that the encoder's files lack
-        encoder = DualEncoder(load_transformer(source.folder))
-    window = window_of(encoder.transformer)
-    for name, wanted in (
-        ("document_max_tokens", config.document_max_tokens),
-        ("descriptions.max_tokens", config.descriptions.max_tokens),
-    ):
-        if wanted > window:
-            raise ConfigError(
-                f"{name} is {wanted}, but encoder {source.name!r} reads at most {window} tokens"
-            )
-    freeze_layers(encoder, config.frozen_layers)
-    return DeplModel(encoder, _priors(truth)).to(machine.device)
-
-
-def _label_subsets(
-    config: RetrievalConfig,
-    sparse: SparseModel,
-    features: Float32[csr_array, "document feature"],
-    truth: Float32[csr_array, "document label"],
-) -> LabelSubsets:
-    """Return the label subsets of training, with the sparse model's best wrong labels in them."""
-    most_positives = int(np.diff(truth.indptr).max())
-    ranked = rank([SparseSource(sparse, features)], config.hard_negatives + most_positives).labels
-    hard = hard_negatives(ranked, truth, config.hard_negatives)
-    return LabelSubsets(truth, hard, config.label_subset_size)
-
-
-def _assemble(
-    model: DeplModel,
-    texts: TrainingTexts,
-    tokenizer: TokenizersBackend,
-    catalogue: LabelCatalogue,
-    sparse: SparseModel,
-    run: Run,
-    machine: Machine,
-) -> ModelParts:
-    with tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar:
-        vectors = encode_all(
-            model.encoder,
-            texts.labels,
-            "label",
-            pad_id=texts.pad_id,
-            device=machine.device,
-            progress=bar.update,
-        )
-    classifier = None
-    if run.config.retrieval.keep_classifier:
-        weight = model.classifier.weight.detach().cpu().numpy()
-        bias = model.classifier.bias.detach().cpu().numpy()
-        classifier = LinearModel(weight[sparse.labels], bias[sparse.labels], sparse.labels)
-    return ModelParts(
-        catalogue=catalogue,
-        encoder=model.encoder.eval(),
-        tokenizer=tokenizer,
-        max_tokens=run.config.document_max_tokens,
-        label_vectors=vectors,
-        classifier=classifier,
-        sparse=sparse,
-    )
 
 
 def _dev_metrics(dataset: Dataset, parts: ModelParts, num_documents: int) -> dict[str, Any]:
@@ -238,7 +147,7 @@ def _dev_metrics(dataset: Dataset, parts: ModelParts, num_documents: int) -> dic
 
 def _manifest(
     run: Run,
-    source: EncoderSource,
+    start: DenseStart | None,
     parts: ModelParts,
     num_documents: int,
     metrics: dict[str, Any],
@@ -249,13 +158,19 @@ def _manifest(
         measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
         choice = next(name for name in _CHOICE_METRICS if name in measured)
         default = max(parts.scorers, key=lambda name: metrics[name][ALL_LABELS][choice])
+    settings, encoder = run.config.settings_used(parts.input), None
+    if start is not None and parts.dense is not None:
+        source, dense = start.source, parts.dense
+        settings["encoder"] = source.name
+        encoder = EncoderInfo(source.name, dense.encoder.dim, dense.max_tokens, source.sha256)
     return Manifest(
         label_count=len(parts.catalogue),
         training_document_count=num_documents,
-        encoder=EncoderInfo(source.name, parts.encoder.dim, parts.max_tokens, source.sha256),
+        input=parts.input,
+        encoder=encoder,
         scorers=parts.scorers,
         default_scorer=default,
-        training=run.config.model_dump(mode="json") | {"encoder": source.name},
+        training=settings,
         data_fingerprint=run.dataset.fingerprint,
         metrics={"dev": metrics} if metrics else {},
         longtail_version=version("longtail"),
@@ -268,44 +183,29 @@ def _publish(run: Run, parts: ModelParts, manifest: Manifest, registry: Registry
     return registry.publish(lambda folder: write_parts(folder, parts, manifest, scratch))
 
 
-def _tokenize_split(
-    dataset: Dataset, tokenizer: TokenizersBackend, config: TrainingConfig
-) -> TokenizedTexts:
-    """Return the training documents as tokens; of their text, one chunk is held at a time."""
-    training = dataset.split("train")
-    parts = [
-        tokenize_texts(tokenizer, chunk, config.document_max_tokens)
-        for chunk in chunks(training.texts())
-    ]
-    return TokenizedTexts.joined(parts)
-
-
-def _priors(truth: Float32[csr_array, "document label"]) -> Float32[np.ndarray, "label"]:
-    """Return the share of documents with each label, half a document added on either side."""
-    num_documents, num_labels = truth.shape
-    counts = np.bincount(truth.indices, minlength=num_labels).astype(np.float32)
-    shares: Float32[np.ndarray, "label"] = (counts + 0.5) / np.float32(num_documents + 1)
-    return shares
-
-
-def _claim_folder(run: Run, source: EncoderSource, machine: Machine) -> None:
+def _claim_folder(run: Run, start: DenseStart | None) -> None:
     """Note in the run's folder what is trained there; refuse a folder that holds another run.
 
     Raises:
         ConfigError: It does.
     """
     path = run.folder / _RUN_NAME
-    wanted = {
-        "config": run.config.model_dump(mode="json"),
+    wanted: dict[str, Any] = {
+        "config": run.config.settings_used(run.dataset.input),
         "data_fingerprint": run.dataset.fingerprint,
-        "encoder_sha256": source.sha256,
-        "is_bfloat16": machine.is_bfloat16,
-        "device": machine.device,
     }
+    if start is not None:
+        wanted |= {
+            "encoder_sha256": start.source.sha256,
+            "is_bfloat16": start.machine.is_bfloat16,
+            "device": start.machine.device,
+        }
     run.folder.mkdir(parents=True, exist_ok=True)
     found = read_json(path) if path.exists() else wanted
     if found != wanted:
-        differing = sorted(key for key in wanted if found.get(key) != wanted[key])
+        differing = sorted(
+            key for key in wanted.keys() | found.keys() if found.get(key) != wanted.get(key)
+        )
         raise ConfigError(
             f"folder {str(run.folder)!r} holds the work of another run (its {', '.join(differing)} "
             "differs); choose another with --work, or delete it"

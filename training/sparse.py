@@ -7,14 +7,16 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from joblib import Parallel, cpu_count, delayed
-from safetensors.numpy import load_file, save_file
+from joblib import cpu_count
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 from tqdm import tqdm
@@ -22,11 +24,11 @@ from tqdm import tqdm
 from models.errors import ConfigError, DataError
 from models.sparse import SparseModel, TfidfModel, tokenize, weigh_counts
 from training.config import SparseConfig
-from training.svm import FittedLabel, SvmProblem, fit_labels, stacked
+from training.svm import FittedLabels, SvmProblem, joined
 
 logger = logging.getLogger(__name__)
-_BLOCK_SIZE = 256  # labels fitted between two savings
-_CHUNK_SIZE = 32  # labels that one worker fits at a time
+_BLOCK_SIZE = 1024  # labels fitted between two savings
+_CHUNK_SIZE = 16  # labels that one thread fits at a time
 
 
 def fit_tfidf(
@@ -82,7 +84,7 @@ def fit_sparse_model(
 
     The loss is the (squared) hinge plus the norm of (w, b), as in liblinear; see `training.svm` for
     the documents that it is summed over. Blocks of labels are saved as they are done, so a run that
-    was killed goes on after the last.
+    was killed goes on after the last. Memory is that of the features, twice, and of the weights.
 
     Args:
         tfidf: The features.
@@ -98,59 +100,37 @@ def fit_sparse_model(
     """
     by_label = csr_array(truth.T)
     covered = np.flatnonzero(np.diff(by_label.indptr)).astype(np.int64)
-    is_exact = features.shape[0] <= config.exact_documents
-    problem = SvmProblem(
-        features=csr_array(features, dtype=np.float64) if is_exact else features,
-        by_feature=None if is_exact else csr_array(features.T),
-        by_label=by_label,
-        config=config,
-        seed=seed,
-    )
-    num_rounds = 1 if is_exact else config.rounds
-    fitted: list[FittedLabel] | None = None
-    with (
-        tqdm(total=num_rounds * len(covered), desc="sparse", unit="label", mininterval=1.0) as bar,
-        Parallel(n_jobs=_num_workers(len(covered))) as parallel,
-    ):
-        for number in range(num_rounds):
-            fitted = _fit_round(
-                problem, covered, fitted, folder / f"round-{number}", parallel, bar.update
-            )
-    assert fitted is not None
-    weights = stacked([each.weights for each in fitted], len(tfidf.tokens))
-    bias = np.array([each.bias for each in fitted], dtype=np.float32)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = _fit_blocks(SvmProblem(features, by_label, config, seed=seed), covered, folder)
+    weights, bias = _read_blocks(paths, len(covered), len(tfidf.tokens))
+    if config.weight_precision == "float16":
+        weights.data = weights.data.astype(np.float16).astype(np.float32)
     return SparseModel(tfidf, weights, bias, covered)
 
 
-def _fit_round(
-    problem: SvmProblem,
-    labels: Int64[np.ndarray, "covered"],
-    before: list[FittedLabel] | None,
-    folder: Path,
-    parallel: Parallel,
-    progress: Callable[[int], object],
-) -> list[FittedLabel]:
-    """Fit all labels once, block by block; blocks that lie in the folder are read instead."""
-    folder.mkdir(parents=True, exist_ok=True)
-    fitted: list[FittedLabel] = []
-    for start in range(0, len(labels), _BLOCK_SIZE):
-        block = labels[start : start + _BLOCK_SIZE]
-        path = folder / f"labels-{block[0]:08d}-{block[-1]:08d}.safetensors"
-        if not path.exists():
-            chunks = [
-                slice(first, min(first + _CHUNK_SIZE, start + len(block)))
-                for first in range(start, start + len(block), _CHUNK_SIZE)
-            ]
-            parts = parallel(
-                delayed(fit_labels)(
-                    problem, labels[chunk], None if before is None else before[chunk]
-                )
-                for chunk in chunks
-            )
-            _save_block(path, [each for part in parts for each in part])
-        fitted += _load_block(path, problem.features.shape[1])
-        progress(len(block))
-    return fitted
+def _fit_blocks(
+    problem: SvmProblem, labels: Int64[np.ndarray, "covered"], folder: Path
+) -> list[Path]:
+    """Fit all labels but those whose block lies in the folder; return the blocks' files."""
+    paths = []
+    with (
+        tqdm(total=len(labels), desc="sparse", unit="label", mininterval=1.0) as bar,
+        ThreadPoolExecutor(max_workers=cpu_count()) as threads,
+    ):
+        for start in range(0, len(labels), _BLOCK_SIZE):
+            block = labels[start : start + _BLOCK_SIZE]
+            path = folder / f"labels-{block[0]:08d}-{block[-1]:08d}.safetensors"
+            if path.exists():
+                bar.update(len(block))
+            else:
+                chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))
+                parts = []
+                for part in threads.map(problem.fit, chunks):
+                    parts.append(part)
+                    bar.update(len(part.sizes))
+                _save_block(path, joined(parts))
+            paths.append(path)
+    return paths
 
 
 def read_lemmas(language: str) -> dict[str, str]:
@@ -183,41 +163,34 @@ def read_lemmas(language: str) -> dict[str, str]:
     return {form: lemma for form, lemma in lowered.items() if form != lemma}
 
 
-def _num_workers(num_labels: int) -> int:
-    """Return how many processes to fit labels in: each needs a block's work to be worth its start.
-
-    Not threads: liblinear's random numbers are one sequence for the whole process, so labels fitted
-    at the same time would take them from each other and differ from run to run.
-    """
-    num_cores: int = cpu_count()
-    return max(1, min(num_cores, num_labels // _BLOCK_SIZE))
-
-
-def _save_block(path: Path, fitted: list[FittedLabel]) -> None:
-    arrays = {
-        "data": np.concatenate([each.weights.data for each in fitted]),
-        "indices": np.concatenate([each.weights.indices for each in fitted]).astype(np.int32),
-        "sizes": np.array([each.weights.nnz for each in fitted], dtype=np.int64),
-        "bias": np.array([each.bias for each in fitted], dtype=np.float32),
-        "hard": np.concatenate([each.hard for each in fitted]),
-        "hard_sizes": np.array([len(each.hard) for each in fitted], dtype=np.int64),
-    }
+def _save_block(path: Path, fitted: FittedLabels) -> None:
+    arrays = {name: getattr(fitted, name) for name in ("sizes", "features", "weights", "bias")}
     incoming = path.with_suffix(f".incoming-{os.getpid()}")
     save_file(arrays, incoming)
     incoming.replace(path)
 
 
-def _load_block(path: Path, num_features: int) -> list[FittedLabel]:
-    block = load_file(path)
-    ends, hard_ends = np.cumsum(block["sizes"])[:-1], np.cumsum(block["hard_sizes"])[:-1]
-    rows = zip(
-        np.split(block["data"], ends),
-        np.split(block["indices"], ends),
-        block["bias"].tolist(),
-        np.split(block["hard"], hard_ends),
-        strict=True,
-    )
-    return [
-        FittedLabel(csr_array((data, indices, [0, len(data)]), shape=(1, num_features)), bias, hard)
-        for data, indices, bias, hard in rows
-    ]
+def _read_blocks(
+    paths: list[Path], num_labels: int, num_features: int
+) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, "covered"]]:
+    """Return the weights and biases of all blocks; one block at a time is held twice."""
+    starts = np.zeros(num_labels + 1, dtype=np.int64)
+    bias = np.empty(num_labels, dtype=np.float32)
+    row = 0
+    for path in paths:
+        with safe_open(path, "numpy") as file:
+            sizes = file.get_tensor("sizes")
+            bias[row : row + len(sizes)] = file.get_tensor("bias")
+        starts[row + 1 : row + 1 + len(sizes)] = sizes
+        row += len(sizes)
+    np.cumsum(starts, out=starts)
+    features = np.empty(starts[-1], dtype=np.int32)
+    weights = np.empty(starts[-1], dtype=np.float32)
+    begin = 0
+    for path in paths:
+        with safe_open(path, "numpy") as file:
+            found = file.get_tensor("features")
+            features[begin : begin + len(found)] = found
+            weights[begin : begin + len(found)] = file.get_tensor("weights")
+        begin += len(found)
+    return csr_array((weights, features, starts), shape=(num_labels, num_features)), bias

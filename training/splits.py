@@ -1,11 +1,13 @@
 """One part of a corpus: documents that stream from a file, and the label matrix that they make.
 
-Memory is bounded by the label matrix: of the text, one line is held at a time.
+Memory is bounded by the label matrix: of the text, one line is held at a time. Parts that hold
+features instead of text are in `training.feature_splits`.
 """
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +15,14 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from models.errors import DataError
 from models.labels import LabelCatalogue
 from training.formats import Format, RawDocument, read_documents
 from training.problems import Problem, ProblemList, list_problems
+from training.sparse_rows import SparseRows
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +52,122 @@ class SplitScan:
         problems: The first of them, as file, line number and reason.
         num_unlabelled: Good lines without labels.
         num_repeated_ids: Good lines whose document id occurs on an earlier one.
+        num_repeats: Good lines whose text occurs on an earlier one, or whose features do.
+        num_featureless: Good lines without features, where lines hold features; no repeats.
     """
 
     labels: Float32[csr_array, "document label"]
     num_skipped: int
     problems: tuple[str, ...]
     num_unlabelled: int
-    num_repeated_ids: int
+    num_repeated_ids: int = 0
+    num_repeats: int = 0
+    num_featureless: int = 0
 
 
-class Split:
-    """One part of a dataset; its text is read anew each time it is asked for."""
+class Split(ABC):
+    """One part of a dataset; what its documents hold is read anew each time it is asked for."""
+
+    def __init__(self, path: Path, *, skip_bad: bool, max_problems: int) -> None:
+        """Keep where the documents lie; nothing is read yet.
+
+        Args:
+            path: File of the split.
+            skip_bad: Whether lines that can't be used are skipped rather than refused.
+            max_problems: How many of them are listed for each file.
+        """
+        self.path = path
+        self._skip_bad = skip_bad
+        self._max_problems = max_problems
+
+    def scan(self) -> SplitScan:
+        """Read every line once and return the label matrix; the result is kept.
+
+        Raises:
+            DataError: Lines can't be used, and they are not to be skipped or there are no others;
+                it lists them all, up to the limit. Or the file can't be read to its end, or is
+                empty.
+        """
+        found = self.found
+        if found.num_skipped and not (self._skip_bad and found.labels.shape[0]):
+            raise DataError(describe_problems(self.path.parent, [found]))
+        return found
+
+    @cached_property
+    def found(self) -> SplitScan:
+        """What a pass over the split finds, whether or not bad lines are to be skipped.
+
+        Raises:
+            DataError: The file can't be read to its end, or holds no document at all.
+        """
+        found = self._read()
+        if not found.labels.shape[0] and not found.num_skipped:
+            raise DataError(f"{self.path}: no documents; give at least one, or leave the file out")
+        self._log(found)
+        return found
+
+    def texts(self) -> Iterator[str]:
+        """Return the texts of the good lines, in the row order of `scan().labels`.
+
+        Raises:
+            DataError: As `scan`, before the first text; or the documents are features.
+        """
+        return (document.text for document in self)
+
+    def __iter__(self) -> Iterator[Document]:
+        """Return the documents of the good lines, in row order.
+
+        Raises:
+            DataError: As `scan`, before the first document; or the file changed since then; or the
+                documents are features.
+        """
+        raise DataError(
+            f"{self.path}: holds features, not texts; use what works on features, or a corpus with "
+            "texts"
+        )
+
+    def features(self) -> Float32[csr_array, "document feature"]:
+        """Return the features of the good lines, as the file has them, in row order.
+
+        They are read each time and not kept.
+
+        Raises:
+            DataError: As `scan`; or the file changed since then; or the documents are texts.
+        """
+        raise DataError(
+            f"{self.path}: holds texts, not features; use what works on texts, or a corpus of the "
+            "bag-of-words form"
+        )
+
+    @abstractmethod
+    def _read(self) -> SplitScan:
+        """Read every line once."""
+
+    def _log(self, found: SplitScan) -> None:
+        if found.num_skipped and self._skip_bad:
+            logger.warning(
+                "%s: skipped %d lines that can't be used:\n%s",
+                self.path,
+                found.num_skipped,
+                list_problems(found.problems, found.num_skipped),
+            )
+        oddities = {
+            "no label": found.num_unlabelled,
+            "no feature": found.num_featureless,
+            "an id that an earlier one has": found.num_repeated_ids,
+            "the text or the features of an earlier one": found.num_repeats,
+        }
+        if any(oddities.values()):
+            logger.warning(
+                "%s: of %d documents, %s",
+                self.path,
+                found.labels.shape[0],
+                ", ".join(f"{count} have {what}" for what, count in oddities.items() if count),
+            )
+
+
+class TextSplit(Split):
+    """A split whose documents are texts."""
 
     def __init__(
         self,
@@ -81,67 +189,34 @@ class Split:
             skip_bad: Whether lines that can't be used are skipped rather than refused.
             max_problems: How many of them are listed.
         """
-        self.path = path
+        super().__init__(path, skip_bad=skip_bad, max_problems=max_problems)
         self._form = form
         self._labels = labels
         self._labels_from = labels_from
-        self._skip_bad = skip_bad
-        self._max_problems = max_problems
-
-    def scan(self) -> SplitScan:
-        """Read every line once and return the label matrix; the result is kept.
-
-        Raises:
-            DataError: Lines can't be used, and they are not to be skipped or there are no others;
-                it lists them all, up to the limit. Or the file can't be read to its end, or is
-                empty.
-        """
-        found = self.found
-        if found.num_skipped and not (self._skip_bad and found.labels.shape[0]):
-            raise DataError(describe_problems(self.path.parent, [found]))
-        return found
-
-    def texts(self) -> Iterator[str]:
-        """Return the texts of the good lines, in the row order of `scan().labels`.
-
-        Raises:
-            DataError: As `scan`, before the first text.
-        """
-        return (document.text for document in self)
 
     def __iter__(self) -> Iterator[Document]:
-        """Return the documents of the good lines, in row order.
-
-        Raises:
-            DataError: As `scan`, before the first document; or the file changed since then.
-        """
+        """Return the documents of the good lines, in row order (see `Split.__iter__`)."""
         return self._stream(self.scan().labels.shape[0])
 
-    @cached_property
-    def found(self) -> SplitScan:
-        """What a pass over the split finds, whether or not bad lines are to be skipped.
-
-        Raises:
-            DataError: The file can't be read to its end, or holds no document at all.
-        """
+    def _read(self) -> SplitScan:
         problems = ProblemList(self.path, self._max_problems)
-        rows = _LabelRows()
+        labels, ids, texts = SparseRows(), array("q"), array("q")  # of the latter, their hashes
         for item in self._lines():
             if isinstance(item, Document):
-                rows.add(item)
+                labels.add(item.labels)
+                ids.append(hash(item.id))
+                texts.append(hash(item.text))
             else:
                 problems.add(item)
-        if not rows.num_documents and not problems.num_problems:
-            raise DataError(f"{self.path}: no documents; give at least one, or leave the file out")
-        found = SplitScan(
-            labels=rows.matrix(len(self._labels())),
+        matrix = labels.matrix(len(self._labels()))
+        return SplitScan(
+            labels=matrix,
             num_skipped=problems.num_problems,
             problems=problems.kept,
-            num_unlabelled=rows.num_unlabelled,
-            num_repeated_ids=rows.num_repeated_ids(),
+            num_unlabelled=num_empty_rows(matrix),
+            num_repeated_ids=num_repeats(np.array(ids, dtype=np.int64)),
+            num_repeats=num_repeats(np.array(texts, dtype=np.int64)),
         )
-        self._log(found)
-        return found
 
     def _stream(self, num_documents: int) -> Iterator[Document]:
         num_read = 0
@@ -149,11 +224,7 @@ class Split:
             if isinstance(item, Document):
                 num_read += 1
                 yield item
-        if num_read != num_documents:
-            raise DataError(
-                f"{self.path}: had {num_documents} good documents before and has {num_read} now; "
-                "leave the file alone while it is read, and start again"
-            )
+        check_unchanged(self.path, num_documents, num_read)
 
     def _lines(self) -> Iterator[Document | Problem]:
         labels = self._labels()
@@ -180,21 +251,6 @@ class Split:
             raise DataError("; ".join([*unknown, f"the labels are those of {self._labels_from}"]))
         return tuple(sorted(rows))
 
-    def _log(self, found: SplitScan) -> None:
-        if found.num_skipped and self._skip_bad:
-            logger.warning(
-                "%s: skipped %d lines that can't be used:\n%s",
-                self.path,
-                found.num_skipped,
-                list_problems(found.problems, found.num_skipped),
-            )
-        if found.num_repeated_ids:
-            logger.warning(
-                "%s: %d documents have an id that an earlier one has",
-                self.path,
-                found.num_repeated_ids,
-            )
-
 
 def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
     """Return a message that lists the lines of these splits that can't be used."""
@@ -202,6 +258,19 @@ def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
     lists = [list_problems(x.problems, x.num_skipped) for x in scans if x.num_skipped]
     what = f"{num_skipped} lines can't be used; mend them, or skip them with --skip-bad"
     return "\n".join([f"{folder}: {what}", *lists])
+
+
+def check_unchanged(path: Path, num_before: int, num_now: int) -> None:
+    """Refuse a file that gives another number of good documents than it gave before.
+
+    Raises:
+        DataError: It does.
+    """
+    if num_now != num_before:
+        raise DataError(
+            f"{path}: had {num_before} good documents before and has {num_now} now; "
+            "leave the file alone while it is read, and start again"
+        )
 
 
 def _row_of(label: int | str, labels: LabelCatalogue) -> int:
@@ -212,33 +281,11 @@ def _row_of(label: int | str, labels: LabelCatalogue) -> int:
     return label
 
 
-class _LabelRows:
-    """Gathers the label matrix in plain arrays: a few bytes a label, nothing of the text."""
+def num_empty_rows(matrix: Float32[csr_array, "row column"]) -> int:
+    """Return how many rows hold nothing."""
+    return int(np.count_nonzero(np.diff(matrix.indptr) == 0))
 
-    def __init__(self) -> None:
-        self._indices = array("i")
-        self._starts = array("q", [0])
-        self._id_hashes = array("q")
-        self.num_unlabelled = 0
 
-    @property
-    def num_documents(self) -> int:
-        return len(self._starts) - 1
-
-    def add(self, document: Document) -> None:
-        self._indices.extend(document.labels)
-        self._starts.append(len(self._indices))
-        self._id_hashes.append(hash(document.id))
-        self.num_unlabelled += not document.labels
-
-    def num_repeated_ids(self) -> int:
-        hashes = np.array(self._id_hashes, dtype=np.int64)
-        return len(hashes) - len(np.unique(hashes))
-
-    def matrix(self, num_labels: int) -> Float32[csr_array, "document label"]:
-        # 32 bits wherever they are enough, as scikit-learn wants them.
-        dtype = np.int32 if len(self._indices) < 2**31 else np.int64
-        indices = np.array(self._indices, dtype=dtype)
-        starts = np.array(self._starts, dtype=dtype)
-        ones = np.ones(len(indices), dtype=np.float32)
-        return csr_array((ones, indices, starts), shape=(self.num_documents, num_labels))
+def num_repeats(hashes: Int64[np.ndarray, "row"]) -> int:
+    """Return how many of them an earlier one equals."""
+    return len(hashes) - len(np.unique(hashes))

@@ -8,193 +8,137 @@ estimate of the exact one, whose variance the hard documents, being in it for su
 
 from __future__ import annotations
 
-import warnings
+import threading
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int64
+from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import LinearSVC
 
 from training.config import SparseConfig
+from training.coordinate_descent import Plan, Rows, Scratch, fit_chunk, new_scratch
 
-_MAX_ITERATIONS = 100  # of liblinear; the ranking no longer changes long before it converges
-_TOLERANCE = 0.1  # liblinear's own default for its dual solver
-_CENTROID_BELOW = 0.02  # smaller weights of a centroid are left out of the first search
-_SEARCH_BELOW = 0.1  # smaller weights of a classifier are left out of later ones
+_POSTINGS_A_NONZERO = 32  # and level of a binary tree over the labels, that a round may read
 
 
 @dataclass(frozen=True, slots=True)
+class FittedLabels:
+    """The classifiers of some labels.
+
+    Attributes:
+        sizes: How many weights each has left after pruning.
+        features: What the weights are of, label after label, rising within each.
+        weights: Their values.
+        bias: b of each label.
+    """
+
+    sizes: Int64[np.ndarray, "label"]
+    features: Int32[np.ndarray, "weight"]
+    weights: Float32[np.ndarray, "weight"]
+    bias: Float32[np.ndarray, "label"]
+
+
 class SvmProblem:
-    """What the classifiers of all labels share.
+    """What the classifiers of all labels share; may be used from several threads."""
 
-    Attributes:
-        features: Training documents; in float64 where every label takes them all, for liblinear
-            would turn them into that for each.
-        by_feature: The same transposed, in float32, to rank documents with; None where every label
-            is trained on all documents.
-        by_label: The documents of each label.
-        config: Loss, cost, pruning and sizes of the working sets.
-        seed: Of the samples and of liblinear's shuffling.
-    """
+    def __init__(
+        self,
+        features: Float32[csr_array, "document feature"],
+        by_label: Float32[csr_array, "label document"],
+        config: SparseConfig,
+        *,
+        seed: int,
+    ) -> None:
+        """Index the documents by feature, where labels are to be trained on working sets.
 
-    features: Float[csr_array, "document feature"]
-    by_feature: Float32[csr_array, "feature document"] | None
-    by_label: Float32[csr_array, "label document"]
-    config: SparseConfig
-    seed: int
+        Args:
+            features: Training documents.
+            by_label: The documents of each label.
+            config: Loss, cost, pruning and sizes of the working sets.
+            seed: Of the samples and of the solver's order.
+        """
+        self.num_documents, self.num_features = features.shape
+        is_exact = self.num_documents <= config.exact_documents
+        self._by_document = _rows_of(features)
+        # Where every label takes all documents, nothing is searched.
+        self._by_feature = self._by_document if is_exact else _rows_of(csr_array(features.T))
+        self._by_label = _rows_of(by_label)
+        self._plan = _plan(features, by_label, config, seed)
+        self._local = threading.local()
 
-    def positives(self, label: int) -> Int64[np.ndarray, "positive"]:
-        """Return the documents that carry a label."""
-        begin, end = self.by_label.indptr[label : label + 2]
-        return np.asarray(self.by_label.indices[begin:end], dtype=np.int64)
+    def fit(self, labels: Int64[np.ndarray, "label"]) -> FittedLabels:
+        """Fit some labels, one after the other.
 
+        A label that every document carries gets no weights and a bias of 1.
 
-@dataclass(frozen=True, slots=True)
-class FittedLabel:
-    """One label's classifier.
+        Args:
+            labels: Each with a document.
+        """
+        starts, features, weights, bias = fit_chunk(
+            self._by_document, self._by_feature, self._by_label, labels, self._plan, self._scratch
+        )
+        return FittedLabels(np.diff(starts), features, weights, bias)
 
-    Attributes:
-        weights: w, pruned.
-        bias: b.
-        hard: Documents without the label that it was trained against as hard negatives.
-    """
-
-    weights: Float32[csr_array, "one feature"]
-    bias: float
-    hard: Int64[np.ndarray, "hard"]
-
-
-def fit_labels(
-    problem: SvmProblem,
-    labels: Int64[np.ndarray, "chunk"],
-    before: list[FittedLabel] | None,
-) -> list[FittedLabel]:
-    """Fit some labels, one after the other.
-
-    Args:
-        problem: Documents and labels.
-        labels: Those to fit.
-        before: Their classifiers of the round before, whose hard negatives are kept and whose
-            weights find further ones; None in the first round, in which the mean of a label's
-            documents ranks the others.
-    """
-    if problem.by_feature is None:
-        nothing = np.empty(0, dtype=np.int64)
-        return [_fit_exactly(problem, label, nothing) for label in labels.tolist()]
-    hard = _hard_documents(problem, labels, before)
-    return [
-        _fit_working_set(problem, label, documents)
-        for label, documents in zip(labels.tolist(), hard, strict=True)
-    ]
+    @property
+    def _scratch(self) -> Scratch:
+        if not hasattr(self._local, "scratch"):
+            self._local.scratch = new_scratch(self.num_documents, self.num_features)
+        scratch: Scratch = self._local.scratch
+        return scratch
 
 
-def _hard_documents(
-    problem: SvmProblem, labels: Int64[np.ndarray, "chunk"], before: list[FittedLabel] | None
-) -> list[Int64[np.ndarray, "hard"]]:
-    """Return the documents that each label's weights rank highest among those without it."""
-    if before is None:
-        found = [np.empty(0, dtype=np.int64)] * len(labels)
-        directions = _centroids(problem, labels)
-    else:
-        found = [fitted.hard for fitted in before]
-        weights = [_above(fitted.weights, _SEARCH_BELOW) for fitted in before]
-        directions = stacked(weights, problem.features.shape[1])
-    scores = csr_array(directions @ problem.by_feature)  # (label, document)
-    config = problem.config
-    for i, label in enumerate(labels.tolist()):
-        begin, end = scores.indptr[i : i + 2]
-        documents, values = scores.indices[begin:end], scores.data[begin:end]
-        positives = problem.positives(label)
-        is_wrong = ~np.isin(documents, positives, assume_unique=True)
-        documents, values = documents[is_wrong], values[is_wrong]
-        count = config.hard_negatives + config.hard_negatives_per_positive * len(positives)
-        if len(documents) > count:
-            documents = documents[np.argpartition(-values, count)[:count]]
-        found[i] = np.union1d(found[i], documents.astype(np.int64))
-    return found
-
-
-def _centroids(
-    problem: SvmProblem, labels: Int64[np.ndarray, "chunk"]
-) -> Float32[csr_array, "chunk feature"]:
-    rows = problem.by_label[labels]
-    sizes = np.diff(rows.indptr)
-    means = csr_array((1 / np.repeat(sizes, sizes), rows.indices, rows.indptr), shape=rows.shape)
-    return _above(csr_array(means @ problem.features, dtype=np.float32), _CENTROID_BELOW)
-
-
-def _above(weights: csr_array, least: float) -> Float32[csr_array, "row feature"]:
-    """Return the weights of at least this magnitude."""
-    kept = csr_array(weights, copy=True)
-    kept.data[np.abs(kept.data) < least] = 0
-    kept.eliminate_zeros()
-    return kept
-
-
-def stacked(rows: list[csr_array], num_features: int) -> Float32[csr_array, "row feature"]:
-    """Return one-row matrices as one; unlike scipy's vstack, cheap for many short rows."""
-    starts = np.cumsum([0, *(row.nnz for row in rows)])
-    data = np.concatenate([row.data for row in rows])
-    indices = np.concatenate([row.indices for row in rows])
-    return csr_array((data, indices, starts), shape=(len(rows), num_features))
-
-
-def _fit_working_set(
-    problem: SvmProblem, label: int, hard: Int64[np.ndarray, "hard"]
-) -> FittedLabel:
-    """Fit one label on its positives, its hard negatives, and a weighted sample of the rest."""
-    num_documents = problem.features.shape[0]
-    positives = problem.positives(label)
-    chosen = np.concatenate([positives, hard])
-    rng = np.random.default_rng([problem.seed, label])
-    size = min(problem.config.sampled_negatives, num_documents)
-    sample = np.setdiff1d(rng.choice(num_documents, size=size, replace=False), chosen)
-    num_left_out = num_documents - len(chosen)
-    weight = np.ones(len(chosen) + len(sample))
-    weight[len(chosen) :] = num_left_out / max(1, len(sample))
-    rows = np.concatenate([chosen, sample])
-    target = np.zeros(len(rows))
-    target[: len(positives)] = 1.0
-    return _fit(problem, problem.features[rows], target, weight, hard)
-
-
-def _fit_exactly(problem: SvmProblem, label: int, hard: Int64[np.ndarray, "hard"]) -> FittedLabel:
-    """Fit one label on all documents."""
-    target = np.zeros(problem.features.shape[0])
-    target[problem.positives(label)] = 1.0
-    return _fit(problem, problem.features, target, None, hard)
-
-
-def _fit(
-    problem: SvmProblem,
-    features: csr_array,
-    target: Float64[np.ndarray, "row"],
-    weight: Float64[np.ndarray, "row"] | None,
-    hard: Int64[np.ndarray, "hard"],
-) -> FittedLabel:
-    num_features = features.shape[1]
-    if target.all():  # every document carries the label: there is nothing to tell apart
-        return FittedLabel(csr_array((1, num_features), dtype=np.float32), 1.0, hard)
-    svm = LinearSVC(
-        loss=problem.config.loss,
-        C=problem.config.cost,
-        dual=True,
-        tol=_TOLERANCE,
-        max_iter=_MAX_ITERATIONS,
-        random_state=problem.seed,
+def joined(parts: list[FittedLabels]) -> FittedLabels:
+    """Return the labels of all parts as one."""
+    return FittedLabels(
+        sizes=np.concatenate([part.sizes for part in parts]),
+        features=np.concatenate([part.features for part in parts]),
+        weights=np.concatenate([part.weights for part in parts]),
+        bias=np.concatenate([part.bias for part in parts]),
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # see _MAX_ITERATIONS
-        svm.fit(features, target, sample_weight=weight)
-    weights = _pruned(svm.coef_[0], problem.config.prune_below)
-    return FittedLabel(weights, float(svm.intercept_[0]), hard)
 
 
-def _pruned(
-    weights: Float64[np.ndarray, "feature"], prune_below: float
-) -> Float32[csr_array, "one feature"]:
-    kept = np.flatnonzero(np.abs(weights) >= max(prune_below, np.finfo(np.float32).tiny))
-    values = weights[kept].astype(np.float32)
-    return csr_array((values, kept, [0, len(kept)]), shape=(1, len(weights)))
+def _plan(
+    features: Float32[csr_array, "document feature"],
+    by_label: Float32[csr_array, "label document"],
+    config: SparseConfig,
+    seed: int,
+) -> Plan:
+    """Return how to fit each label, so that all together cost no more than nnz x log(labels).
+
+    With N documents and L labels, no label sees more than `negatives_a_document` N log2(L) / L
+    negatives beside those for its positives; and half of the postings that all searches together
+    may read is shared out to the labels, half to their positives.
+    """
+    num_documents, num_labels = features.shape[0], by_label.shape[0]
+    depth = np.log2(max(2, num_labels))
+    wanted = config.hard_negatives + config.sampled_negatives
+    most = config.negatives_a_document * num_documents * depth / num_labels
+    share = min(1.0, most / wanted)
+    postings = _POSTINGS_A_NONZERO * features.nnz * depth / 2
+    return Plan(
+        cost=config.cost,
+        is_hinge=config.loss == "hinge",
+        prune_below=config.prune_below,
+        rounds=0 if num_documents <= config.exact_documents else config.rounds,
+        hard_negatives=ceil(share * config.hard_negatives),
+        hard_negatives_per_positive=config.hard_negatives_per_positive,
+        sampled_negatives=ceil(share * config.sampled_negatives),
+        postings=int(postings / num_labels),
+        postings_per_positive=int(postings / max(1, by_label.nnz)),
+        seed=seed,
+    )
+
+
+def _rows_of(matrix: Float32[csr_array, "row column"]) -> Rows:
+    data = matrix.data.astype(np.float32, copy=False)
+    lengths = np.diff(matrix.indptr)
+    squares = np.zeros(matrix.shape[0], dtype=np.float32)
+    filled = np.flatnonzero(lengths)
+    squares[filled] = np.add.reduceat(data**2, matrix.indptr[filled]) if len(filled) else 0
+    return Rows(
+        indptr=matrix.indptr.astype(np.int64, copy=False),
+        indices=matrix.indices.astype(np.int32, copy=False).view(np.uint32),
+        data=data,
+        squares=squares,
+    )

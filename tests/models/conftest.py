@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from models.bundle import Bundle, open_bundle
 from models.dual_encoder import DualEncoder
 from models.labels import Label, LabelCatalogue
 from models.manifest import EncoderInfo, Manifest, digest_of
-from models.parts import LinearModel, ModelParts, write_parts
+from models.parts import DenseParts, LinearModel, ModelParts, write_parts
 from models.sparse import SparseModel, TfidfModel
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")
@@ -86,14 +87,36 @@ def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts
     weights = random(len(covered), len(WORDS)) * (rng.random((len(covered), len(WORDS))) < 0.5)
     tfidf = TfidfModel(sorted(WORDS), 1 + rng.random(len(WORDS)).astype(np.float32))
     return ModelParts(
+        input="text",
         catalogue=LabelCatalogue(LABELS),
-        encoder=dual_encoder,
-        tokenizer=tokenizer,
-        max_tokens=MAX_TOKENS,
-        label_vectors=random(len(LABELS), DIM),
-        classifier=LinearModel(random(len(covered), DIM), random(len(covered)), covered),
         sparse=SparseModel(tfidf, csr_array(weights), random(len(covered)), covered),
+        dense=DenseParts(
+            encoder=dual_encoder,
+            tokenizer=tokenizer,
+            max_tokens=MAX_TOKENS,
+            label_vectors=random(len(LABELS), DIM),
+            classifier=LinearModel(random(len(covered), DIM), random(len(covered)), covered),
+        ),
     )
+
+
+@pytest.fixture(scope="session")
+def dense(parts: ModelParts) -> DenseParts:
+    """Their dense half."""
+    assert parts.dense is not None
+    return parts.dense
+
+
+@pytest.fixture(scope="session")
+def sparse_parts(parts: ModelParts) -> ModelParts:
+    """The sparse model alone."""
+    return replace(parts, dense=None)
+
+
+@pytest.fixture(scope="session")
+def feature_parts(sparse_parts: ModelParts) -> ModelParts:
+    """The sparse model as one that reads features."""
+    return replace(sparse_parts, input="features")
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +125,7 @@ def manifest() -> Manifest:
     return Manifest(
         label_count=len(LABELS),
         training_document_count=20,
+        input="text",
         encoder=EncoderInfo("tiny", DIM, MAX_TOKENS, "0" * 64),
         scorers=("retrieval", "classifier", "sparse"),
         default_scorer="retrieval",
@@ -110,6 +134,12 @@ def manifest() -> Manifest:
         metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}},
         longtail_version="0.1.0",
     )
+
+
+@pytest.fixture(scope="session")
+def sparse_manifest(manifest: Manifest) -> Manifest:
+    """What a bundle of the sparse model alone says of itself."""
+    return replace(manifest, encoder=None, scorers=("sparse",), default_scorer="sparse", metrics={})
 
 
 @pytest.fixture(scope="session")
@@ -135,15 +165,22 @@ def bundle(written_bundle: Path) -> Bundle:
 
 
 @pytest.fixture
-def lie(bundle_folder: Path) -> Callable[[Change], Path]:
-    """Change the manifest of the copy and give it the digest of what it says now."""
+def sparse_bundle(sparse_parts: ModelParts, sparse_manifest: Manifest, tmp_path: Path) -> Bundle:
+    """A bundle of the sparse model alone, written and opened."""
+    write_parts(tmp_path / "sparse", sparse_parts, sparse_manifest, tmp_path / "scratch")
+    return open_bundle(tmp_path / "sparse")
 
-    def change_manifest(change: Change) -> Path:
-        path = bundle_folder / "manifest.json"
+
+@pytest.fixture
+def lie(bundle_folder: Path) -> Callable[..., Path]:
+    """Change the manifest of the copy, or of another, and give it the digest of what it says."""
+
+    def change_manifest(change: Change, folder: Path = bundle_folder) -> Path:
+        path = folder / "manifest.json"
         content = json.loads(path.read_text())
         change(content)
         content["digest"] = digest_of(content)
         path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-        return bundle_folder
+        return folder
 
     return change_manifest

@@ -55,18 +55,30 @@ def test_a_bundle_holds_these_files_and_none_that_could_run_code(written_bundle:
 
 def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelParts) -> None:
     found = read_parts(bundle)
-    assert list(found.catalogue) == list(parts.catalogue)
-    np.testing.assert_array_equal(found.label_vectors, parts.label_vectors)
-    wanted = parts.encoder.state_dict()
-    assert {k: v.tolist() for k, v in found.encoder.state_dict().items()} == {
+    assert (found.input, list(found.catalogue)) == (parts.input, list(parts.catalogue))
+    assert found.dense is not None and parts.dense is not None
+    np.testing.assert_array_equal(found.dense.label_vectors, parts.dense.label_vectors)
+    wanted = parts.dense.encoder.state_dict()
+    assert {k: v.tolist() for k, v in found.dense.encoder.state_dict().items()} == {
         k: v.tolist() for k, v in wanted.items()
     }
 
 
+def test_a_bundle_of_the_sparse_model_alone_holds_no_more_than_it(
+    sparse_bundle: Bundle, sparse_parts: ModelParts
+) -> None:
+    wanted = ["labels.jsonl", "manifest.json", "sparse.json", "sparse.safetensors"]
+    assert files_of(sparse_bundle.folder) == wanted
+    found = read_parts(sparse_bundle)
+    assert (found.dense, found.scorers) == (None, ("sparse",))
+    assert (found.sparse.weights != sparse_parts.sparse.weights).nnz == 0
+
+
 def test_sparse_model_and_classifier_come_back(bundle: Bundle, parts: ModelParts) -> None:
     found = read_parts(bundle)
-    assert found.classifier is not None and parts.classifier is not None
-    np.testing.assert_array_equal(found.classifier.weight, parts.classifier.weight)
+    assert found.dense is not None and found.dense.classifier is not None
+    assert parts.dense is not None and parts.dense.classifier is not None
+    np.testing.assert_array_equal(found.dense.classifier.weight, parts.dense.classifier.weight)
     np.testing.assert_array_equal(found.sparse.weights.toarray(), parts.sparse.weights.toarray())
     assert found.sparse.tfidf.tokens == parts.sparse.tfidf.tokens
 

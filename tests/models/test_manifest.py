@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from models.bundle import open_bundle
+from models.bundle import Bundle, open_bundle
 from models.errors import BundleCorruptError, BundleError, BundleVersionError
 from models.manifest import FORMAT_VERSION, Manifest, digest_of
 from models.parts import read_parts
 
-Lie = Callable[[Callable[[dict[str, Any]], object]], Path]
+Lie = Callable[..., Path]
 
 
 def refusal(folder: Path) -> str:
@@ -77,7 +77,7 @@ def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> Non
 def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
     with pytest.raises(
         BundleVersionError,
-        match=rf"manifest\.json has format version {version!r}, this release reads 1; install the "
+        match=rf"manifest\.json has format version {version!r}, this release reads 2; install the "
         r"release that wrote it \('0\.1\.0'\) or train again",
     ):
         open_bundle(lie(set_at("format_version", to=version)))
@@ -86,7 +86,7 @@ def test_another_format_version_is_refused_by_its_number(lie: Lie, version: obje
 def test_a_future_version_is_refused_even_if_its_fields_are_unknown(lie: Lie) -> None:
     def change(content: dict[str, Any]) -> None:
         content.clear()
-        content |= {"format_version": 2, "longtail_version": "9", "blobs": []}
+        content |= {"format_version": FORMAT_VERSION + 1, "longtail_version": "9", "blobs": []}
 
     with pytest.raises(BundleVersionError, match="install the release that wrote it"):
         open_bundle(lie(change))
@@ -127,6 +127,8 @@ def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
         (set_at("scorers", to=["retrieval"]), "manifest.json", "scorers ('retrieval',)"),
         (set_at("scorers", to=["sparse", "retrieval", "x"]), "manifest.json", "scorers"),
         (set_at("default_scorer", to="best"), "manifest.json", "default_scorer 'best', wanted"),
+        (set_at("encoder", to=None), "manifest.json", "the files make ('sparse',)"),
+        (set_at("input", to="features"), "manifest.json", "input 'features' with an encoder"),
     ],
 )  # fmt: skip
 def test_a_lie_with_a_fitting_digest_is_refused(
@@ -148,6 +150,9 @@ def test_a_lie_with_a_fitting_digest_is_refused(
         set_at("encoder", to="tiny"),
         set_at("encoder", "dim", to=None),
         set_at("encoder", "rank", to=1),
+        set_at("input", to="pictures"),
+        set_at("input", to=None),
+        drop("input"),
         set_at("scorers", to=3),
         set_at("scorers", to=[1]),
         set_at("files", to=[]),
@@ -165,3 +170,36 @@ def test_a_field_of_the_wrong_form_is_refused(
 ) -> None:
     message = refusal(lie(change))
     assert "manifest.json" in message and "train again" in message
+
+
+# ---- without an encoder ----
+
+
+def test_a_manifest_without_an_encoder_comes_back_from_json(sparse_manifest: Manifest) -> None:
+    found = Manifest.from_json(sparse_manifest.to_json(), "here")
+    assert replace(found, digest="") == sparse_manifest
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_at("scorers", to=["retrieval", "sparse"]), "the files make ('sparse',)"),
+        (
+            set_at("encoder", to={"name": "x", "dim": 2, "max_tokens": 8, "sha256": "0"}),
+            "its files",
+        ),
+    ],
+)
+def test_a_bundle_that_boasts_of_an_encoder_is_refused(
+    lie: Lie, sparse_bundle: Bundle, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    assert words in refusal(lie(change, sparse_bundle.folder))
+
+
+def test_a_bundle_of_the_format_before_is_told_to_be_old(lie: Lie) -> None:
+    def change(content: dict[str, Any]) -> None:
+        del content["input"]
+        content["format_version"] = 1
+
+    with pytest.raises(BundleVersionError, match=r"has format version 1, this release reads 2"):
+        open_bundle(lie(change))

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import faiss
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 
+import models.parts
 from models.bundle import Bundle
 from models.dual_encoder import encode_all
 from models.encoder import tokenize_texts
 from models.errors import ConfigError, RequestError
-from models.parts import ModelParts
+from models.parts import DenseParts, ModelParts
 from models.predictor import Prediction, Predictor
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 UNTRAINED = {2, 5}
 MAX_TOKENS = 8
 NUM_LABELS = 7
+NUM_WORDS = 10
 SCORERS = ["retrieval", "classifier", "sparse"]
 
 
@@ -35,13 +39,14 @@ def dense_scores(parts: ModelParts, scorer: str) -> np.ndarray:
         products = parts.sparse.tfidf.transform(TEXTS).toarray() @ parts.sparse.weights.toarray().T
         scores[:, parts.sparse.labels] = products + parts.sparse.bias
         return scores
-    tokens = tokenize_texts(parts.tokenizer, TEXTS, MAX_TOKENS)
-    vectors = encode_all(parts.encoder, tokens, "document", pad_id=0).astype(np.float64)
+    dense = parts.dense
+    assert dense is not None and dense.classifier is not None
+    tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
+    vectors = encode_all(dense.encoder, tokens, "document", pad_id=0).astype(np.float64)
     if scorer == "retrieval":
-        scale, shift = parts.encoder.log_scale.exp().item(), parts.encoder.score_bias.item()
-        return scale * vectors @ parts.label_vectors.T + shift
-    assert parts.classifier is not None
-    scores[:, parts.classifier.labels] = vectors @ parts.classifier.weight.T + parts.classifier.bias
+        scale, shift = dense.encoder.log_scale.exp().item(), dense.encoder.score_bias.item()
+        return scale * vectors @ dense.label_vectors.T + shift
+    scores[:, dense.classifier.labels] = vectors @ dense.classifier.weight.T + dense.classifier.bias
     return scores
 
 
@@ -206,23 +211,132 @@ def test_one_batch_of_texts_is_encoded_once_for_all_scorers(
     assert {ranking.labels.shape for ranking in rankings} == {(4, 3)}
 
 
-def test_a_model_without_classifier_has_the_other_scorers(parts: ModelParts) -> None:
-    predictor = Predictor(_without_classifier(parts), device="cpu")
+def test_a_model_without_classifier_has_the_other_scorers(
+    parts: ModelParts, dense: DenseParts
+) -> None:
+    predictor = Predictor(replace(parts, dense=replace(dense, classifier=None)), device="cpu")
     assert predictor.scorers == ("retrieval", "sparse")
     with pytest.raises(RequestError, match="'classifier' is not in this bundle"):
         predictor.predict(TEXTS, scorer="classifier")
 
 
-def _without_classifier(parts: ModelParts) -> ModelParts:
-    return ModelParts(
-        catalogue=parts.catalogue,
-        encoder=parts.encoder,
-        tokenizer=parts.tokenizer,
-        max_tokens=parts.max_tokens,
-        label_vectors=parts.label_vectors,
-        classifier=None,
-        sparse=parts.sparse,
+# ---- the sparse model alone ----
+
+
+@pytest.fixture(scope="module")
+def sparse_predictor(sparse_parts: ModelParts) -> Predictor:
+    return Predictor(sparse_parts, device="cpu")
+
+
+def test_the_sparse_model_alone_predicts_what_it_predicts_in_company(
+    predictor: Predictor, sparse_predictor: Predictor
+) -> None:
+    assert (sparse_predictor.scorers, sparse_predictor.default_scorer) == (("sparse",), "sparse")
+    assert sparse_predictor.predict(TEXTS, k=4) == predictor.predict(TEXTS, k=4, scorer="sparse")
+
+
+def test_a_bundle_of_the_sparse_model_alone_predicts_what_it_was_written_from(
+    sparse_bundle: Bundle, sparse_predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DualEncoder", "load_transformer", "load_tokenizer"):
+        monkeypatch.delattr(models.parts, name)
+    loaded = Predictor.of_bundle(sparse_bundle, device="cpu")
+    assert loaded.predict(TEXTS) == sparse_predictor.predict(TEXTS)
+
+
+def test_without_an_encoder_progress_is_told_by_the_features(sparse_predictor: Predictor) -> None:
+    done: list[int] = []
+    batch = sparse_predictor.read(TEXTS, done.append)
+    for _ in range(2):
+        sparse_predictor.rank(batch, 3)
+    assert done == [len(TEXTS)]
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier"])
+def test_a_dense_scorer_of_a_sparse_model_is_refused(
+    sparse_predictor: Predictor, scorer: str
+) -> None:
+    with pytest.raises(RequestError, match=f"'{scorer}' is not in this bundle; it has sparse$"):
+        sparse_predictor.predict(TEXTS, scorer=scorer)
+
+
+def test_a_sparse_model_sends_no_one_with_a_threshold_to_scorers_that_it_lacks(
+    sparse_predictor: Predictor,
+) -> None:
+    with pytest.raises(RequestError, match=r"with threshold 0.5; leave the threshold out$"):
+        sparse_predictor.predict(TEXTS, threshold=0.5)
+
+
+# ---- features instead of texts ----
+
+
+@pytest.fixture(scope="module")
+def feature_predictor(feature_parts: ModelParts) -> Predictor:
+    return Predictor(feature_parts, device="cpu")
+
+
+def raw_features(num_columns: int = NUM_WORDS) -> csr_array:
+    values = np.zeros((3, num_columns), dtype=np.float32)
+    values[0, [1, 4]] = 3, -4
+    values[2, :3] = 1
+    return csr_array(values)
+
+
+def test_features_are_scored_at_unit_length(
+    feature_predictor: Predictor, feature_parts: ModelParts
+) -> None:
+    model, rows = feature_parts.sparse, raw_features().toarray()
+    rows[0] /= 5
+    rows[2] /= np.sqrt(3)
+    found = feature_predictor.rank(feature_predictor.read_features(raw_features()), 2)
+    for row, labels, scores in zip(rows, found.labels, found.scores, strict=True):
+        wanted = model.weights.toarray() @ row + model.bias
+        best = np.argsort(-wanted, kind="stable")[:2]
+        assert labels.tolist() == model.labels[best].tolist()
+        np.testing.assert_allclose(scores, wanted[best], rtol=1e-6)
+
+
+def test_the_callers_features_stay_as_they_are(feature_predictor: Predictor) -> None:
+    given = raw_features()
+    feature_predictor.read_features(given)
+    assert (given != raw_features()).nnz == 0
+
+
+def test_a_column_given_twice_counts_as_its_sum(feature_predictor: Predictor) -> None:
+    twice = csr_array(
+        (np.array([1, 2, -4], np.float32), np.array([1, 1, 4]), np.array([0, 3])),
+        shape=(1, NUM_WORDS),
     )
+    found = feature_predictor.read_features(twice).features.toarray()
+    np.testing.assert_allclose(found, raw_features().toarray()[:1] / 5)
+
+
+def test_features_of_another_number_are_refused(feature_predictor: Predictor) -> None:
+    with pytest.raises(RequestError, match="have 9 features, the model has 10; give those that"):
+        feature_predictor.read_features(raw_features(9))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_feature_that_is_not_finite_is_refused(
+    feature_predictor: Predictor, value: float
+) -> None:
+    features = raw_features()
+    features.data[1] = value
+    with pytest.raises(RequestError, match="a feature's value is not finite"):
+        feature_predictor.read_features(features)
+
+
+def test_texts_and_features_are_each_refused_where_the_other_is_read(
+    predictor: Predictor, feature_predictor: Predictor
+) -> None:
+    assert (predictor.input, feature_predictor.input) == ("text", "features")
+    assert len(feature_predictor.feature_names) == NUM_WORDS
+    with pytest.raises(RequestError, match=r"reads texts, not features; call read or predict"):
+        predictor.read_features(raw_features())
+    for ask in (feature_predictor.read, feature_predictor.predict):
+        for texts in (TEXTS, []):
+            with pytest.raises(RequestError, match=r"reads features, not texts; call read_feat"):
+                ask(texts)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])

@@ -16,7 +16,7 @@ import pytest
 from models.bundle import write_bundle
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
 from models.labels import Label, LabelCatalogue
-from models.manifest import EncoderInfo, Manifest
+from models.manifest import Manifest
 from models.registry import Registry
 
 PUBLISH = """
@@ -24,7 +24,7 @@ import os, signal, sys
 from pathlib import Path
 from models.bundle import write_bundle
 from models.labels import Label, LabelCatalogue
-from models.manifest import EncoderInfo, Manifest
+from models.manifest import Manifest
 from models.registry import Registry
 
 folder, name, step = sys.argv[1:]
@@ -41,7 +41,7 @@ def kill_at(module, attribute, nth):
 def write(path):
     return write_bundle(
         path,
-        manifest=Manifest(1, 1, EncoderInfo("e", 1, 1, "0"), ("s",), "s", {"name": name}, "f", {}),
+        manifest=Manifest(1, 1, "text", None, ("s",), "s", {"name": name}, "f", {}),
         catalogue=LabelCatalogue([Label("a", "A")]),
         tensors={}, texts={"note.json": name}, encoder_folder=Path(folder).parent / "encoder",
     )
@@ -64,10 +64,9 @@ class Workplace:
 
     def publish(self, name: str, *, activate: bool = True) -> int:
         def write(folder: Path) -> Manifest:
-            info = EncoderInfo("e", 1, 1, "0")
             return write_bundle(
                 folder,
-                manifest=Manifest(1, 1, info, ("s",), "s", {"name": name}, "f", {}),
+                manifest=Manifest(1, 1, "text", None, ("s",), "s", {"name": name}, "f", {}),
                 catalogue=LabelCatalogue([Label("a", "A")]),
                 tensors={},
                 texts={"note.json": name},

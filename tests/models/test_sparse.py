@@ -122,15 +122,29 @@ def dense_scores(model: SparseModel, features: csr_array) -> np.ndarray:
 
 
 @pytest.mark.parametrize("k", [1, 4, 8, 10, 30])
-@pytest.mark.parametrize("most_scores", [1, 20, 2**25])
-def test_top_is_a_full_sort_in_chunks_of_any_size(
-    k: int, most_scores: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rows_a_part", [1, 4, 64])
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
+    k: int, rows_a_part: int, num_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.sparse._MOST_SCORES", most_scores)
+    monkeypatch.setattr("models.sparse._ROWS_A_PART", rows_a_part)
     model, features = random_problem(k)
     rows = np.array([8, 0, 1, 2, 5, 5])
-    found = SparseSource(model, features).top(rows, k)
+    found = SparseSource(model, features, num_threads=num_threads).top(rows, k)
     wanted = top_of_scores(dense_scores(model, features)[rows], k)
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 60))
+def test_top_orders_ties_by_the_smaller_index(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    tfidf = TfidfModel(["a1", "b1"], np.ones(2, dtype=np.float32))
+    weights = csr_array(rng.integers(-1, 3, size=(50, 2)).astype(np.float32))
+    model = SparseModel(tfidf, weights, np.zeros(50, dtype=np.float32), np.arange(50))
+    features = csr_array(rng.integers(0, 2, size=(3, 2)).astype(np.float32))
+    found = SparseSource(model, features).top(np.arange(3), k)
+    wanted = top_of_scores((features @ weights.T).toarray(), k)
     np.testing.assert_array_equal(found.labels, wanted.labels)
     np.testing.assert_array_equal(found.scores, wanted.scores)
 

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from models.bundle import Bundle, write_bundle
 from models.errors import RequestError
 from models.labels import Label, LabelCatalogue
-from models.manifest import EncoderInfo, Manifest
+from models.manifest import EncoderInfo, Input, Manifest
 from models.registry import Registry
 from service.app import create_app
 from service.settings import Settings
@@ -112,10 +112,11 @@ def publish(tmp_path: Path) -> Callable[..., int]:
     (encoder / "config.json").write_text("{}")
     catalogue = LabelCatalogue(Label(f"L{i}", f"Label {i}") for i in range(NUM_LABELS))
 
-    def publish_one(*, activate: bool = True, **metrics: float) -> int:
+    def publish_one(*, activate: bool = True, reads: Input = "text", **metrics: float) -> int:
         manifest = Manifest(
             label_count=NUM_LABELS,
             training_document_count=3,
+            input=reads,
             encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
             scorers=("retrieval", "sparse"),
             default_scorer="retrieval",

@@ -10,13 +10,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from models.errors import DataError
+from models.labels import Label, LabelCatalogue
 from models.parts import ModelParts, read_parts
 from models.predictor import Predictor
 from models.ranking import NO_LABEL
+from models.sparse import SparseModel, TfidfModel
 from training import assessment
-from training.assessment import LABEL_NAMES, NEAREST_NEIGHBOURS, assess, chunks, rank_texts
+from training.assessment import (
+    LABEL_NAMES,
+    NEAREST_BY_FEATURES,
+    NEAREST_NEIGHBOURS,
+    assess,
+    chunks,
+    rank_features,
+    rank_texts,
+)
 from training.corpus import Dataset, open_dataset
 
 
@@ -104,6 +115,13 @@ def test_a_missing_split_is_refused(predictor, copied_corpus):
         assess(predictor, open_dataset(copied_corpus), "test", num_training_documents=60)
 
 
+def test_baselines_without_training_documents_are_refused(predictor, parts, copied_corpus):
+    (copied_corpus / "train.jsonl").unlink()
+    dataset, tfidf = open_dataset(copied_corpus), parts.sparse.tfidf
+    with pytest.raises(DataError, match="no training documents for the baselines; evaluate with"):
+        assess(predictor, dataset, "test", num_training_documents=60, tfidf=tfidf)
+
+
 def test_labels_without_training_documents_come_from_retrieval_alone(predictor, dataset):
     texts, num_labels = list(dataset.split("test").texts()), len(dataset.catalogue)
     untrained = set(np.flatnonzero(dataset.catalogue.training_counts == 0).tolist())
@@ -153,3 +171,65 @@ def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
     few = assess(predictor, open_dataset(corpus), "test", num_training_documents=3)
     assert few.evaluation.ks == (1,)
     assert all(path.stat().st_size for path in few.write(tmp_path / "few"))
+
+
+def test_more_places_than_the_metrics_need_widen_the_rankings_alone(predictor, dataset, found):
+    wide = assess(predictor, dataset, "test", num_training_documents=60, num_places=25)
+    assert all(ranking.labels.shape == (20, 25) for ranking in wide.rankings.values())
+    for scorer in predictor.scorers:
+        assert wide.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
+
+
+# ---- features ----
+
+
+@pytest.fixture
+def feature_corpus(tmp_path) -> Dataset:
+    """Three labels, each with a feature of its own, and one feature that says nothing."""
+    (tmp_path / "train.txt").write_text("4 4 3\n0 0:2\n1 1:5 3:1\n2 2:1\n0,1 0:1 1:1\n")
+    (tmp_path / "test.txt").write_text("3 4 3\n0 0:9\n1 1:1 2:0.5\n2 3:1\n")
+    return open_dataset(tmp_path)
+
+
+@pytest.fixture
+def feature_parts(feature_corpus) -> ModelParts:
+    """Label i is scored by feature i; of documents without any, label 0 comes first."""
+    weights = csr_array(np.eye(3, 4, dtype=np.float32))
+    tfidf = TfidfModel(feature_corpus.feature_names, np.ones(4, dtype=np.float32))
+    bias = np.array([0.1, 0, 0], dtype=np.float32)
+    sparse = SparseModel(tfidf, weights, bias, np.arange(3))
+    labels = LabelCatalogue(Label(str(index), str(index)) for index in range(3))
+    return ModelParts(input="features", catalogue=labels, sparse=sparse, dense=None)
+
+
+def test_features_are_ranked_and_measured_with_their_nearest_neighbours(
+    feature_parts, feature_corpus
+):
+    predictor = Predictor(feature_parts, device="cpu")
+    tfidf = feature_parts.sparse.tfidf
+    found = assess(predictor, feature_corpus, "test", num_training_documents=4, tfidf=tfidf)
+    assert list(found.rankings) == ["sparse", NEAREST_BY_FEATURES]
+    assert found.rankings["sparse"].labels[:, 0].tolist() == [0, 1, 0]
+    assert found.evaluation.scorers["sparse"]["all"].values["P@1"] == pytest.approx(2 / 3)
+    # The third document shares its only feature with a training document of label 1.
+    assert found.rankings[NEAREST_BY_FEATURES].labels[:, 0].tolist() == [0, 1, 1]
+
+
+def test_features_ranked_in_chunks_have_the_ranks_of_one_go(
+    feature_parts, feature_corpus, monkeypatch
+):
+    predictor = Predictor(feature_parts, device="cpu")
+    features = feature_corpus.split("train").features()
+    whole = rank_features(predictor, features, 3, desc="train")["sparse"]
+    monkeypatch.setattr(assessment, "_CHUNK", 3)
+    chunked = rank_features(predictor, features, 3, desc="train")["sparse"]
+    assert np.array_equal(whole.labels, chunked.labels)
+    assert np.array_equal(whole.scores, chunked.scores)
+
+
+def test_data_of_the_other_form_is_refused(predictor, dataset, feature_parts, feature_corpus):
+    with pytest.raises(DataError, match="holds features, but the model reads texts; evaluate on"):
+        assess(predictor, feature_corpus, "test", num_training_documents=60)
+    reads_features = Predictor(feature_parts, device="cpu")
+    with pytest.raises(DataError, match="holds texts, but the model reads features"):
+        assess(reads_features, dataset, "test", num_training_documents=4)

@@ -97,3 +97,93 @@ def test_a_configuration_can_not_be_changed():
         config.seed = 1
     with pytest.raises(ValidationError, match="frozen"):
         config.retrieval.epochs = 1
+
+
+# ---- which scorers, and what then counts ----
+
+
+@pytest.mark.parametrize(
+    ("given", "is_dense"),
+    [
+        (["sparse"], False),
+        (["sparse", "retrieval"], True),
+        (["classifier", "sparse", "retrieval"], True),
+    ],
+)
+def test_scorers_are_taken_in_any_order(given, is_dense):
+    config = TrainingConfig.model_validate({"scorers": given})
+    assert set(config.scorers) == set(given)
+    assert config == TrainingConfig.model_validate({"scorers": given[::-1]})
+    assert config.is_dense is is_dense
+
+
+@pytest.mark.parametrize(
+    ("scorers", "message"),
+    [
+        ([], "'sparse' is missing; descriptions and hard negatives come from it"),
+        (["retrieval", "classifier"], "'sparse' is missing"),
+        (["classifier", "sparse"], "'classifier' without 'retrieval'; add it, or leave both out"),
+        (["sparse", "sparse"], "a scorer is named twice"),
+        (["sparse", "dense"], "scorers.1: Input should be 'retrieval', 'classifier' or 'sparse'"),
+        ("sparse", "scorers: Input should be a valid tuple"),
+    ],
+)
+def test_scorers_that_do_not_go_together_are_refused(scorers, message):
+    with pytest.raises(ConfigError, match=message):
+        read_config(None, {"scorers": scorers})
+
+
+def leaves(content: dict, *path: str) -> set[str]:
+    return {
+        leaf
+        for key, value in content.items()
+        for leaf in (
+            leaves(value, *path, key) if isinstance(value, dict) else [".".join((*path, key))]
+        )
+    }
+
+
+SPARSE = TrainingConfig(scorers=("sparse",))
+DENSE_SECTIONS = ("classifier.", "retrieval.")
+
+
+def test_all_settings_count_where_there_is_an_encoder():
+    config = TrainingConfig()
+    assert config.settings_used("text") == config.model_dump(mode="json")
+
+
+def test_without_an_encoder_its_settings_do_not_count():
+    missing = leaves(TrainingConfig().settings_used("text")) - leaves(SPARSE.settings_used("text"))
+    assert {key for key in missing if not key.startswith(DENSE_SECTIONS)} == {
+        "encoder", "document_max_tokens", "frozen_layers", "precision", "descriptions.max_tokens",
+    }  # fmt: skip
+    assert not {
+        key for key in leaves(SPARSE.settings_used("text")) if key.startswith(DENSE_SECTIONS)
+    }
+
+
+def test_on_features_the_settings_of_tf_idf_do_not_count_either():
+    assert leaves(SPARSE.settings_used("text")) - leaves(SPARSE.settings_used("features")) == {
+        "sparse.min_document_count", "sparse.max_document_share", "sparse.lemma_language",
+    }  # fmt: skip
+
+
+def test_runs_that_differ_only_in_what_does_not_count_have_the_same_settings():
+    other = TrainingConfig.model_validate({"scorers": ["sparse"], "retrieval": {"epochs": 9}})
+    assert other.settings_used("text") == SPARSE.settings_used("text")
+
+
+def test_ignored_keys_are_those_that_were_given():
+    content = {
+        "scorers": ["sparse"], "seed": 3, "encoder": "x", "retrieval": {"epochs": 9},
+        "descriptions": {"num_keywords": 3}, "sparse": {"lemma_language": "", "cost": 2.0},
+    }  # fmt: skip
+    config = TrainingConfig.model_validate(content)
+    assert config.keys_ignored("text") == ["encoder", "retrieval"]
+    assert config.keys_ignored("features") == ["encoder", "retrieval", "sparse.lemma_language"]
+    assert (
+        TrainingConfig.model_validate(content | {"scorers": ["sparse", "retrieval"]}).keys_ignored(
+            "text"
+        )
+        == []
+    )

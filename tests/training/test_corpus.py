@@ -365,8 +365,7 @@ def test_skipped_lines_are_logged_once(half_bad, caplog):
     with caplog.at_level(logging.WARNING):
         dataset.check()
         list(dataset.split("train").texts())
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "skipped 3 lines that can't be used" in caplog.text
+    assert caplog.text.count("skipped 3 lines that can't be used") == 1
 
 
 def test_split_in_which_no_line_is_good_is_refused_though_bad_lines_are_skipped(tmp_path):
@@ -384,7 +383,33 @@ def test_labels_of_skipped_documents_are_no_labels(tmp_path):
 def test_repeated_document_ids_are_counted_and_logged(tmp_path, caplog):
     dataset = open_dataset(write(tmp_path, train__jsonl=json_lines([DOCUMENTS[0]] * 3)))
     assert dataset.split("train").scan().num_repeated_ids == 2
-    assert "2 documents have an id that an earlier one has" in caplog.text
+    assert "of 3 documents, 2 have an id that an earlier one has" in caplog.text
+
+
+def test_documents_without_labels_and_repeated_texts_are_counted_and_logged(tmp_path, caplog):
+    texts = [("a", ["x"]), ("b", []), ("a", ["x"]), ("a", []), ("c", ["x"])]
+    lines = json_lines([{"text": text, "labels": labels} for text, labels in texts])
+    scan = open_dataset(write(tmp_path, train__jsonl=lines)).split("train").scan()
+    assert (scan.num_unlabelled, scan.num_repeats, scan.num_repeated_ids) == (2, 2, 0)
+    assert (
+        "train.jsonl: of 5 documents, 2 have no label, "
+        "2 have the text or the features of an earlier one" in caplog.text
+    )
+
+
+def test_a_corpus_without_oddities_logs_nothing(tmp_path, caplog):
+    lines = json_lines([{"text": text, "labels": ["x"]} for text in "abc"])
+    open_dataset(write(tmp_path, train__jsonl=lines)).check()
+    assert caplog.text == ""
+
+
+def test_labels_without_training_documents_are_told_as_information(tmp_path, caplog):
+    write(tmp_path, train__jsonl=json_lines(DOCUMENTS[:1]), labels__jsonl=json_lines(LABELS))
+    with caplog.at_level(logging.INFO):
+        catalogue = open_dataset(tmp_path).catalogue
+    assert catalogue.training_counts.tolist() == [0, 1, 1]
+    [record] = [x for x in caplog.records if "1 of 3 labels have no training document" in x.message]
+    assert record.levelno == logging.INFO
 
 
 # Files and folders that can't be used.
@@ -426,7 +451,7 @@ def test_file_that_only_claims_to_be_compressed_is_refused_by_name(tmp_path):
 
 
 def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("training.formats.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("training.text_files.MAX_LINE_BYTES", 1000)
     write(tmp_path, train__jsonl=json.dumps(DOCUMENTS * 20).encode(), labels__csv=b"id,name\na,b\n")
     with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; wanted one document a"):
         open_dataset(tmp_path).split("train").scan()
@@ -447,7 +472,9 @@ def test_csv_header_with_an_open_quote_is_refused(tmp_path):
 
 FOLDERS = {
     "no documents; looked for Extreme Classification Repository: trn.json, dev.json, tst.json; "
-    "JSON lines: train.jsonl, dev.jsonl, test.jsonl; CSV: train.csv, dev.csv, test.csv": {},
+    "JSON lines: train.jsonl, dev.jsonl, test.jsonl; CSV: train.csv, dev.csv, test.csv; "
+    "bag of words: train.txt, dev.txt, test.txt; bag of words, as matrices: trn_X_Xf.txt, "
+    "dev_X_Xf.txt, tst_X_Xf.txt (each also with .gz)": {},
     "files of two formats (train.jsonl, dev.csv.gz); keep those": {
         "train__jsonl": b"",
         "dev__csv__gz": b"",

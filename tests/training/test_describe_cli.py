@@ -166,6 +166,41 @@ def test_a_model_that_names_no_cut_is_shown_whole(bundle, commonest):
     assert report.pseudo_description == commonest.pseudo_description
 
 
+# ---- without an encoder ----
+
+
+@pytest.fixture
+def describe_without_encoder(trained_sparse, tmp_path, monkeypatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+    registry = str(trained_sparse.registry.folder)
+    return lambda *arguments: CliRunner().invoke(
+        longtail.app, ["describe", "--registry", registry, *arguments], catch_exceptions=False
+    )
+
+
+def test_without_an_encoder_nothing_is_said_to_be_read(describe_without_encoder, commonest):
+    shown = describe_without_encoder(commonest.id, "--keywords", "3").stdout.splitlines()
+    assert shown[3] == f"pseudo description: {commonest.pseudo_description}"
+    assert shown[5] == "keywords, by weight:"
+    assert len(shown[6:]) == 3
+    assert not any("*" in line or "encoder" in line for line in shown)
+
+
+def test_without_an_encoder_json_has_the_whole_description(describe_without_encoder, commonest):
+    found = json.loads(describe_without_encoder(commonest.id, "--json").stdout)
+    assert found["pseudo_description"] == commonest.pseudo_description
+    assert found["keywords_read"] is None
+    assert len(found["keywords"]) == 20
+
+
+def test_keywords_of_a_model_of_features_are_their_names(trained_features, commonest):
+    bundle = trained_features.bundle
+    index = index_of_label(bundle.catalogue, commonest.name)
+    (report,) = report_labels(bundle, [index], 3)
+    words = [token for token, _ in report.keywords]
+    assert report.pseudo_description.startswith(f"{commonest.name}. {words[0]} ")
+
+
 # ---- the whole catalogue ----
 
 

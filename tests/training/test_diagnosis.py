@@ -211,3 +211,39 @@ def test_diagnose_takes_numbers_of_keywords_and_prints_json_alone(call):
 def test_diagnose_names_the_splits_there_are(call):
     with pytest.raises(DataError, match="no split 'held-out'; it has 'train', 'dev', 'test'"):
         call("--split", "held-out")
+
+
+# ---- without an encoder ----
+
+
+@pytest.fixture
+def call_without_encoder(trained_sparse, trained_features, tiny_corpus, feature_corpus, tmp_path):
+    def call(*options, features=False):
+        model = trained_features if features else trained_sparse
+        corpus = feature_corpus if features else tiny_corpus
+        places = [str(corpus), "--registry", str(model.registry.folder)]
+        output = ["--output", str(tmp_path / "out"), "--json"]
+        arguments = ["diagnose", *places, *output, *options]
+        return CliRunner().invoke(longtail.app, arguments, catch_exceptions=False)
+
+    return call
+
+
+def test_without_an_encoder_its_dimensions_must_be_given(call_without_encoder):
+    with pytest.raises(ConfigError, match=r"bundle '1': it has no encoder .* with --dim"):
+        call_without_encoder()
+
+
+def test_dimensions_can_be_given_in_place_of_an_encoder(call_without_encoder, call):
+    alone = json.loads(call_without_encoder("--dim", "32").stdout)
+    assert alone == json.loads(call("--dim", "32", "--json").stdout)
+    assert alone["dim"] == 32
+
+
+def test_a_model_of_features_is_diagnosed_as_the_same_one_of_texts(call_without_encoder):
+    texts, features = (
+        json.loads(call_without_encoder("--dim", "32", features=each).stdout)["summary"][-1]
+        for each in (False, True)
+    )
+    assert features["num_labels"] == texts["num_labels"]
+    assert features["kept"] == pytest.approx(texts["kept"], abs=0.02)

@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from transformers import BertConfig, BertModel
 
-from models.encoder import find_encoder
+from models.encoder import find_encoder, load_transformer
 from models.errors import ConfigError, DataError
+from models.parts import read_sparse
 from models.predictor import Predictor
 from models.registry import Registry
 from training import pipeline
 from training.config import TrainingConfig
 from training.corpus import open_dataset
-from training.neural import Machine
+from training.dense import start_dense
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
@@ -36,7 +38,6 @@ import longtail, training.assessment, training.neural, training.pipeline, traini
 def run(module, function, number, arguments):
     training.neural._CHECKPOINT_EVERY_S = 0.0
     training.sparse._BLOCK_SIZE = 50
-    training.sparse._num_workers = lambda num_labels: 1
     owner = importlib.import_module(module)
     original, calls = getattr(owner, function), []
     def patched(*args, **kwargs):
@@ -143,7 +144,7 @@ def test_a_finished_run_started_again_publishes_no_second_version(
 ):
     first = train_in(tmp_path, tiny_config, tiny_corpus)
     monkeypatch.setattr("training.neural._train_step", None)  # nothing is left to be trained
-    monkeypatch.setattr("training.sparse.fit_labels", None)
+    monkeypatch.setattr("training.svm.SvmProblem.fit", None)
     again = train_in(tmp_path, tiny_config, tiny_corpus)
     assert again.version == first.version == first.registry.current()
     assert first.registry.versions() == [1]
@@ -151,13 +152,11 @@ def test_a_finished_run_started_again_publishes_no_second_version(
 
 def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_encoder, tmp_path):
     shutil.copytree(tiny_encoder, tmp_path, dirs_exist_ok=True)
-    config = BertConfig.from_pretrained(tiny_encoder)
-    BertModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
-    source, truth = find_encoder(str(tmp_path)), np.zeros((1, 2), dtype=np.float32)
-    truth = pipeline.csr_array(truth)
-    first, second = (
-        pipeline._first_model(tiny_config, source, truth, Machine("cpu", False)) for _ in range(2)
-    )
+    without_pooler = BertConfig.from_pretrained(tiny_encoder)
+    BertModel(without_pooler, add_pooling_layer=False).save_pretrained(tmp_path)
+    config = changed(tiny_config, encoder=str(tmp_path))
+    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
+    first, second = (start_dense(config, truth).model for _ in range(2))
     pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
     assert all(torch.equal(*pair) for pair in pairs)
 
@@ -286,7 +285,7 @@ def test_without_keywords_a_label_is_described_by_its_name(
 def test_without_its_classifier_a_bundle_has_no_such_scorer(
     train_in, tiny_config, tiny_corpus, tmp_path
 ):
-    config = changed(tiny_config, retrieval={"keep_classifier": False})
+    config = changed(tiny_config, scorers=["sparse", "retrieval"])
     bundle = train_in(tmp_path, config, tiny_corpus).bundle
     assert bundle.manifest.scorers == ("retrieval", "sparse")
     assert "classifier.safetensors" not in bundle.manifest.files
@@ -296,7 +295,7 @@ def test_without_its_classifier_a_bundle_has_no_such_scorer(
 def test_frozen_layers_are_published_as_they_came(train_in, tiny_config, tiny_corpus, tmp_path):
     bundle = train_in(tmp_path, changed(tiny_config, frozen_layers=1), tiny_corpus).bundle
     after, before = (
-        pipeline.load_transformer(folder).state_dict()
+        load_transformer(folder).state_dict()
         for folder in (bundle.encoder_folder, Path(tiny_config.encoder))
     )
     same = {name for name in before if torch.equal(before[name], after[name])}
@@ -312,6 +311,98 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
         manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
     assert "no dev split" in caplog.text
+
+
+# ---- the sparse model alone ----
+
+
+@pytest.fixture
+def no_encoder(monkeypatch):
+    """Nothing of an encoder can be looked for, loaded or trained."""
+    for name in ("find_encoder", "load_transformer", "load_tokenizer", "DeplModel", "find_machine"):
+        monkeypatch.setattr(f"training.dense.{name}", None)
+
+
+def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_sparse):
+    name = "sparse.safetensors"
+    files = trained_sparse.bundle.manifest.files
+    assert files[name] == trained.bundle.manifest.files[name]
+    assert set(files) == {"labels.jsonl", "sparse.json", name}
+    assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
+
+
+def test_the_manifest_and_the_folder_say_that_there_is_no_encoder(trained_sparse, sparse_config):
+    manifest = trained_sparse.bundle.manifest
+    assert (manifest.encoder, manifest.input) == (None, "text")
+    assert (manifest.scorers, manifest.default_scorer) == (("sparse",), "sparse")
+    claim = json.loads((trained_sparse.work / "run.json").read_text())
+    assert claim["config"] == manifest.training == sparse_config.settings_used("text")
+    assert set(claim) == {"config", "data_fingerprint"}
+    assert {path.name for path in trained_sparse.work.iterdir()} == {"run.json", "sparse"}
+
+
+def test_no_encoder_is_needed_and_what_was_said_of_it_is_told_to_be_ignored(
+    no_encoder, train_in, tiny_config, trained_sparse, tiny_corpus, tmp_path, caplog
+):
+    config = changed(tiny_config, scorers=["sparse"], encoder="no such encoder")
+    with caplog.at_level(logging.WARNING, "training.pipeline"):
+        again = train_in(tmp_path, config, tiny_corpus)
+    assert digest_of(again) == digest_of(trained_sparse)
+    assert "scorers sparse on text: these settings decide nothing: encoder, doc" in caplog.text
+
+
+def test_the_work_of_a_run_with_an_encoder_is_not_one_without(
+    trained, train_in, sparse_config, tiny_corpus, tmp_path
+):
+    shutil.copytree(trained.work, tmp_path / "work")
+    differing = r"its config, device, encoder_sha256, is_bfloat16 differs"
+    with pytest.raises(ConfigError, match=differing):
+        train_in(tmp_path, sparse_config, tiny_corpus)
+
+
+# ---- features instead of texts ----
+
+
+def test_on_the_features_of_texts_the_same_model_is_trained(trained_sparse, trained_features):
+    ours, theirs = (read_sparse(each.bundle) for each in (trained_features, trained_sparse))
+    assert ours.tfidf.tokens == theirs.tfidf.tokens
+    assert ours.labels.tolist() == theirs.labels.tolist()
+    np.testing.assert_allclose(ours.bias, theirs.bias, atol=1e-3)
+    # A weight at the bound of pruning is there or not.
+    difference = np.abs((ours.weights - theirs.weights).toarray())
+    assert (difference > 1e-3).mean() < 1e-4
+
+
+def test_a_bundle_of_features_says_so_and_describes_labels_by_them(
+    trained_features, trained_sparse, sparse_config
+):
+    bundle = trained_features.bundle
+    assert (bundle.manifest.input, bundle.manifest.encoder) == ("features", None)
+    assert bundle.manifest.training == sparse_config.settings_used("features")
+    by_name = {label.name: label.pseudo_description for label in trained_sparse.bundle.catalogue}
+    same = [by_name[label.name] == label.pseudo_description for label in bundle.catalogue]
+    assert np.mean(same) > 0.9  # words of nearly equal weight may change places
+
+
+def test_features_are_ranked_and_measured_on_dev(trained_features, trained_sparse, feature_corpus):
+    dev, like = (
+        each.bundle.manifest.metrics["dev"]["sparse"]["all"]
+        for each in (trained_features, trained_sparse)
+    )
+    assert dev["P@5"] == pytest.approx(like["P@5"], abs=0.02)
+    predictor = Predictor.of_bundle(trained_features.bundle, device="cpu")
+    found = pipeline.assess(
+        predictor, open_dataset(feature_corpus), "dev", num_training_documents=60
+    )
+    assert found.evaluation.scorers["sparse"]["all"].values == pytest.approx(dev)
+
+
+def test_an_encoder_is_refused_where_there_is_no_text(
+    no_encoder, train_in, tiny_config, feature_corpus, tmp_path
+):
+    with pytest.raises(ConfigError, match=r"retrieval, classifier, sparse came, .*--only-sparse"):
+        train_in(tmp_path, tiny_config, feature_corpus)
+    assert not (tmp_path / "work").exists()
 
 
 # ---- small and broken corpora ----

@@ -10,11 +10,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
+from models.predictor import Predictor
 from models.registry import Registry
+from training.corpus import open_dataset
+from training.predictions import read_predictions
 
 
 @pytest.fixture
@@ -73,6 +77,13 @@ REASONS = (
 
 
 # ---- train ----
+
+
+def test_train_takes_the_sparse_model_alone(call, tiny_corpus, trained_sparse, tmp_path):
+    (tmp_path / "run.yaml").write_text("seed: 3\ndescriptions: {num_keywords: 5}\n")
+    result = call("train", tiny_corpus, "--config", "run.yaml", "--only-sparse")
+    assert f"Digest {trained_sparse.bundle.manifest.digest}" in result.stdout
+    assert "default scorer sparse." in result.stdout
 
 
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
@@ -184,3 +195,48 @@ def test_evaluate_names_what_there_is_not_and_what_there_is(
 
 def test_evaluate_without_a_model_says_how_to_get_one(fail, tiny_corpus):
     assert "train one with 'longtail train'" in fail("evaluate", tiny_corpus)
+
+
+def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, trained, tiny_corpus):
+    result = evaluate("--predictions", "-k", "20")
+    names = ["retrieval", "classifier", "sparse", "30-NN-tf-idf", "label-names"]
+    written = [f"Written: out/predictions/{name}.txt" for name in names]
+    assert result.stdout.splitlines()[-5:] == written
+    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
+    texts = list(open_dataset(tiny_corpus).split("test").texts())
+    expected = predictor.rank(predictor.read(texts), 20, "sparse")
+    read = read_predictions(Path("out/predictions/sparse.txt"), 20, 310)
+    assert np.array_equal(read.labels, expected.labels)
+    assert np.array_equal(read.scores, expected.scores)
+
+
+def test_evaluate_refuses_a_number_of_places_that_nothing_heeds(fail, tiny_corpus):
+    assert "-k 20 came without --predictions" in fail("evaluate", tiny_corpus, "-k", "20")
+
+
+# ---- compare ----
+
+
+def test_compare_tells_the_metrics_and_the_tests_of_two_files(call, evaluate, tiny_corpus):
+    evaluated = json.loads(evaluate("--predictions", "--json").stdout)
+    files = ("out/predictions/sparse.txt", "out/predictions/label-names.txt")
+    lines = call("compare", *files, tiny_corpus).stdout.splitlines()
+    header = [cell.strip() for cell in lines[2].split("|")[1:-1]]
+    assert header == ["metric", "sparse", "label-names", "difference"]
+    assert [line.split("|")[1].strip() for line in lines[-3:]] == [
+        "macro t-test@5, all labels",
+        "macro t-test@5, 1-9 labels",
+        "micro sign test@5, all labels",
+    ]
+    printed = json.loads(call("compare", *files, tiny_corpus, "-k", "3", "--json").stdout)
+    measured = printed["evaluation"]["scorers"]["sparse"]["all"]["values"]
+    expected = evaluated["scorers"]["sparse"]["all"]["values"]
+    assert measured.items() <= expected.items()
+    assert {"P@3", "PSP@1"} <= measured.keys()
+
+
+def test_compare_refuses_predictions_of_other_data(fail, tiny_corpus, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("1 310\n5:0.5\n")
+    error = fail("compare", "a.txt", "b.txt", tiny_corpus)
+    assert "a.txt: predictions for 1 documents and 310 labels came; wanted 20 documents" in error

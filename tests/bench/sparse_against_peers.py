@@ -1,11 +1,12 @@
-"""The sparse model against PECOS XR-Linear on the same features: quality, time and memory, one run.
+"""The sparse model against PECOS XR-Linear and omikuji on the same features, in one run.
 
-    LONGTAIL_DATA=<folder with eurlex57k> python tests/bench/sparse_against_xrlinear.py \
-        --peer-python <python of an environment with libpecos==1.2.8>
+    LONGTAIL_DATA=<folder of the data sets> python tests/bench/sparse_against_peers.py eurlex57k \
+        --pecos-python <python with libpecos==1.2.8> --omikuji-python <python with omikuji==0.5.2>
 
-Both train in processes of their own, one after the other, with as many threads or processes as
-there are cores. Memory is the largest sum over a process and its children of proportional set
-sizes, sampled every second. Rankings are judged by Longtail's metrics. Say --split test once only.
+Each trains in a process of its own, one after the other, with as many threads as there are cores.
+Memory is the largest sum over a process and its children of proportional set sizes, sampled every
+second. Rankings are judged by Longtail's metrics. A peer whose Python isn't named is left out.
+Say --split test once only.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from training.config import SparseConfig
 from training.corpus import open_dataset
 from training.evaluation import evaluate
 from training.sparse import fit_sparse_model, fit_tfidf
+from training.sparse_text import write_sparse_text
 
-PEER = """
+XR_LINEAR = """
 import sys, numpy as np, scipy.sparse as sp, time, json
 from pecos.xmc import Indexer, LabelEmbeddingFactory
 from pecos.xmc.xlinear.model import XLinearModel
@@ -41,52 +43,80 @@ model = XLinearModel.train(X, Y, C=chain, negative_sampling_scheme=scheme)
 seconds = time.time() - started
 model.save(f"{folder}/{scheme}")
 model = XLinearModel.load(f"{folder}/{scheme}", is_predict_only=True)
+started = time.time()
 found = model.predict(Xt, only_topk=10, beam_size=50)
+ranking = time.time() - started
 labels = np.full((Xt.shape[0], 10), -1)
 for i in range(Xt.shape[0]):
     row = slice(found.indptr[i], found.indptr[i + 1])
     order = np.argsort(-found.data[row], kind="stable")
     labels[i, : len(order)] = found.indices[row][order]
 np.save(f"{folder}/labels-{scheme}.npy", labels)
-print(json.dumps({"seconds": seconds}))
+print(json.dumps({"seconds": seconds, "ranking": ranking}))
+"""
+
+OMIKUJI = """
+import sys, time, json, omikuji
+folder, rows = sys.argv[1], int(sys.argv[2])
+started = time.time()
+model = omikuji.Model.train_on_data(f"{folder}/train.txt", omikuji.Model.default_hyper_param())
+seconds = time.time() - started
+with open(f"{folder}/judged.txt") as file, open(f"{folder}/omikuji.json", "w") as out:
+    found = []
+    started = time.time()
+    for line in file:
+        pairs = [(int(f), float(v)) for f, v in (t.split(":") for t in line.split())]
+        found.append([label for label, _ in model.predict(pairs, beam_size=30, top_k=10)])
+    ranking = time.time() - started
+    json.dump(found, out)
+print(json.dumps({"seconds": seconds, "ranking": ranking}))
 """
 
 
 def main() -> None:
     """Train all, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer-python", required=True)
+    parser.add_argument("dataset", choices=("eurlex57k", "library-keywords", "tate"))
+    parser.add_argument("--pecos-python")
+    parser.add_argument("--omikuji-python")
+    parser.add_argument("--schemes", nargs="*", default=["tfn", "tfn+man"], help="of XR-Linear")
     parser.add_argument("--split", default="dev", choices=("dev", "test"))
-    parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--ours", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.ours:
         train_ours(Path(options.ours))
         return
-    data = options.data or Path(os.environ.get("LONGTAIL_DATA", "../shared/data")) / "eurlex57k"
+    data = Path(os.environ.get("LONGTAIL_DATA", "../shared/data")) / options.dataset
     if not data.is_dir():
-        sys.exit(f"no EURLEX57K in {str(data)!r}: name its parent folder in LONGTAIL_DATA")
+        sys.exit(f"no {options.dataset} in {str(data)!r}: name its parent folder in LONGTAIL_DATA")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         truth, counts, num_training = write_features(data, options.split, folder)
-        command = [sys.executable, __file__, "--peer-python", "-", "--ours", name]
-        measured = {"Longtail sparse": measure(command)}
-        for scheme in ("tfn", "tfn+man"):
-            peer = [options.peer_python, "-c", PEER, name, scheme]
-            measured[f"XR-Linear {scheme}"] = measure(peer)
-        files = ["ours", "tfn", "tfn+man"]
-        rankings = {
-            title: ranking_of(np.load(folder / f"labels-{file}.npy"))
-            for title, file in zip(measured, files, strict=True)
+        measured = {
+            "Longtail `sparse`": measure([sys.executable, __file__, "tate", "--ours", name])
         }
+        found = [np.load(folder / "labels-ours.npy")]
+        for scheme in options.schemes if options.pecos_python else ():
+            command = [options.pecos_python, "-c", XR_LINEAR, name, scheme]
+            measured[f"XR-Linear `{scheme}`"] = measure(command)
+            found.append(np.load(folder / f"labels-{scheme}.npy"))
+        if options.omikuji_python:
+            write_texts(folder)
+            command = [options.omikuji_python, "-c", OMIKUJI, name, str(truth.shape[0])]
+            measured["omikuji (Parabel)"] = measure(command)
+            found.append(padded(json.loads((folder / "omikuji.json").read_text())))
+    rankings = {title: ranking_of(labels) for title, labels in zip(measured, found, strict=True)}
+    print(f"{options.dataset}, {options.split} split\n")
     print(evaluate(rankings, truth, counts, num_training).overall_table())
-    print("\n| model | training, s | peak memory, GiB |\n|---|---:|---:|")
-    for title, (seconds, gib) in measured.items():
-        print(f"| {title} | {seconds:.0f} | {gib:.2f} |")
+    print("\n| model | training, s | peak memory, GiB | ranking, ms a document |")
+    print("|---|---:|---:|---:|")
+    for title, (times, gib) in measured.items():
+        each = 1000 * times["ranking"] / truth.shape[0]
+        print(f"| {title} | {times['seconds']:.0f} | {gib:.2f} | {each:.2f} |")
 
 
 def write_features(data: Path, split: str, folder: Path) -> tuple[csr_array, np.ndarray, int]:
-    """Write tf-idf and labels for both; return the truth, training counts and their number."""
+    """Write tf-idf and labels for all; return the truth, training counts and their number."""
     dataset = open_dataset(data)
     training, judged = dataset.split("train"), dataset.split(split)
     tfidf, features = fit_tfidf(training.texts(), SparseConfig())
@@ -96,8 +126,24 @@ def write_features(data: Path, split: str, folder: Path) -> tuple[csr_array, np.
     return judged.scan().labels, dataset.catalogue.training_counts, labels.shape[0]
 
 
+def write_texts(folder: Path) -> None:
+    """Write the features once more, as omikuji reads them."""
+    features, truth, judged = (csr_array(load_npz(folder / f"{n}.npz")) for n in ("X", "Y", "Xt"))
+    write_sparse_text(folder / "train.txt", features, truth)
+    with (folder / "judged.txt").open("w") as file:
+        for row in range(judged.shape[0]):
+            begin, end = judged.indptr[row : row + 2]
+            pairs = zip(judged.indices[begin:end], judged.data[begin:end], strict=True)
+            file.write(" ".join(f"{feature}:{value}" for feature, value in pairs) + "\n")
+
+
+def padded(labels: list[list[int]]) -> np.ndarray:
+    """Return lists of at most 10 labels as one array, filled up with -1."""
+    return np.array([(row + [-1] * 10)[:10] for row in labels])
+
+
 def train_ours(folder: Path) -> None:
-    """Train and rank; prints the seconds of training."""
+    """Train and rank; prints the seconds of each."""
     features, truth, judged = (csr_array(load_npz(folder / f"{n}.npz")) for n in ("X", "Y", "Xt"))
     num_features = features.shape[1]
     tfidf = TfidfModel(list(map(str, range(num_features))), np.ones(num_features, np.float32))
@@ -105,8 +151,10 @@ def train_ours(folder: Path) -> None:
     config = SparseConfig()
     model = fit_sparse_model(tfidf, features, truth, config, seed=0, folder=folder / "work")
     seconds = time.monotonic() - started
-    np.save(folder / "labels-ours.npy", rank([SparseSource(model, judged)], 10).labels)
-    print(json.dumps({"seconds": seconds}))
+    source = SparseSource(model, judged)
+    started = time.monotonic()
+    np.save(folder / "labels-ours.npy", rank([source], 10).labels)
+    print(json.dumps({"seconds": seconds, "ranking": time.monotonic() - started}))
 
 
 def ranking_of(labels: np.ndarray) -> Ranking:
@@ -114,8 +162,8 @@ def ranking_of(labels: np.ndarray) -> Ranking:
     return Ranking(labels.astype(np.int64), np.zeros(labels.shape, dtype=np.float32))
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """Run a command; return the seconds of training that it prints, and its peak memory in GiB."""
+def measure(command: list[str]) -> tuple[dict[str, float], float]:
+    """Run a command; return the times that it prints, in seconds, and its peak memory in GiB."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = 0
     while process.poll() is None:
@@ -124,7 +172,7 @@ def measure(command: list[str]) -> tuple[float, float]:
     output = process.stdout.read() if process.stdout else ""
     if process.returncode:
         sys.exit(f"{command[0]} ended with status {process.returncode}")
-    return json.loads(output.splitlines()[-1])["seconds"], peak / 2**20
+    return json.loads(output.splitlines()[-1]), peak / 2**20
 
 
 def family_of(pid: int) -> list[int]:

@@ -1,0 +1,28 @@
+"""Compiled functions give what Python gives, also where nothing can be kept on disk."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.core.caching import FunctionCache
+
+from models.compiled import compiled
+
+
+def total(values):
+    found = 0.0
+    for value in values:
+        found += value
+    return found
+
+
+def test_a_compiled_function_gives_what_the_plain_one_gives():
+    values = np.random.default_rng(0).random(100)
+    assert compiled(total)(values) == total(values)
+
+
+def test_nothing_is_kept_where_no_folder_can_be_written_to(monkeypatch):
+    def refuse(*arguments):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(FunctionCache, "__init__", refuse)
+    assert compiled(total)(np.ones(3)) == 3

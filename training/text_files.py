@@ -1,0 +1,100 @@
+"""Text files, plain or gzip-compressed: read by lines or by blocks of lines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.errors import DataError
+
+MAX_LINE_BYTES = 64 * 2**20
+"""Longest line: what one document may cost in memory."""
+
+_BLOCK_BYTES = 2**20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield each line with its number from 1, without the byte order mark.
+
+    Raises:
+        DataError: The file can't be read to its end, or a line is longer than `MAX_LINE_BYTES`.
+    """
+    with _opened(path) as file:
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES):
+            number += 1
+            _check_length(path, number, len(line))
+            yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+
+
+def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the file in blocks of whole lines, each with the number of its first line, from 1.
+
+    The first line is a block of its own; lines end in a line feed alone, the last one too; the byte
+    order mark is left out.
+
+    Raises:
+        DataError: As `lines`.
+    """
+    with _opened(path) as file:
+        first = file.readline(MAX_LINE_BYTES).removeprefix(_BYTE_ORDER_MARK)
+        if first:
+            yield 1, _with_line_feeds(first.removesuffix(b"\n") + b"\n")
+        number, begun = 2, b""
+        while read := file.read(_BLOCK_BYTES):
+            end = read.rfind(b"\n") + 1
+            if not end:
+                begun += read
+                _check_length(path, number, len(begun))
+                continue
+            block = begun + read[:end]
+            begun = read[end:]
+            yield number, _with_line_feeds(block)
+            number += block.count(b"\n")
+        if begun:
+            yield number, _with_line_feeds(begun + b"\n")
+
+
+def writing(path: Path) -> io.TextIOWrapper:
+    """Return the file, opened anew for UTF-8 text; compressed where its name ends in `.gz`."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "wt", encoding="utf-8", compresslevel=6)
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
+def _with_line_feeds(block: bytes) -> bytes:
+    return block.replace(b"\r\n", b"\n") if b"\r" in block else block
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
+    """Give the file for reading.
+
+    Yields:
+        Its bytes, decompressed.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
+
+
+def _check_length(path: Path, number: int, num_bytes: int) -> None:
+    """Refuse a line that fills the memory.
+
+    Raises:
+        DataError: It does.
+    """
+    if num_bytes >= MAX_LINE_BYTES:
+        raise DataError(
+            f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; wanted one document a line"
+        )
