@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from safetensors.torch import load
 from scipy.sparse import csr_array
 from transformers import TokenizersBackend
@@ -29,6 +29,7 @@ from models.dual_encoder import DualEncoder
 from models.encoder import load_tokenizer, load_transformer, window_of
 from models.errors import BundleCorruptError
 from models.labels import LabelCatalogue
+from models.linear import LinearModel
 from models.manifest import FEATURES, Input, Manifest
 from models.sparse import SparseModel, TfidfModel
 
@@ -42,21 +43,6 @@ _CLASSIFIER_FILE = "classifier.safetensors"
 _SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
 _TRANSFORMER_PREFIX = "transformer."
-
-
-@dataclass(frozen=True, slots=True)
-class LinearModel:
-    """Linear scores of labels over document vectors: <phi_doc(x), w_l> + b_l.
-
-    Attributes:
-        weight: One row w_l for each label that it can score.
-        bias: b_l of each row.
-        labels: The label index of each row, rising.
-    """
-
-    weight: Float32[np.ndarray, "covered dim"]
-    bias: Float32[np.ndarray, "covered"]
-    labels: Int64[np.ndarray, "covered"]
 
 
 @dataclass(frozen=True, slots=True)

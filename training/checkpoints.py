@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -28,14 +29,30 @@ def save_checkpoint(
         model: All its parameters and buffers are kept.
         optimizer: Its state is kept; None when the stage is done and it is not needed again.
     """
+    states = {_MODEL_NAME: model.state_dict()}
+    if optimizer is not None:
+        states[_OPTIMIZER_NAME] = _flat_state(optimizer)
+    save_states(folder, step, states, is_done=optimizer is None)
+
+
+def save_states(
+    folder: Path, step: int, states: Mapping[str, Mapping[str, Tensor]], *, is_done: bool
+) -> None:
+    """Write a checkpoint of files of tensors (see `save_checkpoint`).
+
+    Args:
+        folder: Holds the checkpoints of one stage, as folders named by their step.
+        step: Steps done.
+        states: The tensors of each safetensors file, by name.
+        is_done: Whether the stage was trained to its end.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     incoming = folder / f".incoming-{os.getpid()}"
     shutil.rmtree(incoming, ignore_errors=True)
     incoming.mkdir()
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, incoming / _MODEL_NAME)
-    if optimizer is not None:
-        save_file(_flat_state(optimizer), incoming / _OPTIMIZER_NAME)
-    write_json_durably(incoming / _PROGRESS_NAME, {"step": step, "is_done": optimizer is None})
+    for name, tensors in states.items():
+        save_file({k: v.contiguous() for k, v in tensors.items()}, incoming / name)
+    write_json_durably(incoming / _PROGRESS_NAME, {"step": step, "is_done": is_done})
     sync_tree(incoming)
     final = folder / str(step)
     shutil.rmtree(final, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The offline commands: `longtail train`, `evaluate`, `compare`, `describe`, `diagnose`."""
+"""The offline commands: `longtail train`, `evaluate`, `compare`, `describe`, `diagnose`, ..."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from models.errors import ConfigError
+from training.experiment_cli import make_experiment_app
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from training.label_reports import LabelReport
@@ -37,6 +38,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("compare")(compare)
     app.command("describe")(describe)
     app.command("diagnose")(diagnose)
+    app.add_typer(make_experiment_app(), name="experiment")
 
 
 def train(

@@ -6,10 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from models.errors import ConfigError
 from models.manifest import TEXT, Input
+from training.learning_config import DeplLossConfig, SoftTopKLossConfig, SubsetLossConfig
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -129,8 +137,19 @@ class RetrievalConfig(StageConfig):
     label_subset_size: Positive = 384
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
     300-500."""
+    loss: SubsetLossConfig = Field(default=DeplLossConfig(), discriminator="kind")
+    """What the scores of the subset cost: depl, decoupled_softmax or soft_top_k."""
     cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
+
+    @model_validator(mode="after")
+    def _refuse_full_top(self) -> RetrievalConfig:
+        if isinstance(self.loss, SoftTopKLossConfig) and self.loss.k >= self.label_subset_size:
+            raise ValueError(
+                f"loss 'soft_top_k': k is {self.loss.k}, with label_subset_size "
+                f"{self.label_subset_size}; wanted fewer than are scored"
+            )
+        return self
 
 
 class TrainingConfig(_Section):

@@ -25,12 +25,14 @@ from models.encoder import (
 )
 from models.errors import ConfigError
 from models.labels import LabelCatalogue
-from models.parts import CLASSIFIER, DenseParts, LinearModel
+from models.linear import LinearModel
+from models.parts import CLASSIFIER, DenseParts
 from models.ranking import rank
 from models.sparse import SparseModel, SparseSource
 from training.assessment import chunks
 from training.config import RetrievalConfig, TrainingConfig
 from training.corpus import Dataset
+from training.learning_config import LearningConfig
 from training.negatives import LabelSubsets, hard_negatives
 from training.neural import (
     DeplModel,
@@ -43,6 +45,7 @@ from training.neural import (
     retrieval_step,
     start_scores,
 )
+from training.objectives import make_subset_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,11 @@ def start_dense(config: TrainingConfig, truth: Float32[csr_array, "document labe
 
     Raises:
         ConfigError: There is no such encoder, it has not so many layers to freeze, or it can't read
-            so many tokens.
+            so many tokens; or the loss wants more labels than there are.
     """
+    LearningConfig(loss=config.retrieval.loss).check(
+        truth.shape[1], config.retrieval.hard_negatives
+    )
     machine = find_machine(config.precision)
     source = find_encoder(config.encoder)
     with torch.random.fork_rng():
@@ -166,7 +172,8 @@ def train_dense(
     stages.train("classifier", model, classifier_step(model, texts, machine), config.classifier)
     start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
     keep = CLASSIFIER in config.scorers
-    step = retrieval_step(model, texts, subsets, machine, keep_classifier=keep)
+    loss = make_subset_loss(config.retrieval.loss)
+    step = retrieval_step(model, texts, subsets, machine, loss=loss, keep_classifier=keep)
     stages.train("retrieval", model, step, config.retrieval)
     with tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar:
         vectors = encode_all(

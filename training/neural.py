@@ -27,7 +27,7 @@ from models.encoder import TokenizedTexts
 from models.errors import ConfigError
 from training.checkpoints import is_done, load_checkpoint, save_checkpoint
 from training.config import StageConfig
-from training.losses import depl_loss
+from training.losses import SubsetLoss, depl_loss
 from training.negatives import LabelSubsets, positives_among
 
 logger = logging.getLogger(__name__)
@@ -137,15 +137,17 @@ def retrieval_step(
     subsets: LabelSubsets,
     machine: Machine,
     *,
+    loss: SubsetLoss,
     keep_classifier: bool,
 ) -> Step:
-    """Return the step of the dual encoder: L_dual over the batch's label subset (DEPL 3.3).
+    """Return the step of the dual encoder: a loss over the batch's label subset (DEPL 3.3).
 
     Args:
         model: Trained in place.
         texts: Documents and label descriptions.
         subsets: Draws S_b.
         machine: Where to compute.
+        loss: Of the scores; L_dual in the paper.
         keep_classifier: Add the classifier's loss over the same documents and all labels, so that
             it stays in step with the moving document vectors.
     """
@@ -158,11 +160,12 @@ def retrieval_step(
         )
         label_batch = texts.labels.batch(labels, texts.pad_id, machine.device)
         scores = model.encoder.scores(documents, model.encoder(label_batch, "label"))
-        loss = depl_loss(scores, torch.from_numpy(positives_among(truth, labels)))
+        is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
+        cost = loss(scores, is_positive)
         if keep_classifier:
             all_scores = model.classifier_scores(documents)
-            loss = loss + depl_loss(all_scores, torch.from_numpy(truth.toarray() > 0))
-        return loss
+            cost = cost + depl_loss(all_scores, torch.from_numpy(truth.toarray() > 0))
+        return cost
 
     return step
 

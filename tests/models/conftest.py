@@ -23,8 +23,9 @@ from transformers import BertConfig, BertModel, TokenizersBackend
 from models.bundle import Bundle, open_bundle
 from models.dual_encoder import DualEncoder
 from models.labels import Label, LabelCatalogue
+from models.linear import LinearModel
 from models.manifest import EncoderInfo, Manifest, digest_of
-from models.parts import DenseParts, LinearModel, ModelParts, write_parts
+from models.parts import DenseParts, ModelParts, write_parts
 from models.sparse import SparseModel, TfidfModel
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from models.errors import ConfigError
 from training.config import TrainingConfig, read_config
+from training.learning_config import DeplLossConfig, SoftTopKLossConfig
 
 CONFIGS = Path(__file__).parents[2] / "training" / "configs"
 
@@ -89,6 +91,25 @@ def test_a_file_that_is_no_mapping_of_names_is_refused(tmp_path, content, messag
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"absent\.yaml: can't be read"):
         read_config(tmp_path / "absent.yaml")
+
+
+def test_the_retrieval_loss_is_chosen_by_kind():
+    assert TrainingConfig().retrieval.loss == DeplLossConfig()
+    loss = {"kind": "soft_top_k", "k": 3}
+    config = read_config(None, {"retrieval": {"loss": loss}})
+    assert config.retrieval.loss == SoftTopKLossConfig(k=3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        ({"kind": "softmax"}, "'depl', 'decoupled_softmax', 'soft_top_k'"),
+        ({"kind": "soft_top_k", "k": 8}, "k is 8, with label_subset_size 8"),
+    ],
+)
+def test_a_retrieval_loss_that_a_label_subset_can_not_have_is_refused(loss, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_config(None, {"retrieval": {"loss": loss, "label_subset_size": 8}})
 
 
 def test_a_configuration_can_not_be_changed():

@@ -17,7 +17,7 @@ from models.errors import ConfigError
 from training import neural
 from training.config import ClassifierConfig, StageConfig
 from training.corpus import open_dataset
-from training.losses import depl_loss
+from training.losses import decoupled_softmax_loss, depl_loss
 from training.negatives import LabelSubsets
 from training.neural import (
     DeplModel,
@@ -126,7 +126,7 @@ def test_classifier_scores_of_some_labels_are_those_among_all(new_model):
 
 def test_retrieval_loss_is_that_of_the_scores_over_the_drawn_labels(new_model, texts, subsets):
     model, rows = new_model().eval(), np.arange(6)
-    step = retrieval_step(model, texts, subsets, CPU, keep_classifier=False)
+    step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
     loss = step(rows, np.random.default_rng(3))
     labels = subsets.draw(rows, np.random.default_rng(3))
     documents = encode_all(model.encoder, texts.documents, "document", pad_id=0)[rows]
@@ -138,10 +138,26 @@ def test_retrieval_loss_is_that_of_the_scores_over_the_drawn_labels(new_model, t
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
+def test_the_retrieval_step_minimises_the_loss_that_it_is_given(new_model, texts, subsets):
+    model, rows, seen = new_model().eval(), np.arange(6), []
+
+    def loss(scores, is_positive):
+        seen.append(is_positive)
+        return decoupled_softmax_loss(scores, is_positive)
+
+    step = retrieval_step(model, texts, subsets, CPU, loss=loss, keep_classifier=False)
+    found = step(rows, np.random.default_rng(3))
+    labels = subsets.draw(rows, np.random.default_rng(3))
+    documents = encode_all(model.encoder, texts.documents, "document", pad_id=0)[rows]
+    vectors = encode_all(model.encoder, texts.labels, "label", pad_id=0)[labels]
+    expected = decoupled_softmax_loss(torch.from_numpy(documents @ vectors.T), *seen)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
 def test_keeping_the_classifier_adds_its_loss(new_model, texts, subsets):
     model, rows = new_model().eval(), np.arange(6)
     losses = {
-        keep: retrieval_step(model, texts, subsets, CPU, keep_classifier=keep)(
+        keep: retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=keep)(
             rows, np.random.default_rng(3)
         ).item()
         for keep in (False, True)
@@ -152,7 +168,7 @@ def test_keeping_the_classifier_adds_its_loss(new_model, texts, subsets):
 
 def test_without_the_classifier_it_gets_no_gradient(new_model, texts, subsets):
     model = new_model()
-    step = retrieval_step(model, texts, subsets, CPU, keep_classifier=False)
+    step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
     step(np.arange(6), np.random.default_rng(3)).backward()
     assert model.classifier.weight.grad is None
     assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
@@ -190,7 +206,7 @@ def test_the_loss_falls(new_model, texts, tmp_path):
 def test_the_retrieval_loss_falls(new_model, texts, subsets, tmp_path):
     model, seen = new_model(), []
     start_scores(model.encoder, texts, cosine_scale=20.0)
-    step = retrieval_step(model, texts, subsets, CPU, keep_classifier=False)
+    step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
     run_stage(texts, tmp_path, model, recording(step, seen), LONGER)
     losses = [loss for _, loss in seen]
     assert np.mean(losses[-4:]) < 0.95 * np.mean(losses[:4])
@@ -230,7 +246,7 @@ def test_a_broken_stage_goes_on_to_the_weights_of_an_unbroken_one(
     new_model, texts, subsets, tmp_path, monkeypatch, num_steps
 ):
     def step_of(model: DeplModel) -> Step:
-        return retrieval_step(model, texts, subsets, CPU, keep_classifier=True)
+        return retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True)
 
     model, broken, resumed = new_model(), new_model(), new_model()
     run_stage(texts, tmp_path / "whole", model, step_of(model))

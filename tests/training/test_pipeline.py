@@ -28,6 +28,7 @@ from training import pipeline
 from training.config import TrainingConfig
 from training.corpus import open_dataset
 from training.dense import start_dense
+from training.learning_config import SoftTopKLossConfig
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
@@ -159,6 +160,13 @@ def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_e
     first, second = (start_dense(config, truth).model for _ in range(2))
     pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
     assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_a_retrieval_loss_with_as_many_places_as_labels_is_refused(tiny_config):
+    retrieval = tiny_config.retrieval.model_copy(update={"loss": SoftTopKLossConfig(k=2)})
+    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
+    with pytest.raises(ConfigError, match="'soft_top_k': k is 2, of 2 labels"):
+        start_dense(tiny_config.model_copy(update={"retrieval": retrieval}), truth)
 
 
 # ---- killed ----

@@ -1,0 +1,340 @@
+"""The label tree of Bamler & Mandt (2020, section 3): p_n(y|x) at a cost of log C a label.
+
+A balanced binary tree with one leaf a label. At each inner node a document goes right with
+probability sigma(w·x + b), x being the document vector's first principal components; p_n(y|x) is
+the product along the path to the leaf of y (Eq. 7). Here are log p_n and sampling;
+`models.tree_search` yields labels in falling order of p_n, and `training.tree` fits the tree.
+
+Nodes are numbered as in a heap: the root is 0, the children of node i are 2i + 1 and 2i + 2, and
+the leaves follow the inner nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Float64, Int64
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from models.errors import BundleCorruptError, DataError
+from models.ranking import NO_LABEL
+
+_MOST_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
+_DRAWS_AT_A_TIME = 2**14  # so that the arrays of a level stay in a core's cache
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelTree:
+    """A fitted tree, on one device.
+
+    log p_n is computed in float64 from float32 features and weights, with additions in an order
+    that does not depend on the batch, and rounded to float32 once: `log_prob`, `log_probs` and
+    `models.tree_search` give a label of a document the same number, to the bit.
+
+    Attributes:
+        mean: Subtracted from document vectors before the projection.
+        components: Principal components, divided by the scale of the features.
+        weights: w of each inner node.
+        biases: b of each inner node; +inf where only padding lies below it on the left, -inf where
+            only padding lies on the right.
+        label_of_leaf: The label of each leaf, from left to right; `NO_LABEL` for padding.
+        leaf_of_label: Its inverse.
+    """
+
+    mean: Float32[Tensor, "dim"]
+    components: Float32[Tensor, "k dim"]
+    weights: Float32[Tensor, "node k"]
+    biases: Float32[Tensor, "node"]
+    label_of_leaf: Int64[Tensor, "leaf"]
+    leaf_of_label: Int64[Tensor, "label"]
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels C, padding not counted."""
+        return len(self.leaf_of_label)
+
+    @property
+    def depth(self) -> int:
+        """Decisions on the way to a leaf: ceil(log2 C)."""
+        return depth_of(self.num_labels)
+
+    def to(self, device: torch.device | str) -> LabelTree:
+        """Return the tree on this device."""
+        return LabelTree(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the state as plain arrays; `from_arrays` reads them."""
+        return {name: getattr(self, name).cpu().numpy() for name in _ARRAYS}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> LabelTree:
+        """Return the tree of these arrays, on the CPU.
+
+        Raises:
+            BundleCorruptError: An array is missing or unknown, has another type or shape, or holds
+                what no tree has.
+        """
+        problem = _problem_of(arrays)
+        if problem:
+            raise BundleCorruptError(f"label tree: {problem}; train again with 'longtail train'")
+        label_of_leaf = arrays["label_of_leaf"]
+        leaves = np.flatnonzero(label_of_leaf != NO_LABEL)
+        leaf_of_label = np.empty(len(leaves), dtype=np.int64)
+        leaf_of_label[label_of_leaf[leaves]] = leaves
+        state = {name: torch.tensor(arrays[name]) for name in _ARRAYS}
+        return cls(**state, leaf_of_label=torch.from_numpy(leaf_of_label))
+
+    def project(self, vectors: Float32[Tensor, "batch dim"]) -> Float32[Tensor, "batch k"]:
+        """Return the features x of document vectors, which all the rest takes.
+
+        A vector has the same features, to the bit, whatever batch it came in.
+
+        Raises:
+            DataError: A vector is not finite.
+        """
+        return project(vectors, self.mean, self.components)
+
+    def log_prob(
+        self, features: Float32[Tensor, "batch k"], labels: Int64[Tensor, "batch m"]
+    ) -> Float32[Tensor, "batch m"]:
+        """Return log p_n(y|x), in nats, of given labels; each costs O(k log C).
+
+        Args:
+            features: From `project`.
+            labels: Label indices; any other index has probability zero, so -inf.
+        """
+        is_label = (labels >= 0) & (labels < self.num_labels)
+        rows = torch.arange(len(features), device=labels.device).repeat_interleave(labels.shape[1])
+        known = torch.where(is_label, labels, 0).flatten()
+        found = self._log_prob_of_pairs(features, rows, known).float().view(labels.shape)
+        return found.masked_fill(~is_label, -math.inf)
+
+    def log_likelihood(
+        self,
+        features: Float32[Tensor, "document k"],
+        documents: Int64[Tensor, "pair"],
+        labels: Int64[Tensor, "pair"],
+        pair_weights: Float32[Tensor, "pair"],
+    ) -> float:
+        """Return the weighted sum of log p_n(y|x), in nats, over pairs of document and label.
+
+        Eq. 7 of Bamler & Mandt (2020), where all weights are 1.
+        """
+        log_probs = self._log_prob_of_pairs(features, documents, labels)
+        return float((log_probs * pair_weights).sum())
+
+    def log_probs(self, features: Float32[Tensor, "batch k"]) -> Float32[Tensor, "batch label"]:
+        """Return log p_n(y|x), in nats, of all labels: level by level, each node scored once."""
+        rows = max(1, _MOST_PRODUCTS // max(1, self.weights.numel()))
+        parts = [
+            self.log_reach(part, self.depth)[:, self.leaf_of_label].float()
+            for part in torch.split(features, rows)
+        ]
+        return torch.cat(parts)
+
+    def log_reach(
+        self, features: Float32[Tensor, "batch k"], level: int
+    ) -> Float64[Tensor, "batch reached"]:
+        """Return the log-probability, in nats, that the path comes through each node of a level."""
+        reach = torch.zeros((len(features), 1), dtype=torch.float64, device=features.device)
+        for above in range(level):
+            nodes = torch.arange(2**above - 1, 2 ** (above + 1) - 1, device=features.device)
+            children = self.log_decisions(features.unsqueeze(1), nodes)  # (batch, nodes, 2)
+            reach = (reach.unsqueeze(2) + children).flatten(1)
+        return reach
+
+    def log_decisions(
+        self, features: Float32[Tensor, "*rows k"], nodes: Int64[Tensor, "*nodes"]
+    ) -> Float64[Tensor, "*both 2"]:
+        """Return log sigma(-w·x - b) and log sigma(w·x + b): of going left and right at nodes.
+
+        Float64, and with the same rounding however many rows and nodes there are.
+        """
+        weights = self.weights.index_select(0, nodes).double()
+        scores = _sum_in_fixed_order(weights * features.double()) + self.biases[nodes].double()
+        return torch.stack([logsigmoid(-scores), logsigmoid(scores)], dim=-1)
+
+    def sample(
+        self, features: Float32[Tensor, "batch k"], num: int, generator: torch.Generator
+    ) -> Int64[Tensor, "batch num"]:
+        """Draw labels from p_n for each document, independently, in O(k log C) a draw.
+
+        The scores are float32 here, so p_n has their rounding.
+
+        Args:
+            features: From `project`.
+            num: Draws a document.
+            generator: Of random numbers, on the tree's device.
+        """
+        rows = max(1, _DRAWS_AT_A_TIME // max(1, num))
+        parts = [
+            self._draw(part.repeat_interleave(num, dim=0), generator).view(len(part), num)
+            for part in torch.split(features, rows)
+        ]
+        return torch.cat(parts)
+
+    def _draw(
+        self, features: Float32[Tensor, "draw k"], generator: torch.Generator
+    ) -> Int64[Tensor, "draw"]:
+        device = features.device
+        nodes = torch.zeros(len(features), dtype=torch.int64, device=device)
+        for _ in range(self.depth):
+            # index_select and a sum: on a CPU about twice as fast as w[nodes] and a batched dot.
+            products = self.weights.index_select(0, nodes) * features
+            scores = products.sum(1) + self.biases.index_select(0, nodes)
+            uniform = torch.rand(len(nodes), generator=generator, device=device)
+            nodes = 2 * nodes + 1 + (uniform < scores.sigmoid())
+        return self.label_of_leaf[nodes - len(self.biases)]
+
+    def _log_prob_of_pairs(
+        self,
+        features: Float32[Tensor, "document k"],
+        documents: Int64[Tensor, "pair"],
+        labels: Int64[Tensor, "pair"],
+    ) -> Float64[Tensor, "pair"]:
+        pairs = max(1, _MOST_PRODUCTS // features.shape[1])
+        parts = [
+            self._log_prob_of_leaves(features.index_select(0, rows), self.leaf_of_label[part])
+            for rows, part in zip(
+                torch.split(documents, pairs), torch.split(labels, pairs), strict=True
+            )
+        ]
+        return torch.cat(parts)
+
+    def _log_prob_of_leaves(
+        self, features: Float32[Tensor, "pair k"], leaves: Int64[Tensor, "pair"]
+    ) -> Float64[Tensor, "pair"]:
+        total = torch.zeros(len(leaves), dtype=torch.float64, device=leaves.device)
+        for level in range(self.depth):
+            nodes = (leaves >> (self.depth - level)) + (2**level - 1)
+            goes_right = (leaves >> (self.depth - level - 1)) & 1
+            decisions = self.log_decisions(features, nodes)
+            total += decisions.gather(1, goes_right.unsqueeze(1)).squeeze(1)
+        return total
+
+
+def depth_of(num_labels: int) -> int:
+    """Return the depth of a tree of so many labels, ceil(log2 C); 0 for a single label."""
+    return (num_labels - 1).bit_length()
+
+
+def project(
+    vectors: Float32[Tensor, "batch dim"],
+    mean: Float32[Tensor, "dim"],
+    components: Float32[Tensor, "k dim"],
+) -> Float32[Tensor, "batch k"]:
+    """Return the inner products of centred vectors with components (see `LabelTree.project`).
+
+    Raises:
+        DataError: A vector is not finite.
+    """
+    check_finite(vectors)
+    rows = max(1, _MOST_PRODUCTS // components.numel())
+    parts = [
+        _sum_in_fixed_order((part.double() - mean.double()).unsqueeze(1) * components.double())
+        for part in torch.split(vectors, rows)
+    ]
+    return torch.cat(parts).float()
+
+
+def check_finite(vectors: Float32[Tensor, "batch dim"]) -> None:
+    """Refuse document vectors that no tree can read.
+
+    Raises:
+        DataError: One is not finite.
+    """
+    is_bad = ~vectors.isfinite().all(dim=1)
+    if bool(is_bad.any()):
+        raise DataError(
+            f"label tree: {int(is_bad.sum())} of {len(vectors)} document vectors are not finite, "
+            f"the first in row {int(is_bad.int().argmax())}; mend or leave out these documents"
+        )
+
+
+def one_sided_biases(num_labels_below: Int64[np.ndarray, "leaf"]) -> Float32[np.ndarray, "node"]:
+    """Return the biases that padding forces: +inf or -inf where one side holds only padding, or 0.
+
+    Args:
+        num_labels_below: For each leaf, from left to right, 1 if it has a label and 0 if not.
+    """
+    levels = []
+    counts = num_labels_below
+    while len(counts) > 1:
+        left, right = counts[::2] > 0, counts[1::2] > 0
+        forced = np.where(left & ~right, -np.inf, np.where(right & ~left, np.inf, 0.0))
+        levels.append(forced.astype(np.float32))
+        counts = counts[::2] + counts[1::2]
+    return np.concatenate([*levels[::-1], np.empty(0, dtype=np.float32)])
+
+
+def _sum_in_fixed_order(terms: Float64[Tensor, "*rows term"]) -> Float64[Tensor, "*rows"]:
+    """Return sums over the last axis, halving it; a library's sum may depend on the shape."""
+    while (num_terms := terms.shape[-1]) > 1:
+        half = num_terms // 2
+        halves = terms[..., :half] + terms[..., half : 2 * half]
+        terms = torch.cat([halves, terms[..., 2 * half :]], dim=-1) if num_terms % 2 else halves
+    return terms.squeeze(-1)
+
+
+_ARRAYS = {
+    "mean": (np.float32, 1),
+    "components": (np.float32, 2),
+    "weights": (np.float32, 2),
+    "biases": (np.float32, 1),
+    "label_of_leaf": (np.int64, 1),
+}
+
+
+def _problem_of(arrays: Mapping[str, np.ndarray]) -> str | None:
+    """Return what of these arrays is no tree's, or None."""
+    if set(arrays) != set(_ARRAYS):
+        return f"arrays {sorted(arrays)}, wanted {sorted(_ARRAYS)}"
+    for name, (dtype, num_axes) in _ARRAYS.items():
+        array = arrays[name]
+        if array.dtype != dtype or array.ndim != num_axes:
+            wanted = f"{np.dtype(dtype)} with {num_axes}"
+            return f"{name} is {array.dtype} with {array.ndim} axes, wanted {wanted}"
+    return _problem_of_shapes(arrays) or _problem_of_values(arrays)
+
+
+def _problem_of_shapes(arrays: Mapping[str, np.ndarray]) -> str | None:
+    num_leaves = len(arrays["label_of_leaf"])
+    num_features, dim = arrays["components"].shape
+    num_labels = int((arrays["label_of_leaf"] != NO_LABEL).sum())
+    if not num_labels or num_leaves != 2 ** depth_of(num_labels):
+        return (
+            f"{num_leaves} leaves for {num_labels} labels, wanted at least one and the smallest "
+            "power of two that holds them"
+        )
+    if not num_features or not dim:
+        return f"components has shape {(num_features, dim)}, wanted one of each at least"
+    wanted = {
+        "mean": (dim,),
+        "weights": (num_leaves - 1, num_features),
+        "biases": (num_leaves - 1,),
+    }
+    for name, shape in wanted.items():
+        if arrays[name].shape != shape:
+            return f"{name} has shape {arrays[name].shape}, wanted {shape}"
+    return None
+
+
+def _problem_of_values(arrays: Mapping[str, np.ndarray]) -> str | None:
+    for name in ("mean", "components", "weights"):
+        if not np.isfinite(arrays[name]).all():
+            return f"{name} has values that are not finite"
+    label_of_leaf, biases = arrays["label_of_leaf"], arrays["biases"]
+    is_label = label_of_leaf != NO_LABEL
+    labels = np.sort(label_of_leaf[is_label])
+    if not np.array_equal(labels, np.arange(len(labels))):
+        return f"label_of_leaf does not hold each of {len(labels)} labels once"
+    forced = one_sided_biases(is_label.astype(np.int64))
+    found = np.where(np.isfinite(biases), 0.0, biases)
+    if not np.array_equal(found, forced):
+        return "biases are not infinite exactly where only padding lies on one side"
+    return None

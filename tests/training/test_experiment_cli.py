@@ -1,0 +1,53 @@
+"""`longtail experiment`: what it writes, that it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import longtail
+from models.errors import ConfigError
+
+FILES = ["configuration.json", "results.json", "results.md", "results.png", "trials"]
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(
+        longtail.app, ["experiment", *map(str, arguments)], catch_exceptions=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "num_trials"),
+    [
+        (["sampling-bias", "--settings", "within_batch-tail,uniform-constant"], 2 * 3 * 2),
+        (["negative-mining", "--settings", "top_1,plain", "--sampled", "32"], 2 * 4 * 2),
+    ],
+)
+def test_an_experiment_writes_its_files_and_goes_on(options, num_trials, tiny_corpus, tmp_path):
+    folder = tmp_path / "out"
+    places = (tiny_corpus, "--output", folder, "--epochs", 1)
+    call(*options, *places, "--seeds", 1)
+    trials = {path: path.stat().st_mtime_ns for path in (folder / "trials").iterdir()}
+    result = call(*options, *places, "--seeds", 2)
+    assert all(path.stat().st_mtime_ns == before for path, before in trials.items())
+    assert len(list((folder / "trials").iterdir())) == num_trials == 2 * len(trials)
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    assert (folder / "results.md").read_text().strip() in result.output
+    configuration = json.loads((folder / "configuration.json").read_text())
+    assert configuration["experiment"] == options[0]
+    assert configuration["split"] == "dev"
+    assert configuration["plan"]["epochs"] == 1
+    assert json.loads((folder / "results.json").read_text())["configuration"] == configuration
+    with pytest.raises(ConfigError, match=re.escape("another experiment (its split differs)")):
+        call(*options, *places, "--split", "test")
+
+
+def test_a_setting_that_is_not_known_is_refused_before_anything_is_written(tiny_corpus, tmp_path):
+    with pytest.raises(ConfigError, match="--settings: 'top_2' came, wanted some of top_1"):
+        call("negative-mining", tiny_corpus, "--settings", "top_2", "--output", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
