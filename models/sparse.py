@@ -1,4 +1,4 @@
-"""The sparse model: tf-idf of unigrams, and one sparse weight vector a label (DEPL section 3.2).
+"""The sparse model: tf-idf of words and phrases, and one sparse weight vector a label (DEPL section 3.2).
 
 Stored as plain arrays: a vocabulary (JSON) and CSR weights (safetensors); see `training.sparse`
 for how they are learned.
@@ -37,6 +37,16 @@ def tokenize(text: str, lemmas: Mapping[str, str]) -> list[str]:
     return [lemmas.get(token, token) for token in tokens] if lemmas else tokens
 
 
+def terms_of(text: str, lemmas: Mapping[str, str], max_ngram: int) -> list[str]:
+    """Return the words of a text, then its phrases of 2 to `max_ngram` words, spaces between."""
+    words = tokenize(text, lemmas)
+    terms = words
+    for length in range(2, max_ngram + 1):
+        shifted = (words[start:] for start in range(length))
+        terms = terms + [" ".join(phrase) for phrase in zip(*shifted, strict=False)]
+    return terms
+
+
 class TfidfModel:
     """Turns texts into L2-normalised tf-idf rows over a fixed vocabulary.
 
@@ -48,6 +58,7 @@ class TfidfModel:
         tokens: Sequence[str],
         idf: Float32[np.ndarray, "feature"],
         lemmas: Mapping[str, str] | None = None,
+        max_ngram: int = 1,
     ) -> None:
         """Take what is learned from the training documents.
 
@@ -55,16 +66,18 @@ class TfidfModel:
             tokens: The vocabulary in column order.
             idf: Inverse document frequency of each token.
             lemmas: Lemma of each surface form that has another one; the tokens are lemmas then.
+            max_ngram: Words of the longest phrase; with 1, all tokens are words.
         """
         assert len(tokens) == len(idf)
         self.tokens = tuple(tokens)
         self.idf = idf
         self.lemmas = dict(lemmas or {})
+        self.max_ngram = max_ngram
 
     @cached_property
     def _counter(self) -> CountVectorizer:
         return CountVectorizer(
-            analyzer=partial(tokenize, lemmas=self.lemmas),
+            analyzer=partial(terms_of, lemmas=self.lemmas, max_ngram=self.max_ngram),
             vocabulary={token: column for column, token in enumerate(self.tokens)},
         )
 
@@ -72,9 +85,13 @@ class TfidfModel:
         """Return one row for each text; all zero where no token is in the vocabulary."""
         return weigh_counts(csr_array(self._counter.transform(texts)), self.idf)
 
+    def is_phrase(self, column: int) -> bool:
+        """Return whether a token is of more than one word."""
+        return self.max_ngram > 1 and " " in self.tokens[column]
+
     def to_json(self) -> str:
-        """Return vocabulary and lemmas; the idf goes with the weights."""
-        fields = {"tokens": self.tokens, "lemmas": self.lemmas}
+        """Return vocabulary, lemmas and phrase length; the idf goes with the weights."""
+        fields = {"tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram}
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @classmethod
@@ -87,13 +104,14 @@ class TfidfModel:
         try:
             fields = json.loads(text)
             tokens, lemmas = fields["tokens"], fields["lemmas"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            max_ngram = int(fields["max_ngram"])
+        except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
         if len(tokens) != len(idf):
             raise BundleCorruptError(
                 f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
             )
-        return cls(tokens, idf, lemmas)
+        return cls(tokens, idf, lemmas, max_ngram)
 
 
 def weigh_counts(
@@ -138,6 +156,7 @@ class SparseSource:
         model: SparseModel,
         features: Float32[csr_array, "batch feature"],
         *,
+        bias: Float32[np.ndarray, "covered"] | None = None,
         num_threads: int = 1,
     ) -> None:
         """Bind the features to the model.
@@ -145,10 +164,12 @@ class SparseSource:
         Args:
             model: The classifiers.
             features: What they score.
+            bias: Of each row, in the place of the model's; None: the model's.
             num_threads: That rank at the same time, where there are many rows.
         """
         self._model = model
         self._features = features
+        self._bias = model.bias if bias is None else bias
         self._num_threads = num_threads
 
     @property
@@ -166,7 +187,7 @@ class SparseSource:
         model, k = self._model, min(m, self.num_labels)
         parts = self._in_parts(
             lambda part: best_of_rows(
-                self._features[rows[part]], model.weights_by_feature, model.bias, k
+                self._features[rows[part]], model.weights_by_feature, self._bias, k
             ),
             len(rows),
         )
@@ -187,7 +208,7 @@ class SparseSource:
         found = np.minimum(found, self.num_labels - 1)
         parts = self._in_parts(
             lambda part: scores_of_labels(
-                self._features[rows[part]], model.weights_by_feature, model.bias, found[part]
+                self._features[rows[part]], model.weights_by_feature, self._bias, found[part]
             ),
             len(rows),
         )

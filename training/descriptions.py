@@ -31,7 +31,8 @@ def keywords_of_labels(
 
     A keyword is a token of the vocabulary: a lower-case word as it stands in the documents or, with
     `sparse.lemma_language`, the dictionary form that stands for it in the lemma table. It is never
-    a stem.
+    a stem; and a phrase (`sparse.max_ngram`), whose words are tokens too, only where a label has
+    nothing else.
 
     Args:
         model: The sparse classifiers.
@@ -39,13 +40,13 @@ def keywords_of_labels(
         config: How many keywords, and what is dropped.
     """
     keywords: list[tuple[str, ...]] = [()] * len(catalogue)
-    tokens, lemmas = model.tfidf.tokens, model.tfidf.lemmas
+    tokens, lemmas, is_phrase = model.tfidf.tokens, model.tfidf.lemmas, model.tfidf.is_phrase
     dropped = _dropped_everywhere(model.tfidf, config)
     for row, label in enumerate(model.labels.tolist()):
-        columns, _ = positive_weights(model, row)
+        columns = positive_weights(model, row)[0].tolist()
         name = catalogue[label].name if config.drop_name_tokens else ""
         in_name = set(tokenize(name, lemmas))
-        words = (tokens[column] for column in columns)
+        words = (tokens[column] for column in columns if not is_phrase(column))
         kept = (word for word in words if word not in dropped and word not in in_name)
         chosen = tuple(islice(kept, config.num_keywords))
         if not chosen and config.num_keywords:

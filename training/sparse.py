@@ -22,7 +22,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from tqdm import tqdm
 
 from models.errors import ConfigError, DataError
-from models.sparse import SparseModel, TfidfModel, tokenize, weigh_counts
+from models.sparse import SparseModel, TfidfModel, terms_of, weigh_counts
 from training.config import SparseConfig
 from training.svm import FittedLabels, SvmProblem, joined
 
@@ -36,11 +36,12 @@ def fit_tfidf(
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf, and return them with the training documents' tf-idf rows.
 
-    Texts are read once and not kept; memory is that of the count matrix.
+    Texts are read once and not kept; memory is that of the count matrix and of all distinct words
+    and phrases, rare ones too.
 
     Args:
         texts: Training documents.
-        config: Document frequency bounds and lemmas.
+        config: Document frequency bounds, lemmas and the length of phrases.
 
     Raises:
         DataError: No token is within the bounds.
@@ -48,7 +49,7 @@ def fit_tfidf(
     """
     lemmas = read_lemmas(config.lemma_language)
     counter = CountVectorizer(
-        analyzer=partial(tokenize, lemmas=lemmas),
+        analyzer=partial(terms_of, lemmas=lemmas, max_ngram=config.max_ngram),
         min_df=config.min_document_count,
         max_df=config.max_document_share,
         dtype=np.float32,
@@ -68,7 +69,7 @@ def fit_tfidf(
     kept = set(tokens)
     # A form that is itself a token must go on being read as its lemma, even one left out.
     used = {form: x for form, x in lemmas.items() if x in kept or form in kept}
-    return TfidfModel(tokens, idf, used), weigh_counts(counts, idf)
+    return TfidfModel(tokens, idf, used, config.max_ngram), weigh_counts(counts, idf)
 
 
 def fit_sparse_model(

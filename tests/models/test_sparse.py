@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from models.errors import BundleCorruptError
 from models.ranking import NO_LABEL, Source, top_of_scores
-from models.sparse import SparseModel, SparseSource, TfidfModel, tokenize, weigh_counts
+from models.sparse import SparseModel, SparseSource, TfidfModel, terms_of, tokenize, weigh_counts
 
 TEXTS = [
     "The river, the RIVER and its fish",
@@ -83,12 +83,29 @@ def test_weighing_leaves_the_callers_counts_alone() -> None:
 
 def test_the_vocabulary_comes_back_from_json() -> None:
     idf = np.array([1, 2], dtype=np.float32)
-    model = TfidfModel(["čeština", "b"], idf, {"bs": "b"})
+    model = TfidfModel(["čeština", "b"], idf, {"bs": "b"}, max_ngram=2)
     found = TfidfModel.from_json(model.to_json(), idf)
-    assert (found.tokens, found.lemmas) == (model.tokens, model.lemmas)
+    assert (found.tokens, found.lemmas, found.max_ngram) == (model.tokens, model.lemmas, 2)
     np.testing.assert_array_equal(
         found.transform(["bs Čeština"]).toarray(), model.transform(["bs Čeština"]).toarray()
     )
+
+
+def test_terms_are_the_words_and_then_the_phrases() -> None:
+    assert terms_of("Olive oils, cold", {"oils": "oil"}, 1) == ["olive", "oil", "cold"]
+    assert terms_of("Olive oils, cold", {"oils": "oil"}, 3) == [
+        "olive", "oil", "cold", "olive oil", "oil cold", "olive oil cold",
+    ]  # fmt: skip
+    assert terms_of("Olive", {}, 3) == ["olive"]
+
+
+def test_only_phrases_of_several_words_are_phrases() -> None:
+    idf = np.ones(2, dtype=np.float32)
+    tokens = ["oil", "olive oil"]
+    assert [TfidfModel(tokens, idf, max_ngram=2).is_phrase(column) for column in (0, 1)] == [
+        False, True,
+    ]  # fmt: skip
+    assert not TfidfModel(tokens, idf).is_phrase(1)  # a feature's name may hold a space
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"tokens": ["a"]}', "3"])
@@ -98,7 +115,7 @@ def test_an_unreadable_vocabulary_is_refused(text: str) -> None:
 
 
 def test_a_vocabulary_of_another_size_than_its_idf_is_refused() -> None:
-    text = json.dumps({"tokens": ["a", "b"], "lemmas": {}})
+    text = json.dumps({"tokens": ["a", "b"], "lemmas": {}, "max_ngram": 1})
     with pytest.raises(BundleCorruptError, match="2 tokens, but idf has 1 values"):
         TfidfModel.from_json(text, np.ones(1, dtype=np.float32))
 

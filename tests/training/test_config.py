@@ -186,6 +186,7 @@ def test_without_an_encoder_its_settings_do_not_count():
 def test_on_features_the_settings_of_tf_idf_do_not_count_either():
     assert leaves(SPARSE.settings_used("text")) - leaves(SPARSE.settings_used("features")) == {
         "sparse.min_document_count", "sparse.max_document_share", "sparse.lemma_language",
+        "sparse.max_ngram",
     }  # fmt: skip
 
 

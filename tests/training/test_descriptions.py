@@ -33,9 +33,10 @@ def model_of(
     labels: list[int],
     tokens: list[str] = TOKENS,
     lemmas: dict[str, str] | None = None,
+    max_ngram: int = 1,
 ) -> SparseModel:
     return SparseModel(
-        TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), lemmas),
+        TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), lemmas, max_ngram),
         csr_array(np.array(weights, dtype=np.float32)),
         np.zeros(len(labels), dtype=np.float32),
         np.array(labels, dtype=np.int64),
@@ -62,6 +63,12 @@ def falling(*tokens: str, **options: Any) -> SparseModel:
 def test_keywords_are_the_tokens_of_highest_weight_best_first():
     model = model_of([[0.1, 0.4, 0.2, 0.3]], [0])
     assert keywords_of(model, "food", count=3) == [("bread", "dates", "cheese")]
+
+
+def test_a_phrase_is_a_keyword_only_where_there_is_no_word():
+    model = falling("olive oil", "oil", "olive", max_ngram=2)
+    assert keywords_of(model, "food") == [("oil", "olive")]
+    assert keywords_of(falling("olive oil", "oil mill", max_ngram=2), "food") == [("olive oil",)]
 
 
 def test_only_positive_weights_make_keywords():

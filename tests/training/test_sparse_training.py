@@ -68,8 +68,19 @@ def test_features_are_those_of_scikit_learn(problem):
     np.testing.assert_allclose(features.toarray(), expected.toarray(), atol=1e-6)
 
 
-def test_features_of_training_are_those_of_scoring_to_the_bit(problem):
-    tfidf, features = fit_tfidf(problem.texts, CONFIG)
+def test_phrases_are_those_of_scikit_learn(problem):
+    tfidf, features = fit_tfidf(problem.texts, CONFIG.model_copy(update={"max_ngram": 2}))
+    theirs = TfidfVectorizer(min_df=2, max_df=0.7, sublinear_tf=True, ngram_range=(1, 2))
+    expected = theirs.fit_transform(problem.texts)
+    assert tfidf.tokens == tuple(theirs.get_feature_names_out())
+    assert any(tfidf.is_phrase(column) for column in range(len(tfidf.tokens)))
+    np.testing.assert_allclose(features.toarray(), expected.toarray(), atol=1e-6)
+
+
+@pytest.mark.parametrize("max_ngram", [1, 2])
+def test_features_of_training_are_those_of_scoring_to_the_bit(problem, max_ngram):
+    config = CONFIG.model_copy(update={"max_ngram": max_ngram})
+    tfidf, features = fit_tfidf(problem.texts, config)
     assert (tfidf.transform(problem.texts) != features).nnz == 0
 
 
