@@ -65,9 +65,10 @@ def main() -> None:
             output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             found[key] = json.loads(output.splitlines()[-1])
             path.write_text(json.dumps(found, indent=1) + "\n")
-    (options.output / "scaling.md").write_text(table(list(found.values())))
-    draw(list(found.values())).savefig(options.output / "scaling.png", dpi=150)
-    print(table(list(found.values())))
+    rows = sorted(found.values(), key=lambda row: (row["documents"], row["labels"]))
+    (options.output / "scaling.md").write_text(table(rows))
+    draw(rows).savefig(options.output / "scaling.png", dpi=150)
+    print(table(rows))
 
 
 def measure(documents: int, labels: int, config: SparseConfig) -> dict[str, float]:
