@@ -29,6 +29,7 @@ def make_experiment_app() -> typer.Typer:
     )
     app.command("sampling-bias")(sampling_bias)
     app.command("negative-mining")(negative_mining)
+    app.command("adversarial")(adversarial)
     return app
 
 
@@ -77,6 +78,56 @@ def negative_mining(
             data, output, num_seeds=seeds, split=split, settings=settings, plan=plan
         )
     )
+
+
+def adversarial(
+    data: Annotated[Path | None, typer.Argument(help="Folder of the corpus.")] = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder for the figures; started again on it, it goes on.")
+    ] = Path("runs/adversarial"),
+    synthetic: Annotated[
+        list[int] | None,
+        typer.Option(min=2, help="In place of a corpus: labels of a made-up one. Repeatable."),
+    ] = None,
+    seeds: SeedsOption = 3,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Steps of methods with the tree; part of what is compared.")
+    ] = 2000,
+    settings: SettingsOption = None,
+    dim: Annotated[
+        int, typer.Option(min=1, help="Dimensions of the truncated SVD of tf-idf.")
+    ] = 128,
+    judged: Annotated[
+        int, typer.Option(min=1, help="Dev documents to tune on, and to measure on.")
+    ] = 1500,
+    tree_regulariser: Annotated[
+        float | None, typer.Option(help="lambda_n of the tree; by cross-validation by default.")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Turns of the search for rate and penalty; 0: no tuning.")
+    ] = 1,
+    clock: Annotated[
+        Literal["cpu", "wall"],
+        typer.Option(help="Whose seconds times to a target and the picture have."),
+    ] = "cpu",
+) -> None:
+    """Compare ways to train linear scorers by their learning curves (Bamler & Mandt 2020)."""
+    from training.adversarial import AdversarialPlan
+    from training.experiment_runs import run_adversarial_experiment
+
+    plan = AdversarialPlan(
+        num_steps=steps,
+        dim=dim,
+        num_judged=judged,
+        tree_regulariser=tree_regulariser,
+        num_rounds=rounds,
+    )
+    _print_report(
+        run_adversarial_experiment(
+            data, output, num_seeds=seeds, synthetic=synthetic or (), settings=settings,
+            plan=plan, clock=clock,
+        )
+    )  # fmt: skip
 
 
 def _print_report(paths: list[Path]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,21 @@ from typing import Any
 
 import torch
 
+from models.errors import ConfigError
+from training.adversarial import SETTINGS as ADVERSARIAL_SETTINGS
+from training.adversarial import AdversarialPlan, Bench, run_task
+from training.adversarial_report import Clock, adversarial_markdown, draw_adversarial
+from training.adversarial_tasks import CORPUS_TASKS, LearningTask, MixtureProblem, corpus_tasks
 from training.corpus import Dataset, open_dataset
 from training.experiment_data import read_experiment_data
-from training.experiments import Trial, choose_settings, run_trials, write_experiment
+from training.experiments import (
+    Trial,
+    choose_settings,
+    claim,
+    read_trials,
+    run_trials,
+    write_experiment,
+)
 from training.negative_mining import (
     NegativeMiningPlan,
     draw_negative_mining,
@@ -109,12 +121,74 @@ def run_negative_mining_experiment(
     )
 
 
+def run_adversarial_experiment(
+    data: Path | None,
+    folder: Path,
+    *,
+    num_seeds: int,
+    synthetic: Sequence[int] = (),
+    settings: str | None = None,
+    plan: AdversarialPlan,
+    clock: Clock = "cpu",
+) -> list[Path]:
+    """Run what the folder does not hold yet, and write results.json, results.md, results.png.
+
+    Everything is tuned on one half of the dev split's documents, at most, and measured on others.
+
+    Args:
+        data: Folder of the corpus; None for the made-up problem alone.
+        folder: Of the experiment.
+        num_seeds: Seeds 0 to this number less one.
+        synthetic: Numbers of labels of the made-up problem.
+        settings: Names between commas; None for all.
+        plan: How to train.
+        clock: Whose seconds times to a target and the picture have.
+
+    Raises:
+        ConfigError: There is nothing to learn, a setting is not known, or the folder holds another
+            experiment.
+        DataError: The corpus can't be used.
+    """
+    if data is None and not synthetic:
+        raise ConfigError("adversarial negatives: nothing to learn; give a corpus, or --synthetic")
+    if data is not None and synthetic:
+        raise ConfigError(
+            "adversarial negatives: a corpus and --synthetic; give each an --output of its own"
+        )
+    chosen = choose_settings(ADVERSARIAL_SETTINGS, settings)
+    device = find_machine("float32").device
+    dataset = None if data is None else open_dataset(data)
+    configuration = _configuration("adversarial", dataset, "dev", asdict(plan), device)
+    configuration["threads"] = torch.get_num_threads()
+    claim(folder, configuration)
+    for task in _tasks(dataset, synthetic, plan):
+        run_task(folder, Bench(task, plan, device), chosen, num_seeds)
+    found = read_trials(folder)
+    return write_experiment(
+        folder,
+        found,
+        adversarial_markdown(found, clock),
+        draw_adversarial(found, clock),
+        configuration,
+    )
+
+
+def _tasks(
+    dataset: Dataset | None, synthetic: Sequence[int], plan: AdversarialPlan
+) -> Iterator[LearningTask]:
+    if dataset is not None:
+        data = read_experiment_data(dataset, "dev")
+        yield from corpus_tasks(data, CORPUS_TASKS, dim=plan.dim, num_judged=plan.num_judged)
+    for num_labels in synthetic:
+        yield MixtureProblem(num_labels).make(plan.num_judged)
+
+
 def _configuration(
-    name: str, dataset: Dataset, split: str, plan: dict[str, Any], device: str
+    name: str, dataset: Dataset | None, split: str, plan: dict[str, Any], device: str
 ) -> dict[str, Any]:
     return {
         "experiment": name,
-        "data_fingerprint": dataset.fingerprint,
+        "data_fingerprint": None if dataset is None else dataset.fingerprint,
         "split": split,
         "plan": plan,
         "device": device,

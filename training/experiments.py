@@ -121,18 +121,30 @@ def run_trials(
     Raises:
         ConfigError: The folder holds another experiment.
     """
-    _claim(folder, configuration)
+    claim(folder, configuration)
     with tqdm(trials, unit="trial") as bar:
         for trial in bar:
             bar.set_postfix_str(f"{trial.task} {trial.setting} seed {trial.seed}")
-            path = folder / _TRIALS / trial.file_name
-            if path.exists():
-                continue
-            started = time.monotonic()
-            values = run(trial)
-            seconds = round(time.monotonic() - started, 1)
-            write_json_durably(path, {**asdict(trial), "seconds": seconds, "values": values})
+            keep_trial(folder, trial, run)
     return read_trials(folder, list(dict.fromkeys((t.task, t.setting) for t in trials)))
+
+
+def keep_trial(folder: Path, trial: Trial, run: Callable[[Trial], Values]) -> Values:
+    """Run a trial that the folder does not hold yet, and return its figures.
+
+    Args:
+        folder: Of the experiment, claimed.
+        trial: What to run.
+        run: Returns the figures of one.
+    """
+    path = folder / _TRIALS / trial.file_name
+    if not path.exists():
+        started = time.monotonic()
+        values = run(trial)
+        seconds = round(time.monotonic() - started, 1)
+        write_json_durably(path, {**asdict(trial), "seconds": seconds, "values": values})
+    kept: Values = read_json(path)["values"]
+    return kept
 
 
 def read_trials(folder: Path, first: Sequence[tuple[str, str]] = ()) -> Found:
@@ -216,7 +228,7 @@ def write_experiment(
     return paths
 
 
-def _claim(folder: Path, configuration: Mapping[str, Any]) -> None:
+def claim(folder: Path, configuration: Mapping[str, Any]) -> None:
     """Note in a folder which experiment it holds.
 
     Raises:

@@ -90,7 +90,7 @@ def test_every_source_file_stands_in_the_readme_of_its_package(path):
 
 def subcommands(words: list[str]) -> list[str]:
     found = words[1:2]
-    return [*found, words[2]] if found == ["registry"] else found
+    return [*found, words[2]] if found[0] in ("registry", "experiment") else found
 
 
 def shape_of(value: Any) -> Any:

@@ -51,3 +51,52 @@ def test_a_setting_that_is_not_known_is_refused_before_anything_is_written(tiny_
     with pytest.raises(ConfigError, match="--settings: 'top_2' came, wanted some of top_1"):
         call("negative-mining", tiny_corpus, "--settings", "top_2", "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_learning_curves_are_drawn_of_a_corpus_and_go_on(tiny_corpus, tmp_path):
+    folder = tmp_path / "out"
+    options = [
+        "--output",
+        folder,
+        "--settings",
+        "tree,uniform,adversarial",
+        "--steps",
+        2,
+        "--dim",
+        8,
+    ]
+    options += ["--judged", 10, "--tree-regulariser", 1, "--rounds", 0]
+    call("adversarial", tiny_corpus, *options, "--seeds", 1)
+    trials = {path: path.stat().st_mtime_ns for path in (folder / "trials").iterdir()}
+    result = call("adversarial", tiny_corpus, *options, "--seeds", 2, "--clock", "wall")
+    assert all(path.stat().st_mtime_ns == before for path, before in trials.items())
+    assert len(list((folder / "trials").iterdir())) == 2 * (1 + 2 * 2)
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    assert (folder / "results.md").read_text().strip() in result.output
+    configuration = json.loads((folder / "configuration.json").read_text())
+    assert (configuration["plan"]["num_steps"], configuration["plan"]["dim"]) == (2, 8)
+    assert set(json.loads((folder / "results.json").read_text())["results"]) == {
+        "first_label", "all_labels",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=re.escape("another experiment (its plan differs)")):
+        call("adversarial", tiny_corpus, *options, "--steps", 3)
+
+
+def test_learning_curves_are_drawn_of_made_up_problems(tmp_path):
+    folder = tmp_path / "out"
+    sizes = ("--synthetic", 8, "--synthetic", 12)
+    call("adversarial", *sizes, "--output", folder, "--settings", "uniform", "--steps", 2,
+         "--judged", 10, "--rounds", 0, "--seeds", 1)  # fmt: skip
+    found = json.loads((folder / "results.json").read_text())["results"]
+    assert {task: set(settings) for task, settings in found.items()} == {
+        "synthetic-8": {"true", "uniform--3-3"}, "synthetic-12": {"true", "uniform--3-3"},
+    }  # fmt: skip
+
+
+def test_learning_curves_want_a_corpus_or_a_made_up_problem(tiny_corpus, tmp_path):
+    output = ("--output", tmp_path / "out")
+    with pytest.raises(ConfigError, match="nothing to learn; give a corpus, or --synthetic"):
+        call("adversarial", *output)
+    with pytest.raises(ConfigError, match="give each an --output of its own"):
+        call("adversarial", tiny_corpus, "--synthetic", 8, *output)
+    assert not (tmp_path / "out").exists()

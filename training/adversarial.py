@@ -1,0 +1,369 @@
+"""The experiment of Bamler & Mandt 2020: learning curves of linear scorers by method (Figure 1).
+
+A trial is one method, with one learning rate and regulariser, on one task with one seed; its
+figures are a curve: log likelihood and accuracy after so many steps, and the seconds that the steps
+took, by the clock on the wall and of the process. Judging is not counted. The time to fit the label
+tree is measured once a task, and added when curves are compared.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from models.errors import ConfigError
+from models.linear import Correction, LinearModel, TreeCorrection
+from models.tree import LabelTree
+from training.adversarial_tasks import Exam, LearningTask
+from training.adversarial_tuning import METHODS, Candidate, tune
+from training.experiments import Estimate, Trial, Values, keep_trial, read_trials
+from training.linear import LinearOptions, LinearTrainer
+from training.linear_methods import Judgement, Method, MethodName, judge, make_method
+from training.tree import FittedTree, fit_tree
+
+TREE, TRUE = "tree", "true"
+"""Settings beside those of the candidates: the tree alone, and p_D where it is known."""
+
+SETTINGS = (TREE, *METHODS)
+WITH_TREE: tuple[MethodName, ...] = ("adversarial", "nce")
+FIGURES = ("steps", "cpu_s", "wall_s", "log_likelihood", "accuracy")
+"""Of a point of a curve."""
+
+Keep = Callable[[str, int, Callable[[], Values]], Values]
+"""Runs a trial of a setting and a seed, unless it is kept already, and returns its figures."""
+
+Settings = Mapping[str, Mapping[str, Estimate]]
+"""Estimates by setting and name of the figure: those of a task."""
+
+Criterion = Literal["accuracy", "log_likelihood"]
+CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
+"""What a method is tuned by: the candidates that are best at the one may be bad at the other."""
+
+_WORST: Values = {"tuning accuracy": 0.0, "tuning log_likelihood": -1e9}
+ExamName = Literal["tuning", "measured"]
+_MOST_SCORES = 2**24  # held at a time when a model is judged
+
+
+@dataclass(frozen=True, slots=True)
+class AdversarialPlan:
+    """What every trial has in common.
+
+    Attributes:
+        num_steps: Of methods that draw from the tree; others take more or fewer (`steps_of`).
+        num_points: Of a curve beside its start; each after twice as many steps as the one before.
+        batch_size: Pairs a step.
+        num_negatives: m, a pair; of softmax all.
+        num_components: k of the tree.
+        tree_regulariser: lambda_n; None: by cross-validation, whose time isn't counted, as that of
+            tuning isn't.
+        num_rounds: Turns of the search for rate and penalty; 0: where the search would start.
+        most_softmax_labels: C up to which softmax is trained.
+        dim: Of the document vectors of a corpus.
+        num_judged: Documents to tune on, and to measure on.
+    """
+
+    num_steps: int = 2000
+    num_points: int = 10
+    batch_size: int = 1000
+    num_negatives: int = 1
+    num_components: int = 16
+    tree_regulariser: float | None = None
+    num_rounds: int = 1
+    most_softmax_labels: int = 2000
+    dim: int = 128
+    num_judged: int = 1500
+
+    def steps_of(self, method: MethodName) -> int:
+        """Return the steps of a method: more of the cheap ones, so that all take a similar time.
+
+        The paper's Figure 1 gives all methods the same hours. A step without the tree costs about
+        a third; one of softmax far more, and its gradient has hardly any noise.
+        """
+        if method == "softmax":
+            return max(1, self.num_steps // 4)
+        return self.num_steps * (1 if method in WITH_TREE else 3)
+
+
+class Stopwatch:
+    """Adds up the seconds of what is done under it.
+
+    Attributes:
+        wall_s: By the clock.
+        cpu_s: Of all threads of the process.
+    """
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.wall_s = self.cpu_s = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the time inside."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.wall_s += time.perf_counter() - wall
+        self.cpu_s += time.process_time() - cpu
+
+
+@dataclass(slots=True)
+class Bench:
+    """A task with its tree, which is fitted when it is first needed.
+
+    Attributes:
+        task: What is learned.
+        plan: How.
+        device: Where.
+        tree_regulariser: lambda_n, once it is known.
+    """
+
+    task: LearningTask
+    plan: AdversarialPlan
+    device: str
+    tree_regulariser: float | None = None
+    _tree: LabelTree | None = None
+    _log_noise: dict[ExamName, Float32[Tensor, "document label"]] = field(default_factory=dict)
+
+    def run_tree(self) -> Values:
+        """Choose lambda_n, fit the tree with it, and return what it is worth and what it took."""
+        self.tree_regulariser = self.plan.tree_regulariser
+        if self.tree_regulariser is None:
+            self.tree_regulariser = self._fit().regulariser
+        watch = Stopwatch()
+        with watch.running():
+            self._tree = self._fit().tree
+        judged = self._judge(self._zeros(), "measured", TreeCorrection(self._tree))
+        return {
+            "regulariser": self.tree_regulariser,
+            "cpu_s": watch.cpu_s,
+            "wall_s": watch.wall_s,
+            "log_likelihood": judged.log_likelihood,
+            "accuracy": judged.accuracy,
+        }
+
+    def run_true(self) -> Values:
+        """Return what p_D is worth."""
+        assert self.task.true is not None
+        return {
+            "log_likelihood": self.task.true.log_likelihood,
+            "accuracy": self.task.true.accuracy,
+        }
+
+    def run_candidate(self, candidate: Candidate, seed: int) -> Values:
+        """Train, and return the curve, and what its end is worth on what is tuned on.
+
+        Raises:
+            ConfigError: The steps are too long.
+        """
+        if candidate.method in WITH_TREE and self._tree is None:
+            self._tree = self._fit().tree
+        watch = Stopwatch()
+        with watch.running():
+            method, trainer = self._start(candidate, seed)
+        values: Values = {}
+        points = curve_points(self.plan.steps_of(candidate.method), self.plan.num_points)
+        for number, num_steps in enumerate(points):
+            with watch.running():
+                while trainer.steps_done < num_steps:
+                    trainer.step()
+            judged = self._judge(trainer.model(), "measured", method.correction)
+            figures = (
+                float(num_steps),
+                watch.cpu_s,
+                watch.wall_s,
+                judged.log_likelihood,
+                judged.accuracy,
+            )
+            values |= {name_at(n, number): x for n, x in zip(FIGURES, figures, strict=True)}
+        at_end = self._judge(trainer.model(), "tuning", method.correction)
+        return values | {tuning_name(each): getattr(at_end, each) for each in CRITERIA}
+
+    def _start(self, candidate: Candidate, seed: int) -> tuple[Method, LinearTrainer]:
+        task, plan = self.task, self.plan
+        method = make_method(
+            candidate.method,
+            task.vectors,
+            task.truth,
+            num_negatives=1 if candidate.method == "softmax" else plan.num_negatives,
+            regulariser=candidate.regulariser,
+            tree=self._tree,
+            device=self.device,
+        )
+        options = LinearOptions(
+            learning_rate=candidate.learning_rate,
+            batch_size=plan.batch_size,
+            epochs=math.ceil(plan.steps_of(candidate.method) * plan.batch_size / task.truth.nnz),
+            exclude=method.exclude,
+            prior_variance=candidate.prior_variance,
+            seed=seed,
+            device=self.device,
+        )
+        return method, LinearTrainer(task.vectors, task.truth, method.objective, options)
+
+    def _fit(self) -> FittedTree:
+        return fit_tree(
+            self.task.vectors,
+            self.task.truth,
+            num_components=min(self.plan.num_components, self.task.vectors.shape[1]),
+            regulariser=self.tree_regulariser,
+            device=self.device,
+        )
+
+    def _zeros(self) -> LinearModel:
+        num_labels, dim = self.task.truth.shape[1], self.task.vectors.shape[1]
+        return LinearModel(
+            weight=np.zeros((num_labels, dim), dtype=np.float32),
+            bias=np.zeros(num_labels, dtype=np.float32),
+            labels=np.arange(num_labels, dtype=np.int64),
+        )
+
+    def _judge(
+        self, model: LinearModel, exam_name: ExamName, correction: Correction | None
+    ) -> Judgement:
+        exam: Exam = getattr(self.task, exam_name)
+        if not isinstance(correction, TreeCorrection):
+            return judge(model, exam.vectors, exam.truth, correction, self.device)
+        # log p_n of all labels costs more than their scores, so it is computed once for an exam.
+        if exam_name not in self._log_noise:
+            vectors = torch.from_numpy(exam.vectors).to(self.device)
+            self._log_noise[exam_name] = correction.log_probs(vectors)
+        return judge_with(model, exam, self._log_noise[exam_name], self.device)
+
+
+def judge_with(
+    model: LinearModel, exam: Exam, log_noise: Float32[Tensor, "document label"], device: str
+) -> Judgement:
+    """Judge scores (see `training.linear_methods.judge`) with a correction that is known already.
+
+    Args:
+        model: With a row for every label.
+        exam: What to judge on; every document has a label.
+        log_noise: log p_n of its documents.
+        device: Where to compute, and where `log_noise` lies.
+    """
+    total = num_right = 0.0
+    num_documents = len(exam.vectors)
+    num_parts = min(num_documents, num_documents * len(model.bias) // _MOST_SCORES + 1)
+    for rows in np.array_split(np.arange(num_documents), num_parts):
+        truth, known = exam.truth[rows], PartCorrection(log_noise[rows])
+        judged = judge(model, exam.vectors[rows], truth, known, device)
+        total += judged.log_likelihood * truth.nnz
+        num_right += judged.accuracy * len(rows)
+    return Judgement(total / exam.truth.nnz, num_right / num_documents)
+
+
+@dataclass(frozen=True, slots=True)
+class PartCorrection:
+    """log p_n of the documents that are asked for next."""
+
+    known: Float32[Tensor, "batch label"]
+
+    def log_probs(self, _: Float32[Tensor, "batch dim"]) -> Float32[Tensor, "batch label"]:
+        """Return it."""
+        return self.known
+
+
+def curve_points(num_steps: int, num_points: int) -> list[int]:
+    """Return after how many steps a curve has points: 0, then doubling up to the last."""
+    points = {-(-num_steps // 2**number) for number in range(num_points)}
+    return [0, *sorted(points)]
+
+
+def name_at(figure: str, number: int) -> str:
+    """Return the name of a point's figure."""
+    return f"{figure} {number}"
+
+
+def run_task(folder: Path, bench: Bench, settings: Sequence[str], num_seeds: int) -> None:
+    """Run what the folder does not hold yet of a task: p_D, the tree, then each method.
+
+    A method is tuned with seed 0, by each criterion in turn, and its best is run with the others.
+
+    Args:
+        folder: Of the experiment, claimed.
+        bench: The task.
+        settings: Some of `SETTINGS`; the tree is fitted for methods that draw from it too.
+        num_seeds: Seeds 0 to this number less one.
+
+    Raises:
+        ConfigError: The loss of a method overflows, whatever its learning rate.
+    """
+    keep = partial(_keep, folder, bench.task.name)
+    if bench.task.true is not None:
+        keep(TRUE, 0, bench.run_true)
+    if {TREE, *WITH_TREE} & set(settings):
+        bench.tree_regulariser = keep(TREE, 0, bench.run_tree)["regulariser"]
+    for method in (each for each in METHODS if each in settings):
+        if method != "softmax" or bench.task.truth.shape[1] <= bench.plan.most_softmax_labels:
+            _run_method(folder, keep, bench, method, num_seeds)
+
+
+def _run_method(folder: Path, keep: Keep, bench: Bench, method: MethodName, num_seeds: int) -> None:
+    for criterion in CRITERIA:
+        worth = partial(_worth, keep, bench, criterion)
+        worth(tune(method, worth, bench.plan.num_rounds))  # without rounds nothing was run yet
+    # What the search for one criterion came by may be better at the other.
+    tried = read_trials(folder)[bench.task.name]
+    for criterion in CRITERIA:
+        best = best_candidates(tried, criterion).get(method)
+        if best is None:
+            raise ConfigError(
+                f"{bench.task.name}: the loss of {method!r} overflows at every learning rate that "
+                "was tried; look at the document vectors, or leave it out of --settings"
+            )
+        for seed in range(num_seeds):
+            keep(best.setting, seed, partial(bench.run_candidate, best, seed))
+
+
+def _keep(
+    folder: Path, task_name: str, setting: str, seed: int, run: Callable[[], Values]
+) -> Values:
+    return keep_trial(folder, Trial(task_name, setting, seed), lambda _: run())
+
+
+def _worth(keep: Keep, bench: Bench, criterion: Criterion, candidate: Candidate) -> float:
+    """Return what a candidate is worth with seed 0 where it is tuned."""
+    values = keep(candidate.setting, 0, partial(_or_worst, bench, candidate))
+    return values[tuning_name(criterion)]
+
+
+def _or_worst(bench: Bench, candidate: Candidate) -> Values:
+    """Run a candidate with seed 0; one whose steps are too long is as bad as can be."""
+    try:
+        return bench.run_candidate(candidate, 0)
+    except ConfigError:
+        return _WORST
+
+
+def tuning_name(criterion: Criterion) -> str:
+    """Return the name of what a candidate's end is worth where it is tuned."""
+    return f"tuning {criterion}"
+
+
+def best_candidates(settings: Settings, criterion: Criterion) -> dict[MethodName, Candidate]:
+    """Return the candidate of each method that was best where it was tuned, with seed 0.
+
+    Of equally good ones the first; those whose steps were too long have no curve, and are none.
+    """
+    candidates = [
+        Candidate.of_setting(name)
+        for name, figures in settings.items()
+        if name not in (TREE, TRUE) and name_at("steps", 0) in figures
+    ]
+    worth = tuning_name(criterion)
+    best: dict[MethodName, Candidate] = {}
+    for method in METHODS:
+        own = [each for each in candidates if each.method == method]
+        if own:
+            best[method] = max(own, key=lambda each: settings[each.setting][worth].values[0])
+    return best
