@@ -200,7 +200,8 @@ def draw(rows: list[dict[str, float]]) -> Figure:
         axes[0, column].set(title=title, ylabel="training, CPU s", ylim=(0, None))
         axes[0, column].legend()
         axes[1, column].plot(sizes, [row["gib"] for row in chosen], "o-")
-        axes[1, column].set(xlabel=name, ylabel="peak memory, GiB", ylim=(0, None))
+        axes[1, column].set(xlabel=name, ylabel="peak memory, GiB")
+        axes[1, column].set_ylim(0, 1.15 * max(row["gib"] for row in chosen))
     return figure
 
 
