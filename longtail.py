@@ -76,7 +76,7 @@ def _ask(base: str) -> None:
     truth = [dataset.catalogue[index] for index in document.labels]
     print(f"POST {base}/v1/predict\nText: {document.text[:160]!r}...")
     print(f"Its labels: {', '.join(label.name for label in truth)}")
-    for scorer in ("retrieval", "classifier", "sparse"):
+    for scorer in ("retrieval", "classifier", "linear", "sparse"):
         body = {"text": document.text, "k": 5, "scorer": scorer}
         answer = _post(f"{base}/v1/predict", body)
         print(f"\n{scorer}, model version {answer['model']['version']} (* is right):")
@@ -115,6 +115,7 @@ def _start_service(registry: Path, port: int, base: str) -> subprocess.Popen[byt
         LongtailError: It ended, or was not ready in time.
     """
     command = [sys.executable, "-m", "longtail", "serve", "--log-level", "warning"]
+    command += ["--drain-delay-s", "0"]  # nobody else asks it
     server = subprocess.Popen(  # noqa: S603
         [*command, "--registry", str(registry), "--port", str(port)], env=os.environ
     )

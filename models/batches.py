@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
-from scipy.sparse import csr_array
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array, vstack
 
 from models.dual_encoder import encode_all
 from models.encoder import TokenizedTexts, tokenize_texts
@@ -62,6 +63,45 @@ class TextBatch:
             self._progress(len(self.texts))
         return rows
 
+    @cached_property
+    def num_words(self) -> Int64[np.ndarray, "text"]:
+        """Words of each text, as the sparse model counts them."""
+        lemmas = self._parts.sparse.tfidf.lemmas
+        return np.array([len(tokenize(text, lemmas)) for text in self.texts], dtype=np.int64)
+
+    def prepare(self, is_sparse: bool) -> Int64[np.ndarray, "text"]:
+        """Do what ranking needs besides the encoder; return how much is to be read of each text.
+
+        Args:
+            is_sparse: Whether the sparse model reads the texts, in words; else the encoder does, in
+                tokens.
+        """
+        if is_sparse:
+            _ = self.features
+            return self.num_words
+        return self.tokens.lengths
+
+    def take(self, rows: Sequence[int]) -> TextBatch:
+        """Return some of the texts, with all that is known of them."""
+        taken = TextBatch([self.texts[row] for row in rows], *self._context)
+        for name, part_of in _TAKEN.items():
+            if name in self.__dict__:
+                taken.__dict__[name] = part_of(self.__dict__[name], rows)
+        return taken
+
+    @classmethod
+    def joined(cls, batches: Sequence[TextBatch]) -> TextBatch:
+        """Return the texts of several batches of one model, with what is known of all of them."""
+        joined = cls([text for batch in batches for text in batch.texts], *batches[0]._context)
+        for name, join in _JOINED.items():
+            if all(name in batch.__dict__ for batch in batches):
+                joined.__dict__[name] = join([batch.__dict__[name] for batch in batches])
+        return joined
+
+    @property
+    def _context(self) -> tuple[ModelParts, str, Callable[[int], object]]:
+        return self._parts, self._device, self._progress
+
     def extents(self, is_sparse: bool) -> list[tuple[int, bool]]:
         """Return how many tokens each text has, and whether only the first of them are read.
 
@@ -69,10 +109,26 @@ class TextBatch:
             is_sparse: Whether the sparse model reads it; else the encoder does.
         """
         if is_sparse:
-            lemmas = self._parts.sparse.tfidf.lemmas
-            return [(len(tokenize(text, lemmas)), False) for text in self.texts]
+            return [(count, False) for count in self.num_words.tolist()]
         most = self._dense.max_tokens
         return [(count, count > most) for count in self.tokens.num_tokens.tolist()]
+
+
+_TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
+    "tokens": TokenizedTexts.take,
+    "vectors": lambda vectors, rows: vectors[rows],
+    "features": lambda features, rows: features[rows],
+    "num_words": lambda counts, rows: counts[rows],
+}
+"""How a part of each of a batch's cached properties is made."""
+
+_JOINED: dict[str, Callable[[Any], object]] = {
+    "tokens": TokenizedTexts.joined,
+    "vectors": np.concatenate,
+    "features": lambda parts: csr_array(vstack(parts, format="csr")),
+    "num_words": np.concatenate,
+}
+"""How one is made of those of several batches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from models.encoder import TokenBatch, TokenizedTexts
 
 Role = Literal["document", "label"]
 _ENCODE_TOKENS = 4096  # tokens in one batch of `encode_all`, padding included
+_ENCODE_TOKENS_ON_GPU = 16_384
 
 
 class DualEncoder(nn.Module):
@@ -83,9 +84,10 @@ def encode_all(
     vectors = np.empty((len(tokens), model.dim), dtype=np.float32)
     order = np.argsort(tokens.lengths, kind="stable")
     lengths = tokens.lengths[order]
+    most_tokens = _ENCODE_TOKENS if device == "cpu" else _ENCODE_TOKENS_ON_GPU
     start = 0
     while start < len(order):
-        end = _batch_end(lengths, start)
+        end = _batch_end(lengths, start, most_tokens)
         rows = order[start:end]
         batch = model(tokens.batch(rows, pad_id, device), role)
         vectors[rows] = batch.float().cpu().numpy()
@@ -94,11 +96,11 @@ def encode_all(
     return vectors
 
 
-def _batch_end(lengths: np.ndarray, start: int) -> int:
+def _batch_end(lengths: np.ndarray, start: int, most_tokens: int) -> int:
     """Return the end of the largest batch from `start` within the token budget; lengths rise."""
-    lengths = lengths[start : start + _ENCODE_TOKENS]
+    lengths = lengths[start : start + most_tokens]
     sizes = np.arange(1, len(lengths) + 1) * lengths
-    return start + max(1, int(np.searchsorted(sizes, _ENCODE_TOKENS, side="right")))
+    return start + max(1, int(np.searchsorted(sizes, most_tokens, side="right")))
 
 
 def _identity(dim: int) -> nn.Linear:

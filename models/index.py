@@ -1,6 +1,6 @@
-"""Inner products with every label vector, exactly, through a FAISS index on CPU or GPU.
+"""Inner products with every label vector, exactly: a matrix product on a CPU, FAISS on a GPU.
 
-FAISS proposes, float64 decides: a flat index yields candidates by float32 matrix products whose
+float32 proposes, float64 decides: a search yields candidates by float32 matrix products whose
 rounding depends on the batch; each candidate is scored again in float64 and rounded once. So a
 text has the same scores and order whatever batch it came in, and equal vectors tie exactly.
 """
@@ -11,17 +11,19 @@ import threading
 
 import faiss
 import numpy as np
+import torch
 from jaxtyping import Float32, Int64
 
 from models.errors import ConfigError
 from models.ranking import NO_LABEL, Ranking, top_of_candidates
 
 _GPU_MOST_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
+_MOST_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
 _SLACK = 16  # candidates beyond k in the first search; more are asked for when ties need them
 
 
 class InnerProductIndex:
-    """A FAISS flat index over label vectors, with exact top-k search.
+    """Label vectors, with exact top-k search; on a GPU in a flat index of FAISS.
 
     FAISS GPU indexes are not safe for concurrent use, so searches on a GPU hold a lock.
     """
@@ -47,11 +49,11 @@ class InnerProductIndex:
         self.vectors = np.ascontiguousarray(vectors)
         self.labels = labels
         self.is_on_gpu = _wants_gpu(device)
-        self._index: faiss.Index = faiss.IndexFlatIP(vectors.shape[1])
         if self.is_on_gpu:
             self._resources = faiss.StandardGpuResources()
-            self._index = faiss.index_cpu_to_gpu(self._resources, 0, self._index)
-        self._index.add(self.vectors)
+            flat = faiss.IndexFlatIP(vectors.shape[1])
+            self._index: faiss.Index = faiss.index_cpu_to_gpu(self._resources, 0, flat)
+            self._index.add(self.vectors)
         self._largest_norm = float(np.linalg.norm(self.vectors, axis=1).max())
         self._row_of_label = np.full(int(labels[-1]) + 1, NO_LABEL, dtype=np.int64)
         self._row_of_label[labels] = np.arange(len(labels))
@@ -64,7 +66,7 @@ class InnerProductIndex:
         """Return the exact k best labels of each query, ties by the smaller label index.
 
         A search of m > k candidates is enough for a query when its k-th exact score is above the
-        m-th score FAISS gave by more than float32 rounding can explain; else m grows fourfold.
+        m-th score of the search by more than float32 rounding can explain; else m grows fourfold.
         """
         k_found = min(k, len(self))
         labels = np.full((len(queries), k), NO_LABEL, dtype=np.int64)
@@ -95,6 +97,12 @@ class InnerProductIndex:
         scores[~is_known] = -np.inf
         return scores
 
+    def products(
+        self, queries: Float32[np.ndarray, "row dim"]
+    ) -> tuple[Float32[np.ndarray, "row covered"], Float32[np.ndarray, "row"]]:
+        """Return float32 inner products with all rows, and how far they may be from `score`."""
+        return queries @ self.vectors.T, self._rounding_bound(queries)
+
     def _search(
         self, queries: Float32[np.ndarray, "row dim"], m: int
     ) -> tuple[Float32[np.ndarray, "row m"], Int64[np.ndarray, "row m"]]:
@@ -102,19 +110,17 @@ class InnerProductIndex:
             everything = np.arange(m, dtype=np.int64)
             shape = (len(queries), m)
             return np.zeros(shape, dtype=np.float32), np.broadcast_to(everything, shape)
-        if not self.is_on_gpu:
-            scores, rows = self._index.search(queries, m)
+        if self.is_on_gpu and m <= _GPU_MOST_RESULTS:
+            with self._lock:
+                scores, rows = self._index.search(queries, m)
             return scores, rows
-        if m > _GPU_MOST_RESULTS:
-            products = queries @ self.vectors.T
-            rows = np.argpartition(-products, m - 1, axis=1)[:, :m]
-            scores = np.take_along_axis(products, rows, axis=1)
-            order = np.argsort(-scores, axis=1)
-            scores = np.take_along_axis(scores, order, axis=1)
-            return scores, np.take_along_axis(rows, order, axis=1)
-        with self._lock:
-            scores, rows = self._index.search(queries, m)
-        return scores, rows
+        num_parts = len(queries) * len(self) // _MOST_PRODUCTS + 1
+        parts = [
+            torch.from_numpy(part @ self.vectors.T).topk(m)
+            for part in np.array_split(queries, num_parts)
+        ]
+        scores = torch.cat([part.values for part in parts]).numpy()
+        return scores, torch.cat([part.indices for part in parts]).numpy()
 
     def _dot(
         self, queries: Float32[np.ndarray, "row dim"], rows: Int64[np.ndarray, "row m"]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 
 from models.errors import DataError
 
@@ -64,6 +64,16 @@ class LabelCatalogue:
     def training_counts(self) -> Int64[np.ndarray, "label"]:
         """Number of training documents of each label."""
         return np.array([label.training_count for label in self._labels], dtype=np.int64)
+
+    @cached_property
+    def log_priors(self) -> Float32[np.ndarray, "label"]:
+        """Log pi of each label, in nats: its share of all training pairs.
+
+        Every label counts half a pair more than it has, so that those without any have a prior too.
+        """
+        counts = self.training_counts + 0.5
+        log_priors: Float32[np.ndarray, "label"] = np.log(counts / counts.sum()).astype(np.float32)
+        return log_priors
 
     @cached_property
     def _indices_by_name(self) -> dict[str, list[int]]:

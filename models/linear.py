@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
+from models.manifest import CorrectionName
 from models.tree import LabelTree
 
 
@@ -31,6 +32,22 @@ class LinearModel:
     weight: Float32[np.ndarray, "covered dim"]
     bias: Float32[np.ndarray, "covered"]
     labels: Int64[np.ndarray, "covered"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearScorer:
+    """The scorer `linear` of a trained model.
+
+    Attributes:
+        model: Its rows; labels without training documents have none.
+        correction: What it was trained to be corrected with (Bamler & Mandt 2020, Eq. 5); with
+            "prior", log p_n is the log of a label's share of the training pairs.
+        tree: p_n(y|x) over all labels of the catalogue, where the correction is "tree"; else None.
+    """
+
+    model: LinearModel
+    correction: CorrectionName
+    tree: LabelTree | None = None
 
 
 @runtime_checkable  # the test run checks annotations by isinstance

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from models.errors import BundleCorruptError, BundleVersionError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
@@ -18,6 +18,9 @@ Input = Literal["text", "features"]
 """What a model reads: texts, or rows of features that were made of them elsewhere."""
 TEXT: Input = "text"
 FEATURES: Input = "features"
+
+CorrectionName = Literal["none", "prior", "tree"]
+"""What is added to linear scores: nothing, log p_n of label frequencies, or that of a tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Manifest:
         training: All of the run's configuration that decided what it learned.
         data_fingerprint: sha256 over the files of the corpus.
         metrics: Of every scorer on the dev split; empty without one.
+        linear_correction: What the scorer `linear` was trained to be corrected with; None where
+            there is no such scorer.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
         longtail_version: The release that wrote it.
@@ -91,6 +96,7 @@ class Manifest:
     training: dict[str, Any]
     data_fingerprint: str
     metrics: dict[str, Any]
+    linear_correction: CorrectionName | None = None
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     longtail_version: str = ""
@@ -201,5 +207,19 @@ def _check_types(manifest: Manifest) -> None:
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a text")
-    if manifest.input not in get_args(Input):
-        raise TypeError(f"input {manifest.input!r}, wanted one of {get_args(Input)}")
+    _check_choices(manifest)
+
+
+def _check_choices(manifest: Manifest) -> None:
+    """Refuse names of other things than there are.
+
+    Raises:
+        TypeError: There are some.
+    """
+    choices: dict[str, tuple[object, ...]] = {
+        "input": get_args(Input),
+        "linear_correction": (None, *get_args(CorrectionName)),
+    }
+    for name, wanted in choices.items():
+        if (found := getattr(manifest, name)) not in wanted:
+            raise TypeError(f"{name} {found!r}, wanted one of {wanted}")

@@ -10,6 +10,8 @@ encoder/                   the transformer and its tokenizer, as Hugging Face sa
 dual_encoder.safetensors   both poolers, log_scale, score_bias
 retrieval.safetensors      label_vectors: phi_label of every label's pseudo description
 classifier.safetensors     weight, bias, labels (those that have a row)
+linear.safetensors         the same of the linear scorer, on document vectors as they are
+tree.safetensors           the label tree that corrects it, if one does
 """
 
 from __future__ import annotations
@@ -29,17 +31,21 @@ from models.dual_encoder import DualEncoder
 from models.encoder import load_tokenizer, load_transformer, window_of
 from models.errors import BundleCorruptError
 from models.labels import LabelCatalogue
-from models.linear import LinearModel
+from models.linear import LinearModel, LinearScorer
 from models.manifest import FEATURES, Input, Manifest
 from models.sparse import SparseModel, TfidfModel
+from models.tree import LabelTree
 
 RETRIEVAL = "retrieval"
 CLASSIFIER = "classifier"
+LINEAR = "linear"
 SPARSE = "sparse"
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 _RETRIEVAL_FILE = "retrieval.safetensors"
 _CLASSIFIER_FILE = "classifier.safetensors"
+_LINEAR_FILE = "linear.safetensors"
+_TREE_FILE = "tree.safetensors"
 _SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
 _TRANSFORMER_PREFIX = "transformer."
@@ -55,6 +61,7 @@ class DenseParts:
         max_tokens: Tokens that it reads of a document.
         label_vectors: phi_label of every label.
         classifier: The dense classifier; None if the run kept none.
+        linear: The linear scorer; None if the run trained none.
     """
 
     encoder: DualEncoder
@@ -62,6 +69,7 @@ class DenseParts:
     max_tokens: int
     label_vectors: Float32[np.ndarray, "label dim"]
     classifier: LinearModel | None
+    linear: LinearScorer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +93,8 @@ class ModelParts:
         """Names of the scorers that these parts make."""
         if self.dense is None:
             return (SPARSE,)
-        dense = (RETRIEVAL,) if self.dense.classifier is None else (RETRIEVAL, CLASSIFIER)
-        return (*dense, SPARSE)
+        optional = {CLASSIFIER: self.dense.classifier, LINEAR: self.dense.linear}
+        return (RETRIEVAL, *(name for name, part in optional.items() if part is not None), SPARSE)
 
 
 def write_parts(folder: Path, parts: ModelParts, manifest: Manifest, scratch: Path) -> Manifest:
@@ -144,12 +152,16 @@ def _dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
         _RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
     }
     if dense.classifier is not None:
-        arrays[_CLASSIFIER_FILE] = {
-            "weight": dense.classifier.weight,
-            "bias": dense.classifier.bias,
-            "labels": dense.classifier.labels,
-        }
+        arrays[_CLASSIFIER_FILE] = _arrays_of(dense.classifier)
+    if dense.linear is not None:
+        arrays[_LINEAR_FILE] = _arrays_of(dense.linear.model)
+        if dense.linear.tree is not None:
+            arrays[_TREE_FILE] = dense.linear.tree.to_arrays()
     return arrays
+
+
+def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
+    return {"weight": model.weight, "bias": model.bias, "labels": model.labels}
 
 
 def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
@@ -167,13 +179,29 @@ def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
             _contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
         )
     has_classifier = CLASSIFIER in bundle.manifest.scorers
+    has_linear = LINEAR in bundle.manifest.scorers
     return DenseParts(
         encoder=encoder.eval(),
         tokenizer=load_tokenizer(bundle.encoder_folder),
         max_tokens=max_tokens,
         label_vectors=bundle.tensors(_RETRIEVAL_FILE)["label_vectors"],
         classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
+        linear=_read_linear(bundle) if has_linear else None,
     )
+
+
+def _read_linear(bundle: Bundle) -> LinearScorer:
+    """Return the linear scorer of a bundle that has one.
+
+    Raises:
+        BundleCorruptError: Its tree is no tree.
+    """
+    correction = bundle.manifest.linear_correction
+    if correction is None:
+        what = f"scorer {LINEAR!r} without linear_correction"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", what))
+    tree = LabelTree.from_arrays(bundle.tensors(_TREE_FILE)) if correction == "tree" else None
+    return LinearScorer(LinearModel(**bundle.tensors(_LINEAR_FILE)), correction, tree)
 
 
 def _sparse_arrays(model: SparseModel) -> dict[str, np.ndarray]:
@@ -216,11 +244,16 @@ def _check(bundle: Bundle, parts: ModelParts) -> None:
     _check_rows(bundle, _SPARSE_FILE, parts.sparse.labels, rows)
     if parts.dense is not None:
         _check_dense(bundle, parts.dense)
+        if parts.dense.linear is not None:
+            _check_linear(bundle, parts.dense.linear, parts.dense.encoder.dim)
     if parts.scorers != bundle.manifest.scorers:
         said = f"scorers {bundle.manifest.scorers}, the files make {parts.scorers}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if bundle.manifest.default_scorer not in parts.scorers:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
+    if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
+        said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if parts.input == FEATURES and parts.dense is not None:
         said = f"input {parts.input!r} with an encoder, which reads texts"
@@ -238,12 +271,7 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
         shapes = f"label_vectors {dense.label_vectors.shape}, wanted {(num_labels, dim)}"
         raise BundleCorruptError(_contradiction(bundle, _RETRIEVAL_FILE, shapes))
     if dense.classifier is not None:
-        rows = (dense.classifier.weight.shape[0], len(dense.classifier.bias))
-        if dense.classifier.weight.shape[1] != dim:
-            raise BundleCorruptError(
-                _contradiction(bundle, _CLASSIFIER_FILE, f"{dim} dimensions wanted")
-            )
-        _check_rows(bundle, _CLASSIFIER_FILE, dense.classifier.labels, rows)
+        _check_model(bundle, _CLASSIFIER_FILE, dense.classifier, dim)
     said = bundle.manifest.encoder
     assert said is not None  # else there would be no dense half
     if said.dim != dim:
@@ -253,6 +281,36 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
     if not 1 <= dense.max_tokens <= window:
         what = f"max_tokens {dense.max_tokens}, the encoder has {window} positions"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", what))
+
+
+def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
+    """Refuse a linear scorer whose parts contradict each other or the catalogue.
+
+    Raises:
+        BundleCorruptError: They do.
+    """
+    _check_model(bundle, _LINEAR_FILE, linear.model, dim)
+    if linear.tree is not None:
+        found = (linear.tree.num_labels, len(linear.tree.mean))
+        wanted = (len(bundle.catalogue), dim)
+        if found != wanted:
+            what = f"a tree of (labels, dimensions) {found}, wanted {wanted}"
+            raise BundleCorruptError(_contradiction(bundle, _TREE_FILE, what))
+    counts = bundle.catalogue.training_counts[linear.model.labels]
+    if linear.correction == "prior" and not counts.all():
+        what = "correction 'prior' with labels that no training document carries"
+        raise BundleCorruptError(_contradiction(bundle, _LINEAR_FILE, what))
+
+
+def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> None:
+    """Refuse label weights of other dimensions than the encoder, or of other labels.
+
+    Raises:
+        BundleCorruptError: They are.
+    """
+    if model.weight.shape[1:] != (dim,):
+        raise BundleCorruptError(_contradiction(bundle, name, f"{dim} dimensions wanted"))
+    _check_rows(bundle, name, model.labels, (len(model.weight), len(model.bias)))
 
 
 def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, int]) -> None:

@@ -15,17 +15,21 @@ from scipy.special import expit
 
 from models.batches import FeatureBatch, TextBatch
 from models.bundle import Bundle
+from models.dense_scoring import DenseScorers
+from models.encoder import Precision, dtype_for
 from models.errors import ConfigError, RequestError
 from models.features import unit_rows
-from models.index import InnerProductIndex, InnerProductSource
 from models.labels import LabelCatalogue
-from models.manifest import FEATURES, TEXT, Input
-from models.parts import CLASSIFIER, RETRIEVAL, SPARSE, DenseParts, ModelParts, read_parts
+from models.manifest import FEATURES, TEXT, CorrectionName, Input
+from models.parts import CLASSIFIER, LINEAR, RETRIEVAL, SPARSE, ModelParts, read_parts
 from models.ranking import NO_LABEL, Ranking, Source, rank
 from models.sparse import SparseSource
 
-_DENSE = (RETRIEVAL, CLASSIFIER)
+_LOGITS = (RETRIEVAL, CLASSIFIER)
 """Scorers whose score is a logit: its sigmoid is what their training's cross-entropy fits."""
+
+MOST_TAIL_DIAL = 1000.0
+"""Beyond it, float32 scores would tell labels of unlike frequency apart, and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,10 @@ class LabelScore:
         index: Its row in the catalogue.
         id: The caller's identifier.
         name: What people read.
-        score: What labels are ordered by; comparable only within one scorer.
+        score: What labels are ordered by, correction and tail dial included; comparable only
+            within one scorer, correction and tail dial.
         probability: The model's own estimate that the text carries the label; None where the
-            scorer gives none.
+            scorer gives none, and where the tail dial has changed the scores.
     """
 
     index: int
@@ -56,11 +61,16 @@ class Prediction:
         labels: At most k; fewer where a threshold or the scorer's own labels leave no more.
         num_tokens: Tokens of the text, as the scorer counts them.
         truncated: Whether the scorer read only the first of them.
+        exact: Whether no other label can have a better score. Every way of ranking that there is
+            certifies that before it answers.
+        correction: What was added to the scores.
     """
 
     labels: tuple[LabelScore, ...]
     num_tokens: int
     truncated: bool
+    exact: bool
+    correction: CorrectionName
 
 
 class Predictor:
@@ -76,6 +86,7 @@ class Predictor:
         default_scorer: str = "",
         device: str | None = None,
         num_threads: int | None = None,
+        precision: Precision = "float32",
     ) -> None:
         """Build the indexes.
 
@@ -85,6 +96,7 @@ class Predictor:
             device: "cpu" or "cuda"; None: a GPU if there is one. The sparse model is always on the
                 CPU.
             num_threads: That rank many documents by the sparse model; None: one a core.
+            precision: What the encoder computes in; it is turned into that.
 
         Raises:
             ConfigError: PyTorch or FAISS sees no such device, or there is none of this name.
@@ -102,17 +114,22 @@ class Predictor:
         self.catalogue: LabelCatalogue = parts.catalogue
         self.scorers = parts.scorers
         self.default_scorer = default_scorer or self.scorers[0]
-        self._indexes: dict[str, InnerProductIndex] = {}
+        self._dense: DenseScorers | None = None
         if parts.dense is not None:
             parts.dense.encoder.to(self._device)
-            self._indexes = {
-                name: InnerProductIndex(vectors, labels, device=device or "auto")
-                for name, (vectors, labels) in _indexed_vectors(parts.dense).items()
-            }
+            self._dense = DenseScorers(
+                parts.dense, self.catalogue, device=self._device, index_device=device or "auto"
+            )
+            parts.dense.encoder.to(dtype_for(precision, self._device))
 
     @classmethod
     def of_bundle(
-        cls, bundle: Bundle, *, device: str | None = None, num_threads: int | None = None
+        cls,
+        bundle: Bundle,
+        *,
+        device: str | None = None,
+        num_threads: int | None = None,
+        precision: Precision = "float32",
     ) -> Predictor:
         """Load a bundle.
 
@@ -121,6 +138,7 @@ class Predictor:
             device: "cpu" or "cuda"; None: a GPU if there is one.
             num_threads: Of PyTorch and FAISS, for the whole process, and of the sparse model; None:
                 as they are, and one a core.
+            precision: What the encoder computes in.
 
         Raises:
             BundleCorruptError: Its parts contradict each other.
@@ -135,6 +153,7 @@ class Predictor:
             default_scorer=bundle.manifest.default_scorer,
             device=device,
             num_threads=num_threads,
+            precision=precision,
         )
 
     @property
@@ -190,21 +209,42 @@ class Predictor:
             raise RequestError("a feature's value is not finite; give finite numbers")
         return FeatureBatch(unit_rows(features))
 
-    def rank(self, batch: TextBatch | FeatureBatch, k: int, scorer: str | None = None) -> Ranking:
+    def rank(
+        self,
+        batch: TextBatch | FeatureBatch,
+        k: int,
+        scorer: str | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
+    ) -> Ranking:
         """Return the exact k best labels of each document.
 
         Args:
             batch: What `read` or `read_features` returned.
             k: From 1 to the number of labels.
             scorer: One of `scorers`; None: the default.
+            correction: "none", or the one that the scorer was trained with (`correction_of`); None:
+                the latter.
+            tail_dial: tau, from 0 to `MOST_TAIL_DIAL`: tau times log pi_y is taken off the score of
+                every label y, pi_y being its share of the training pairs (logit adjustment).
 
         Raises:
-            RequestError: There is no such scorer, or k is out of its range.
+            RequestError: There is no such scorer, k or the tail dial is out of its range, or the
+                scorer was not trained with this correction.
         """
         scorer = self._scorer(scorer)
+        applied = self.correction_of(scorer, correction)
         if not 1 <= k <= len(self.catalogue):
             raise RequestError(f"k is {k}; wanted 1 to {len(self.catalogue)}, the number of labels")
-        return rank([self._source(batch, scorer)], k)
+        if not 0 <= tail_dial <= MOST_TAIL_DIAL:
+            raise RequestError(
+                f"tail_dial is {tail_dial}; wanted a number from 0 to {MOST_TAIL_DIAL:g}"
+            )
+        if scorer == SPARSE:
+            return rank([self._sparse_source(batch, tail_dial)], k)
+        # A model that reads features is sparse.
+        assert isinstance(batch, TextBatch) and self._dense is not None
+        return self._dense.rank(batch.vectors, k, scorer, applied, tail_dial)
 
     def predict(
         self,
@@ -213,6 +253,8 @@ class Predictor:
         k: int = 5,
         scorer: str | None = None,
         threshold: float | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
     ) -> list[Prediction]:
         """Return the best labels of each text.
 
@@ -221,30 +263,110 @@ class Predictor:
             k: Labels wanted a text, from 1 to the number of labels.
             scorer: One of `scorers`; None: the default.
             threshold: Leave out labels of a lower probability, in [0, 1].
+            correction: As in `rank`.
+            tail_dial: As in `rank`; above 0, scores are no log-odds any more, and labels have no
+                probabilities.
 
         Raises:
-            RequestError: Any of them is not so, the model reads features, or the scorer has no
+            RequestError: Any of them is not so, the model reads features, or there are no
                 probabilities to compare with the threshold.
         """
-        scorer = self._scorer(scorer)
-        self._check_threshold(threshold, scorer)
         batch = self.read(texts)
-        if not texts:
+        return self.predict_batch(
+            batch, k=k, scorer=scorer, threshold=threshold, correction=correction,
+            tail_dial=tail_dial,
+        )  # fmt: skip
+
+    def needs_encoder(self, scorer: str) -> bool:
+        """Whether a scorer reads texts by the encoder, else as features."""
+        return scorer != SPARSE
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens, padding included, beyond which larger batches are hardly faster."""
+        return 16_384 if self._device == "cuda" else 1024
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens that the encoder reads of a text; None where there is no encoder."""
+        return None if self._parts.dense is None else self._parts.dense.max_tokens
+
+    def prepare(self, batch: TextBatch, scorer: str | None = None) -> list[int]:
+        """Do for a scorer what needs no encoder; return the tokens that it will read of each text.
+
+        Raises:
+            RequestError: There is no such scorer.
+        """
+        lengths: list[int] = batch.prepare(self._scorer(scorer) == SPARSE).tolist()
+        return lengths
+
+    def encode(self, batch: TextBatch) -> None:
+        """Make the vectors of the texts, which all scorers but the sparse one rank by."""
+        _ = batch.vectors
+
+    def predict_batch(
+        self,
+        batch: TextBatch,
+        *,
+        k: int = 5,
+        scorer: str | None = None,
+        threshold: float | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
+    ) -> list[Prediction]:
+        """Return the best labels of texts that `read` has made ready (see `predict`).
+
+        Raises:
+            RequestError: As `predict` does, of what is not about the texts.
+        """
+        scorer = self._scorer(scorer)
+        has_probabilities = scorer in _LOGITS and tail_dial == 0
+        self._check_threshold(threshold, scorer, has_probabilities)
+        if not batch.texts:
             return []
-        ranking = self.rank(batch, k, scorer)
+        ranking = self.rank(batch, k, scorer, correction, tail_dial)
         return [
-            Prediction(self._labels(labels, scores, scorer, threshold), num_tokens, truncated)
+            Prediction(
+                labels=self._labels(labels, scores, has_probabilities, threshold),
+                num_tokens=num_tokens,
+                truncated=truncated,
+                exact=True,
+                correction=self.correction_of(scorer, correction),
+            )
             for labels, scores, (num_tokens, truncated) in zip(
                 ranking.labels, ranking.scores, batch.extents(scorer == SPARSE), strict=True
             )
         ]
 
-    def _source(self, batch: TextBatch | FeatureBatch, scorer: str) -> Source:
-        if scorer == SPARSE:
-            return SparseSource(self._parts.sparse, batch.features, num_threads=self._num_threads)
-        assert isinstance(batch, TextBatch)  # a model that reads features is sparse
-        ones = np.ones((len(batch.vectors), 1), dtype=np.float32)
-        return InnerProductSource(self._indexes[scorer], np.hstack([batch.vectors, ones]))
+    def correction_of(self, scorer: str, asked: str | None = None) -> CorrectionName:
+        """Return what is added to the scores of a scorer: as asked for, or by default its own.
+
+        Args:
+            scorer: One of `scorers`.
+            asked: "none", or the one that it was trained with; None: the latter.
+
+        Raises:
+            RequestError: It was trained with another one, or with none.
+        """
+        own: CorrectionName = "none"
+        if scorer == LINEAR and self._dense is not None:
+            own = self._dense.linear_correction
+        if asked is None or asked == own:
+            return own
+        if asked == "none":
+            return "none"
+        wanted = "'none'" if own == "none" else f"'none' or {own!r}"
+        raise RequestError(
+            f"correction {asked!r} came for scorer {scorer!r}, which was not trained with it, so "
+            f"that it would bias the scores; wanted {wanted}"
+        )
+
+    def _sparse_source(self, batch: TextBatch | FeatureBatch, tail_dial: float) -> Source:
+        model, bias = self._parts.sparse, None
+        if tail_dial:
+            log_priors = self.catalogue.log_priors[model.labels].astype(np.float64)
+            bias = (model.bias - tail_dial * log_priors).astype(np.float32)
+        return SparseSource(model, batch.features, bias=bias, num_threads=self._num_threads)
 
     def _check_input(self, given: Input) -> None:
         if given != self.input:
@@ -264,42 +386,40 @@ class Predictor:
             )
         return scorer
 
-    def _check_threshold(self, threshold: float | None, scorer: str) -> None:
+    def _check_threshold(
+        self, threshold: float | None, scorer: str, has_probabilities: bool
+    ) -> None:
         if threshold is None:
             return
         if not 0 <= threshold <= 1:
             raise RequestError(f"threshold is {threshold}; wanted a probability from 0 to 1")
-        if scorer not in _DENSE:
-            others = ", ".join(name for name in self.scorers if name in _DENSE)
+        if not has_probabilities and scorer in _LOGITS:
+            raise RequestError(
+                f"threshold {threshold} came with a tail dial, which leaves no probabilities to "
+                "compare with it; leave out one of the two"
+            )
+        if not has_probabilities:
+            others = ", ".join(name for name in self.scorers if name in _LOGITS)
             raise RequestError(
                 f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
                 "leave the threshold out" + (f", or use one of {others}" if others else "")
             )
 
     def _labels(
-        self, labels: np.ndarray, scores: np.ndarray, scorer: str, threshold: float | None
+        self,
+        labels: np.ndarray,
+        scores: np.ndarray,
+        has_probabilities: bool,
+        threshold: float | None,
     ) -> tuple[LabelScore, ...]:
         found = []
         for index, score in zip(labels.tolist(), scores.tolist(), strict=True):
-            probability = float(expit(score)) if scorer in _DENSE else None
+            probability = float(expit(score)) if has_probabilities else None
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
                 break  # scores fall, and with them the probabilities
             label = self.catalogue[index]
             found.append(LabelScore(index, label.id, label.name, score, probability))
         return tuple(found)
-
-
-def _indexed_vectors(dense: DenseParts) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return [w_l, b_l] of every label a dense scorer can score: the query is [phi_doc(x), 1]."""
-    scale = float(dense.encoder.log_scale.detach().exp())
-    shift = float(dense.encoder.score_bias.detach())
-    bias = np.full((len(dense.label_vectors), 1), shift, dtype=np.float32)
-    vectors = np.hstack([np.float32(scale) * dense.label_vectors, bias])
-    indexed = {RETRIEVAL: (vectors, np.arange(len(vectors), dtype=np.int64))}
-    if dense.classifier is not None:
-        model = dense.classifier
-        indexed[CLASSIFIER] = (np.hstack([model.weight, model.bias[:, None]]), model.labels)
-    return indexed
 
 
 def _is_unicode(text: str) -> bool:

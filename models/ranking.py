@@ -17,8 +17,11 @@ from jaxtyping import Bool, Float32, Int64
 NO_LABEL = -1
 """Fills a ranking's row where fewer than k labels can be scored; its score is -inf."""
 
-_FIRST_DEPTH = 32
-"""Labels asked of every source in the first round of the Threshold Algorithm, at least."""
+_FIRST_DEPTH = 128
+"""Labels asked of every source in the first round of the Threshold Algorithm, at least.
+
+A round costs more than labels do: see tests/bench/corrected_ranking.py.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
 from models.manifest import Manifest
 
 CURRENT = "current"
-_STATE_NAME = "registry.json"
+STATE_NAME = "registry.json"
 _TRASH_PREFIX = ".removed-"
 _INCOMING_PREFIX = ".incoming-"
 
@@ -149,6 +149,14 @@ class Registry:
             self.open(version)
             self._save(_moved(self._state(), version))
 
+    def previous(self) -> int:
+        """Return the version that `rollback` would go back to.
+
+        Raises:
+            BundleError: `current` never named another version that is still there.
+        """
+        return self._before(self._state())[-1]
+
     def rollback(self) -> int:
         """Let `current` name the version that it named before, and return that.
 
@@ -157,13 +165,7 @@ class Registry:
         """
         with self._locked():
             state = self._state()
-            there = self.versions()
-            before = [version for version in state.history if version in there]
-            if not before:
-                raise BundleError(
-                    f"registry {str(self.folder)!r}: no earlier version to go back to; "
-                    "choose one with 'longtail registry activate'"
-                )
+            before = self._before(state)
             self.open(before[-1])
             self._save(replace(state, current=before[-1], history=tuple(before[:-1])))
         return before[-1]
@@ -191,6 +193,21 @@ class Registry:
             folder.rename(trash)  # gone for readers at once, then deleted
             shutil.rmtree(trash)
 
+    def _before(self, state: _State) -> list[int]:
+        """Return the versions that `current` named before and that are still there: at least one.
+
+        Raises:
+            BundleError: There is none.
+        """
+        there = self.versions()
+        before = [version for version in state.history if version in there]
+        if not before:
+            raise BundleError(
+                f"registry {str(self.folder)!r}: no earlier version to go back to; "
+                "choose one with 'longtail registry activate'"
+            )
+        return before
+
     def _version_with(self, digest: str) -> int | None:
         """Return the whole version that has this digest, if there is one."""
         for version in self.versions():
@@ -203,7 +220,7 @@ class Registry:
         return None
 
     def _state(self) -> _State:
-        path = self.folder / _STATE_NAME
+        path = self.folder / STATE_NAME
         try:
             content = read_json(path)
             return _State(content["current"], tuple(content["history"]), content["published_at"])
@@ -211,12 +228,12 @@ class Registry:
             return _State(None, (), {})
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(
-                f"registry {str(self.folder)!r}: file {_STATE_NAME!r} can't be read ({error!r}); "
+                f"registry {str(self.folder)!r}: file {STATE_NAME!r} can't be read ({error!r}); "
                 "remove it and choose a version with 'longtail registry activate'"
             ) from error
 
     def _save(self, state: _State) -> None:
-        write_json_durably(self.folder / _STATE_NAME, asdict(state))
+        write_json_durably(self.folder / STATE_NAME, asdict(state))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

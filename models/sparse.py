@@ -1,4 +1,4 @@
-"""The sparse model: tf-idf of words and phrases, and one sparse weight vector a label (DEPL section 3.2).
+"""The sparse model: tf-idf of words and phrases, a sparse weight vector a label (DEPL section 3.2).
 
 Stored as plain arrays: a vocabulary (JSON) and CSR weights (safetensors); see `training.sparse`
 for how they are learned.

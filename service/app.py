@@ -9,16 +9,26 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from models.bundle import Bundle
 from models.registry import Registry
+from service.admin import router as admin_router
+from service.admission import Streams
+from service.compute_threads import limit_threads
 from service.deps import Service
 from service.engine import Engine, Limits
+from service.keys import KeyRing, Keys
 from service.limits import BodyLimitMiddleware
-from service.manager import ModelManager, Predictor, Serving
+from service.manager import Canary, ModelManager, Predictor
+from service.model_loading import ModelLoader
 from service.problems import add_handlers, set_media_types
+from service.redeploy import Policy, Redeployer
 from service.routes import router
+from service.schemas import batch_schemas
+from service.security import AuthMiddleware, HeadersMiddleware, describe_security
 from service.settings import Settings, load_settings
+from service.sources import RegistrySource
 from service.telemetry import Telemetry, TelemetryMiddleware
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
@@ -41,12 +51,24 @@ def create_app(
         ConfigError: A setting is wrong.
     """
     settings = settings or load_settings()
-    service = _assemble(settings, load or partial(load_predictor, settings))
+    service = _assemble(settings, load)
     app = FastAPI(title="Longtail", version=_release(), description=DESCRIPTION, lifespan=_lifespan)
     app.state.service = service
     app.include_router(router)
+    app.include_router(admin_router)
     add_handlers(app)
+    # The last one is the first to see a request.
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(AuthMiddleware, keys=service.keys)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Content-Encoding"],
+            expose_headers=["Retry-After"],
+        )
+    app.add_middleware(HeadersMiddleware)
     app.add_middleware(TelemetryMiddleware, telemetry=service.telemetry)
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents
     return app
@@ -57,34 +79,81 @@ def load_predictor(settings: Settings, bundle: Bundle) -> Predictor:
     from models.predictor import Predictor as BundlePredictor  # brings PyTorch
 
     return BundlePredictor.of_bundle(
-        bundle, device=settings.device, num_threads=settings.num_threads
+        bundle,
+        device=settings.device,
+        num_threads=settings.num_threads,
+        precision=settings.precision,
     )
 
 
-def _assemble(settings: Settings, load: Callable[[Bundle], Predictor]) -> Service:
-    manager = ModelManager(Registry(settings.registry), settings.versions, load)
-    limits = Limits(settings.max_texts_per_request, settings.max_text_characters, settings.max_k)
-    return Service(settings, manager, Engine(manager, limits), Telemetry())
+def _assemble(settings: Settings, load: Callable[[Bundle], Predictor] | None) -> Service:
+    registry = Registry(settings.registry)
+    manager = ModelManager(registry)
+    limits = Limits(
+        max_texts=settings.max_texts_per_request,
+        max_text_characters=settings.max_text_characters,
+        max_k=settings.max_k,
+        max_queue_tokens=settings.max_queue_tokens,
+        max_batch_tokens=settings.max_batch_tokens,
+        request_timeout_s=settings.request_timeout_s,
+    )
+    telemetry = Telemetry()
+    prepare_thread = int if load else partial(limit_threads, settings.num_threads)
+    engine = Engine(manager, limits, telemetry, prepare_thread=prepare_thread)
+    telemetry.watch_queue(lambda: engine.admission.tokens)
+    return Service(
+        settings=settings,
+        manager=manager,
+        engine=engine,
+        telemetry=telemetry,
+        streams=Streams(settings.max_streams),
+        redeployer=_redeployer(settings, manager, load or partial(load_predictor, settings)),
+        keys=Keys(
+            admin=KeyRing("admin", settings.admin_keys, settings.admin_keys_file),
+            api=KeyRing("api", settings.api_keys, settings.api_keys_file),
+        ),
+    )
+
+
+def _redeployer(
+    settings: Settings, manager: ModelManager, load: Callable[[Bundle], Predictor]
+) -> Redeployer:
+    uri = settings.registry_source
+    source = RegistrySource(uri, manager.registry) if uri else None
+    loader = ModelLoader(
+        manager.registry, load, source=source, memory_factor=settings.memory_factor
+    )
+    number = settings.canary_version
+    policy = Policy(
+        versions=settings.versions,
+        swap_mode=settings.swap_mode,
+        drain_timeout_s=settings.shutdown_timeout_s,
+        canary=None if number is None else Canary(number, settings.canary_share),
+        watch_interval_s=settings.watch_interval_s,
+    )
+    return Redeployer(manager, loader, policy, source)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
 
-    def publish(serving: Serving) -> None:
-        service.telemetry.set_loaded(serving.models)
-
-    service.manager.start_loading(service.engine.warm_up, publish)
+    service.engine.start()
+    service.redeployer.start(service.engine.run, service.telemetry.models)
     yield
-    service.manager.close()
+    service.redeployer.close()
     service.engine.close()
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
     """Return FastAPI's document with our errors, and the limits of this service."""
-    document = set_media_types(FastAPI.openapi(app))
-    limits = app.state.service.settings
-    fields = document["components"]["schemas"]["PredictRequest"]["properties"]
+    service: Service = app.state.service
+    document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
+    limits = service.settings
+    schemas = document["components"]["schemas"]
+    for name, schema in batch_schemas().items():
+        schemas.setdefault(name, schema)
+    fields = schemas["PredictRequest"]["properties"]
     fields["k"]["maximum"] = limits.max_k
     fields["text"]["maxLength"] = limits.max_text_characters
     fields["texts"]["maxItems"] = limits.max_texts_per_request

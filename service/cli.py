@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,8 @@ DEFAULT_REGISTRY = Path("registry")
 def add_commands(app: typer.Typer) -> None:
     """Register `serve` and `registry` on the command of the whole product."""
     app.command("serve")(serve)
+    app.command("predict")(predict)
+    app.command("key")(key)
     app.add_typer(registry_app, name="registry")
 
 
@@ -60,6 +63,26 @@ def serve(
     max_k: Annotated[
         int | None, typer.Option(help="Most labels for one text.", show_default="1000")
     ] = None,
+    max_batch_tokens: Annotated[
+        int | None,
+        typer.Option(help="Most tokens computed together.", show_default="chosen by the device"),
+    ] = None,
+    max_queue_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens that may be waiting.", show_default="65536")
+    ] = None,
+    request_timeout_s: Annotated[
+        float | None, typer.Option(help="Seconds for one request.", show_default="30")
+    ] = None,
+    max_streams: Annotated[
+        int | None, typer.Option(help="Most batch streams at a time.", show_default="16")
+    ] = None,
+    stream_idle_timeout_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds that a batch stream may stand still.", show_default="60"),
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="auto, float32 or bfloat16.", show_default="auto")
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(help="cpu or cuda (the first GPU).", show_default="chosen by itself"),
@@ -70,6 +93,51 @@ def serve(
     shutdown_timeout_s: Annotated[
         int | None, typer.Option(help="Seconds for requests in flight to end.", show_default="30")
     ] = None,
+    drain_delay_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds to go on accepting after SIGTERM.", show_default="5"),
+    ] = None,
+    registry_source: Annotated[
+        str | None,
+        typer.Option(help="URI of a registry to copy versions from.", show_default="none"),
+    ] = None,
+    watch_interval_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds between looks at 'current'; 0: never.", show_default="10"),
+    ] = None,
+    swap_mode: Annotated[
+        str | None,
+        typer.Option(
+            help="availability-preserving or resource-preserving.",
+            show_default="availability-preserving",
+        ),
+    ] = None,
+    memory_factor: Annotated[
+        float | None,
+        typer.Option(help="Free memory to load a version, in sizes of it.", show_default="2"),
+    ] = None,
+    canary_version: Annotated[
+        int | None, typer.Option(help="Version to try on a share.", show_default="none")
+    ] = None,
+    canary_share: Annotated[
+        float | None, typer.Option(help="Its share, from 0 to 1.", show_default="0")
+    ] = None,
+    admin_keys: Annotated[
+        str | None, typer.Option(help="NAME:SHA256 of admin keys.", show_default="none")
+    ] = None,
+    admin_keys_file: Annotated[
+        Path | None, typer.Option(help="File with admin keys.", show_default="none")
+    ] = None,
+    api_keys: Annotated[
+        str | None, typer.Option(help="NAME:SHA256 of keys to ask.", show_default="none")
+    ] = None,
+    api_keys_file: Annotated[
+        Path | None, typer.Option(help="File with keys to ask.", show_default="none")
+    ] = None,
+    cors_origins: Annotated[
+        str | None,
+        typer.Option(help="Origins whose pages may ask, with commas.", show_default="none"),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
     ] = None,
@@ -79,24 +147,91 @@ def serve(
     Each option has a variable too, such as LONGTAIL_PORT for --port; the option wins.
     """
     chosen = {name: value for name, value in locals().items() if value is not None}
-    import uvicorn
-
     from models.registry import Registry
     from service.app import create_app
+    from service.compute_threads import prepare_process
     from service.settings import load_settings
+    from service.shutdown import serve as serve_until_stopped
     from service.telemetry import configure_logging
 
     settings = load_settings(**chosen)
-    for version in settings.versions:  # a missing one stops the start here, in one line
-        Registry(settings.registry).resolve(version)
+    for version in () if settings.registry_source else settings.versions:
+        Registry(settings.registry).resolve(version)  # a missing one stops the start, in one line
     configure_logging(settings.log_level)
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=settings.shutdown_timeout_s,
+    prepare_process(settings.num_threads)
+    serve_until_stopped(create_app(settings))
+
+
+def key(
+    name: Annotated[str, typer.Argument(help="Who will use it; told in the log.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key for the service, and the line that lets it in; the key is told only here."""
+    from service.keys import make_key
+
+    made, entry = make_key(name)
+    if as_json:
+        _print_json({"key": made, "entry": entry})
+    else:
+        print(f"Key, for the client:  {made}\nLine, for the service: {entry}")
+
+
+def predict(
+    source: Annotated[
+        Path,
+        typer.Option("--input", help='JSON lines with a "text" each, as /v1/batch takes; or .gz.'),
+    ],
+    target: Annotated[Path, typer.Option("--output", help="File for the answers, JSON lines.")],
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels for each text.")] = 5,
+    scorer: Annotated[
+        str | None, typer.Option(help="One of the model's.", show_default="the model's default")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Least probability of a label.")
+    ] = None,
+    correction: Annotated[
+        str | None,
+        typer.Option(help="none, prior or tree.", show_default="what the scorer was trained with"),
+    ] = None,
+    tail_dial: Annotated[
+        float, typer.Option(min=0, max=1000, help="How much rare labels are raised.")
+    ] = 0.0,
+    device: Annotated[
+        str | None,
+        typer.Option(help="cpu or cuda (the first GPU).", show_default="chosen by itself"),
+    ] = None,
+    num_threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads for computing.", show_default="chosen by itself"),
+    ] = None,
+    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+) -> None:
+    """Label every text of a file, without a service; started again, it goes on."""
+    from models.predictor import Predictor
+    from models.registry import Registry
+    from service.offline import Task, checked_options, checked_precision, predict_file
+
+    options = {
+        "k": k,
+        "scorer": scorer,
+        "threshold": threshold,
+        "correction": correction,
+        "tail_dial": tail_dial,
+    }
+    store = Registry(registry)
+    number = store.resolve(version)
+    bundle = store.open(number)
+    task = Task(source, target, number, bundle.manifest.digest, checked_options(options))
+    predictor = Predictor.of_bundle(
+        bundle, device=device, num_threads=num_threads, precision=checked_precision(precision)
+    )
+    with _progress_bar(source) as progress:
+        summary = predict_file(task, predictor, progress)
+    print(
+        f"{summary.num_lines} lines: {summary.num_results} answered, {summary.num_errors} with "
+        f"errors, {summary.num_truncated} texts cut. Written: {target}"
     )
 
 
@@ -200,6 +335,15 @@ def remove(
         print(f"Version {version} is removed.")
 
 
+@contextmanager
+def _progress_bar(source: Path) -> Iterator[Callable[[int], object]]:
+    from tqdm import tqdm
+
+    size = source.stat().st_size if source.is_file() else None
+    with tqdm(total=size, unit="B", unit_scale=True, desc="predict") as bar:
+        yield bar.update
+
+
 def _registry(folder: Path) -> Registry:
     from models.registry import Registry
 
@@ -241,7 +385,7 @@ def _print_move(before: int | None, now: int, as_json: bool) -> None:
         _print_json({"before": before, "current": now})
         return
     print(f"Current is version {now} (before: {before or 'none'}).")
-    print("A running service keeps what it has loaded: restart it.")
+    print("A running service follows within its LONGTAIL_WATCH_INTERVAL_S.")
 
 
 def _inline(value: object) -> str:

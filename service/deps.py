@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.message
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
+from service.admission import Streams
 from service.engine import Engine
+from service.keys import Keys
 from service.manager import ModelManager
+from service.redeploy import Redeployer
 from service.settings import Settings
 from service.telemetry import Telemetry
+
+LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,9 @@ class Service:
     manager: ModelManager
     engine: Engine
     telemetry: Telemetry
+    streams: Streams
+    redeployer: Redeployer
+    keys: Keys
 
 
 def service_of(request: Request) -> Service:
@@ -38,10 +50,49 @@ def require_json(request: Request) -> None:
     Raises:
         HTTPException: With status 415.
     """
+    if media_type_of(request) != "application/json":
+        raise HTTPException(415, "Send the body with the header 'Content-Type: application/json'")
+
+
+def require_lines(request: Request) -> None:
+    """Refuse a body that does not say that it is JSON lines.
+
+    Raises:
+        HTTPException: With status 415.
+    """
+    if media_type_of(request) not in LINES_MEDIA_TYPES:
+        raise HTTPException(
+            415, "Send the body with the header 'Content-Type: application/x-ndjson'"
+        )
+
+
+def media_type_of(request: Request) -> str:
+    """Return the media type of a request's body, without its parameters."""
     message = email.message.Message()
     message["content-type"] = request.headers.get("content-type", "")
-    if message.get_content_type() != "application/json":
-        raise HTTPException(415, "Send the body with the header 'Content-Type: application/json'")
+    return message.get_content_type()
+
+
+async def while_connected(request: Request, work: Coroutine[object, object, _Result]) -> _Result:
+    """Return the result of some work, which is cancelled when the client hangs up.
+
+    Args:
+        request: Its body has been read.
+        work: What to wait for.
+
+    Raises:
+        HTTPException: With status 499, when the client is gone.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise HTTPException(499, "The client hung up")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
 
 
 ServiceDep = Annotated[Service, Depends(service_of)]

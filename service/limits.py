@@ -1,16 +1,24 @@
-"""Refuses request bodies over a limit, before and while they are read."""
+"""Refuses request bodies over a limit, before and while they are read, and unpacks gzip ones."""
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.problems import HTTP_KINDS, problem_response
+from service.inflate import BadGzipError, Inflater
+from service.problems import HTTP_KINDS, BodyError, problem_response
+
+ENCODINGS = ("identity", "gzip")
+STREAM_PATHS = frozenset({"/v1/batch"})
+"""Whose bodies may be of any length, because they are never held whole."""
 
 
 class BodyLimitMiddleware:
-    """Answers 413 to a declared length over the limit; stops reading a stream that exceeds it."""
+    """Answers 413 to a declared length over the limit; stops reading a stream that exceeds it.
+
+    The limit holds for what is sent and for what it unpacks to.
+    """
 
     def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
         self._app = app
@@ -18,26 +26,25 @@ class BodyLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on unless, and only as far as, its body is within the limit."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in STREAM_PATHS:
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
-        declared = request.headers.get("content-length", "")
+        headers = Headers(scope=scope)
+        declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > self._max_body_bytes:
-            response = problem_response(request, HTTP_KINDS[413], self._detail)
+            response = problem_response(Request(scope), HTTP_KINDS[413], self._detail)
             await response(scope, receive, send)
             return
-        num_bytes = 0
-
-        async def receive_within_limit() -> Message:
-            nonlocal num_bytes
-            message = await receive()
-            num_bytes += len(message.get("body", b""))
-            if num_bytes > self._max_body_bytes:
-                raise HTTPException(413, self._detail)
-            return message
-
-        await self._app(scope, receive_within_limit, send)
+        try:
+            inflater = inflater_for(headers)
+        except BodyError as error:
+            response = problem_response(
+                Request(scope), HTTP_KINDS[415], error.detail, headers=error.headers
+            )
+            await response(scope, receive, send)
+            return
+        body = _Body(receive, inflater, self._max_body_bytes, self._detail)
+        await self._app(scope, body.receive, send)
 
     @property
     def _detail(self) -> str:
@@ -45,3 +52,68 @@ class BodyLimitMiddleware:
             f"The body has more than {self._max_body_bytes} bytes; "
             "send fewer or shorter texts in one request"
         )
+
+
+class _Body:
+    """The body of one request, unpacked and counted while it is received."""
+
+    def __init__(
+        self, receive: Receive, inflater: Inflater | None, max_bytes: int, detail: str
+    ) -> None:
+        self._receive = receive
+        self._inflater = inflater
+        self._max_bytes = max_bytes
+        self._detail = detail
+        self._num_bytes = 0
+
+    async def receive(self) -> Message:
+        """Return the next message.
+
+        Raises:
+            BodyError: There is more than allowed, or it is not the gzip that it should be.
+        """
+        message = await self._receive()
+        body = message.get("body", b"")
+        if message["type"] != "http.request":
+            return message
+        if self._inflater is None:
+            self._count(body)
+            return message
+        try:
+            pieces = []
+            for piece in self._inflater.feed(body):
+                self._count(piece)
+                pieces.append(piece)
+            if not message.get("more_body", False):
+                self._inflater.finish()
+        except BadGzipError as error:
+            raise BodyError(400, str(error)) from error
+        return {**message, "body": b"".join(pieces)}
+
+    def _count(self, piece: bytes) -> None:
+        self._num_bytes += len(piece)
+        if self._num_bytes > self._max_bytes:
+            raise BodyError(413, self._detail)
+
+
+def inflater_for(headers: Headers) -> Inflater | None:
+    """Return what unpacks a body of these headers; None where it is not packed.
+
+    Raises:
+        BodyError: It is packed in a way that is not read.
+    """
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ENCODINGS:
+        known = ", ".join(ENCODINGS)
+        detail = f"The body's Content-Encoding is {encoding[:40]!r}; wanted one of {known}"
+        raise BodyError(415, detail, {"Accept-Encoding": known})
+    return Inflater() if encoding == "gzip" else None
+
+
+def accepts_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header asks for gzip."""
+    for choice in accepted.lower().split(","):
+        name, _, weight = choice.partition(";")
+        if name.strip() in {"gzip", "*"}:
+            return weight.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False

@@ -1,31 +1,49 @@
-"""Which model versions are loaded, and how far loading has come.
+"""Which model versions can answer, and which of them answers a request.
 
-What is served is one immutable `Serving` behind one reference, so that a later swap is one
-assignment and a request keeps the model it began with.
+What is served is one immutable `Serving` behind one reference, so that a swap is one assignment
+and a request keeps the model it began with. `service.redeploy` makes the swaps.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from models.bundle import Bundle
-from models.errors import BundleNotFoundError, ConfigError, LongtailError, NotReadyError
-from models.manifest import TEXT
+from models.errors import BundleNotFoundError, NotReadyError
+from models.labels import LabelCatalogue
 from models.registry import Registry
 
 if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
     from models.predictor import Prediction
 
-logger = logging.getLogger(__name__)
+_LOADING = "the models are still loading; try again soon"
+_STOPPING = "the service is stopping; ask another instance"
+_GOLDEN_RATIO = 0.6180339887498949
+"""Its multiples, modulo 1, fill [0, 1) evenly, and so do every second of them, every third, ..."""
+
+
+class TextBatch(Protocol):
+    """Texts that a model has made ready; `models.batches.TextBatch` is the real one."""
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return some of the texts, with all that is known of them."""
+        ...
+
+    @classmethod
+    def joined(cls, batches: Sequence[Self]) -> Self:
+        """Return the texts of several batches of one model."""
+        ...
 
 
 class Predictor(Protocol):
     """What the service asks of a loaded model; `models.predictor.Predictor` is the real one."""
+
+    @property
+    def catalogue(self) -> LabelCatalogue:
+        """All labels."""
+        ...
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -37,6 +55,45 @@ class Predictor(Protocol):
         """The scorer that is used where none is named."""
         ...
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens that the encoder reads of a text; None where there is no encoder."""
+        ...
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens, padding included, beyond which larger batches are hardly faster."""
+        ...
+
+    def needs_encoder(self, scorer: str) -> bool:
+        """Whether a scorer reads texts by the encoder."""
+        ...
+
+    def read(self, texts: Sequence[str]) -> Any:
+        """Return texts made ready, a `TextBatch`; they are tokenised later, by `prepare`."""
+        ...
+
+    def prepare(self, batch: Any, scorer: str | None = None) -> list[int]:
+        """Tokenise texts for a scorer; return how many tokens it will read of each."""
+        ...
+
+    def encode(self, batch: Any) -> None:
+        """Make the vectors of texts."""
+        ...
+
+    def predict_batch(
+        self,
+        batch: Any,
+        *,
+        k: int = 5,
+        scorer: str | None = None,
+        threshold: float | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
+    ) -> list[Prediction]:
+        """Return the best labels of texts made ready."""
+        ...
+
     def predict(
         self,
         texts: Sequence[str],
@@ -44,6 +101,8 @@ class Predictor(Protocol):
         k: int = 5,
         scorer: str | None = None,
         threshold: float | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
     ) -> list[Prediction]:
         """Return the best labels of each text."""
         ...
@@ -59,73 +118,105 @@ class LoadedModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Canary:
+    """A version that gets a share, from 0 to 1, of the requests that name no version."""
+
+    version: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Serving:
     """All versions that can answer.
 
     Attributes:
         models: The loaded versions.
         default: The version for requests that name none.
-        current: What the registry's alias pointed to at loading; None where it pointed nowhere.
+        current: The version for requests that name `current`: what the registry's alias pointed to
+            when it was last followed; None where it pointed nowhere.
+        kept: Versions that stay loaded when another one takes their place.
+        canary: Who else gets requests that name no version.
     """
 
     models: Mapping[int, LoadedModel]
     default: int
     current: int | None
+    kept: frozenset[int] = frozenset()
+    canary: Canary | None = None
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """The versions that must be loaded."""
+        canary = self.canary.version if self.canary else None
+        return self.kept | {each for each in (self.default, self.current, canary) if each}
+
+    def changed(self, *added: LoadedModel, **changes: Any) -> Serving:
+        """Return this with more models and other fields, and without models not wanted then."""
+        serving = replace(self, **changes)
+        models = {**self.models, **{model.version: model for model in added}}
+        wanted = serving.wanted
+        return replace(
+            serving, models={number: m for number, m in models.items() if number in wanted}
+        )
 
 
 class ModelManager:
-    """Loads the wanted versions in the background and hands out loaded models."""
+    """Holds what is served and hands out the model that is to answer."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        versions: Sequence[int | str],
-        load: Callable[[Bundle], Predictor],
-    ) -> None:
+    def __init__(self, registry: Registry) -> None:
+        """Serve nothing yet."""
         self.registry = registry
-        self._versions = tuple(versions)
-        self._load = load
-        self._loading: Future[Serving] | None = None
-        self._stopping = threading.Event()
-        self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
+        self._serving: Serving | None = None
+        self._why_not = _LOADING
+        self._is_draining = False
+        self._turns = itertools.count(1)
 
-    def start_loading(
-        self,
-        warm_up: Callable[[Predictor], object],
-        then: Callable[[Serving], None],
-    ) -> None:
-        """Begin to load all wanted versions in a thread of their own; return at once.
+    @property
+    def served(self) -> Serving | None:
+        """What is served now, if anything is."""
+        return self._serving
 
-        Args:
-            warm_up: Makes a first prediction; a version that fails it is not served.
-            then: Called in that thread once all versions can answer.
-        """
-        self._loading = self._loader.submit(self._load_all, warm_up, then)
-        self._loading.add_done_callback(_log_failure)
+    def publish(self, serving: Serving) -> None:
+        """Serve this from now on; requests in flight keep the model that they have."""
+        self._serving = serving
 
-    def close(self) -> None:
-        """Begin no further load; one that has begun ends in the background."""
-        self._stopping.set()
-        self._loader.shutdown(wait=False, cancel_futures=True)
+    def withdraw(self, why: str) -> None:
+        """Serve nothing from now on, for this reason."""
+        self._why_not = why
+        self._serving = None
+
+    def drain(self) -> None:
+        """Be ready no more, so that no new requests are sent here; those that come are answered."""
+        self._is_draining = True
 
     def serving(self) -> Serving:
         """Return what is served now.
 
         Raises:
-            NotReadyError: Loading has not ended, or it failed; the message says which and why.
+            NotReadyError: Nothing is; the message says why.
         """
-        if self._loading is None or not self._loading.done():
-            raise NotReadyError("the models are still loading; try again soon")
-        error = CancelledError() if self._loading.cancelled() else self._loading.exception()
-        if error is not None:
-            raise NotReadyError(_why_not_ready(error)) from error
-        return self._loading.result()
+        serving = self._serving
+        if serving is None:
+            raise NotReadyError(self._why_not)
+        return serving
+
+    def check_ready(self) -> None:
+        """Do nothing if requests should be sent here.
+
+        Raises:
+            NotReadyError: They should not: nothing is served, or the service is about to stop.
+        """
+        if self._is_draining:
+            raise NotReadyError(_STOPPING)
+        self.serving()
 
     def get(self, version: int | str | None = None) -> LoadedModel:
         """Return the model of a version: a number, `current`, or None for the default.
 
+        With a canary, None gives it its share of the calls: always of the same ones.
+
         Raises:
-            NotReadyError: Nothing is loaded yet.
+            NotReadyError: Nothing is served.
             BundleNotFoundError: That version is not loaded; the message says which are.
         """
         serving = self.serving()
@@ -140,61 +231,16 @@ class ModelManager:
             )
         raise BundleNotFoundError(
             f"version {number} is in the registry but not loaded; loaded versions: {loaded}; "
-            f"ask for one of these, or restart the service with --versions naming {number}"
+            f"ask for one of these, or load it: POST /v1/admin/models/{number}/load, or restart "
+            f"the service with --versions naming {number}"
         )
 
-    @staticmethod
-    def _number_of(version: int | str | None, serving: Serving) -> int | None:
-        if version is None:
-            return serving.default
-        return version if isinstance(version, int) else serving.current
-
-    def _load_all(
-        self, warm_up: Callable[[Predictor], object], then: Callable[[Serving], None]
-    ) -> Serving:
-        numbers = [self.registry.resolve(version) for version in self._versions]
-        models: dict[int, LoadedModel] = {}
-        for number in dict.fromkeys(numbers):
-            bundle = self.registry.open(number)
-            _check_input(bundle)
-            predictor = self._load(bundle)
-            if self._stopping.is_set():
-                raise CancelledError
-            warm_up(predictor)
-            models[number] = LoadedModel(number, bundle.manifest.digest, predictor)
-            logger.info("loaded version=%d digest=%s", number, bundle.manifest.digest)
-        serving = Serving(models, numbers[0], self.registry.current())
-        then(serving)
-        return serving
-
-
-def _check_input(bundle: Bundle) -> None:
-    """Refuse a model that reads no texts, which are all that requests bring.
-
-    Raises:
-        ConfigError: It is one.
-    """
-    if bundle.manifest.input != TEXT:
-        raise ConfigError(
-            f"version {bundle.folder.name} reads {bundle.manifest.input}, which requests don't "
-            "bring; choose a version that was trained on texts, by --versions or with 'longtail "
-            "registry activate'"
-        )
-
-
-def _why_not_ready(error: BaseException) -> str:
-    """Return what an answer may tell; whatever we did not raise ourselves stays in the log."""
-    if isinstance(error, CancelledError):
-        return "the service is stopping; ask another instance"
-    if isinstance(error, LongtailError):
-        return f"loading the models failed: {error}; mend it and restart the service"
-    name = type(error).__name__
-    return f"loading the models failed with {name}; see the log, then restart the service"
-
-
-def _log_failure(loading: Future[Serving]) -> None:
-    error = None if loading.cancelled() else loading.exception()
-    if isinstance(error, LongtailError):
-        logger.error("loading failed: %s", error)  # says all there is to say
-    elif error is not None and not isinstance(error, CancelledError):
-        logger.error("loading failed", exc_info=error)
+    def _number_of(self, version: int | str | None, serving: Serving) -> int | None:
+        if isinstance(version, int):
+            return version
+        if version is not None:
+            return serving.current
+        canary = serving.canary
+        if canary is not None and next(self._turns) * _GOLDEN_RATIO % 1 < canary.share:
+            return canary.version
+        return serving.default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -21,7 +21,9 @@ from models.errors import (
     OverloadedError,
     RequestError,
 )
+from service.admission import DeadlineError, QueueFullError
 from service.deps import service_of
+from service.model_loading import ChangeError
 from service.schemas import Problem, ProblemDetail
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,8 @@ INTERNAL = Kind("internal", 500, "The service failed")
 KINDS: dict[type[Exception], Kind] = {
     RequestError: Kind("request", 422, "The request can't be answered as asked"),
     BundleNotFoundError: Kind("model-not-found", 404, "No such model version is loaded"),
+    ChangeError: Kind("model-change", 409, "The models can't be changed as asked"),
+    DeadlineError: Kind("deadline", 504, "There was no answer in time", retry_after_s=1),
     OverloadedError: Kind("overloaded", 429, "Too much work is waiting", retry_after_s=1),
     NotReadyError: Kind("not-ready", 503, "No model is ready", retry_after_s=5),
     LongtailError: Kind("model", 500, "The model can't answer"),
@@ -66,7 +70,8 @@ HTTP_KINDS: dict[int, Kind] = {
     404: Kind("not-found", 404, "There is nothing at this path"),
     405: Kind("method-not-allowed", 405, "This path has no such method"),
     413: Kind("body-too-large", 413, "The body is too large"),
-    415: Kind("media-type", 415, "The body's media type is not JSON"),
+    499: Kind("client-gone", 499, "The client hung up before its answer was there"),
+    415: Kind("media-type", 415, "The body's media type or encoding is not one that is read"),
 }
 """The kinds of what the web framework refuses by itself, by status."""
 
@@ -75,6 +80,10 @@ _HTTP_DETAILS = {
     404: "Look at /docs for all paths",
     405: "Look at the header 'Allow', or at /docs",
 }
+
+
+class BodyError(HTTPException):
+    """A body that is refused, with words of our own."""
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -95,20 +104,31 @@ def problem_response(
 ) -> Response:
     """Return the answer for a problem, and count it."""
     service_of(request).telemetry.count_problem(kind.slug)
-    problem = Problem(
+    problem = problem_of(kind, detail, errors=errors, instance=request.url.path)
+    headers = dict(headers or {})
+    if kind.retry_after_s is not None:
+        headers.setdefault("Retry-After", str(kind.retry_after_s))
+    # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
+    content = json.dumps(problem.model_dump(exclude_none=True)).encode("ascii")
+    return Response(content, kind.status, headers, MEDIA_TYPE)
+
+
+def problem_of(
+    kind: Kind,
+    detail: str,
+    *,
+    errors: list[ProblemDetail] | None = None,
+    instance: str | None = None,
+) -> Problem:
+    """Return the document for a problem."""
+    return Problem(
         type=TYPE_PREFIX + kind.slug,
         title=kind.title,
         status=kind.status,
         detail=detail,
-        instance=request.url.path,
+        instance=instance,
         errors=errors,
     )
-    headers = dict(headers or {})
-    if kind.retry_after_s is not None:
-        headers["Retry-After"] = str(kind.retry_after_s)
-    # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
-    content = json.dumps(problem.model_dump(exclude_none=True)).encode("ascii")
-    return Response(content, kind.status, headers, MEDIA_TYPE)
 
 
 def kind_of(error: LongtailError) -> Kind:
@@ -121,7 +141,10 @@ def _on_longtail_error(request: Request, error: Exception) -> Response:
     kind = kind_of(error)
     if kind.status == 500:
         logger.error("request failed: %s", error, exc_info=error)
-    return problem_response(request, kind, str(error))
+    headers = None
+    if isinstance(error, QueueFullError):
+        headers = {"Retry-After": str(error.retry_after_s)}
+    return problem_response(request, kind, str(error), headers=headers)
 
 
 def _on_invalid(request: Request, error: Exception) -> Response:
@@ -131,6 +154,16 @@ def _on_invalid(request: Request, error: Exception) -> Response:
         position = found[0]["loc"][-1]
         detail = f"{_HTTP_DETAILS[400]}; the first error is at character {position}"
         return problem_response(request, MALFORMED, detail)
+    detail, errors = describe_invalid(found)
+    return problem_response(request, INVALID, detail, errors=errors)
+
+
+def describe_invalid(found: Sequence[Any]) -> tuple[str, list[ProblemDetail]]:
+    """Return in words, and as places, what pydantic found wrong with a body.
+
+    Args:
+        found: Its errors, their places beginning with "body"; at least one.
+    """
     errors = [
         ProblemDetail(pointer=_pointer(problem["loc"]), detail=problem["msg"])
         for problem in found[:MAX_ERRORS]
@@ -138,16 +171,21 @@ def _on_invalid(request: Request, error: Exception) -> Response:
     detail = f"{len(found)} things are wrong with the request; the first: {errors[0].detail}"
     if len(found) == 1:
         detail = f"{errors[0].pointer or 'the body'}: {errors[0].detail}"
-    return problem_response(request, INVALID, detail, errors=errors)
+    return detail, errors
 
 
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = error.status_code
-    phrase = HTTPStatus(status).phrase
-    kind = HTTP_KINDS.get(status, Kind(phrase.lower().replace(" ", "-"), status, phrase))
-    detail = _HTTP_DETAILS.get(status, error.detail)
+    kind = HTTP_KINDS.get(status) or _kind_of_status(status)
+    is_ours = isinstance(error, BodyError)
+    detail = error.detail if is_ours else _HTTP_DETAILS.get(status, error.detail)
     return problem_response(request, kind, detail, headers=error.headers)
+
+
+def _kind_of_status(status: int) -> Kind:
+    phrase = HTTPStatus(status).phrase
+    return Kind(phrase.lower().replace(" ", "-"), status, phrase)
 
 
 def _on_unexpected(request: Request, error: Exception) -> Response:

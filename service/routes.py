@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
+import fastapi
 from fastapi import APIRouter, Depends, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
 from models.bundle import read_manifest
-from models.errors import BundleError, NotReadyError
-from service.deps import Service, ServiceDep, require_json
+from models.errors import BundleError
+from service.batch import MEDIA_TYPE, BatchResponse, BatchSettings
+from service.deps import Service, ServiceDep, require_json, require_lines, while_connected
 from service.engine import Answer, Query
+from service.limits import accepts_gzip, inflater_for
+from service.lines import scored_labels
 from service.manager import Serving
+from service.model_metrics import shares_of
 from service.problems import responses
 from service.schemas import (
+    BatchOptions,
     Health,
     ModelList,
     ModelReference,
     ModelSummary,
     PredictRequest,
     PredictResponse,
-    ScoredLabel,
     TextResult,
 )
 from service.telemetry import add_log_fields
 
 router = APIRouter()
+
+_LINES = {"type": "string", "description": "JSON objects, one a line"}
+BATCH_BODY = {
+    "required": True,
+    "description": "One `BatchLine` a line",
+    "content": {MEDIA_TYPE: {"schema": _LINES}},
+}
+BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "One `BatchResult` or `BatchError` for each line, and a `BatchEnd`",
+        "content": {MEDIA_TYPE: {"schema": _LINES}},
+    }
+}
 
 
 @router.post(
@@ -32,7 +52,7 @@ router = APIRouter()
     tags=["labels"],
     summary="Labels of texts",
     dependencies=[Depends(require_json)],
-    responses=responses(400, 404, 413, 415, 422, 429, 503),
+    responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
 )
 async def predict(body: PredictRequest, request: Request, service: ServiceDep) -> PredictResponse:
     """Return the best labels of one text or several, each with its score.
@@ -40,33 +60,77 @@ async def predict(body: PredictRequest, request: Request, service: ServiceDep) -
     The answer names the model version. `probability` is null for scorers that have none.
     """
     add_log_fields(request.scope, texts=len(body.all_texts), k=body.k)
-    answer = await service.engine.predict(
-        Query(body.all_texts, body.k, body.scorer, body.threshold, body.version)
+    query = Query(
+        texts=body.all_texts,
+        k=body.k,
+        scorer=body.scorer,
+        threshold=body.threshold,
+        correction=body.correction,
+        tail_dial=body.tail_dial,
+        version=body.version,
+        timeout_s=body.timeout_s,
     )
-    service.telemetry.observe_predict(answer.scorer, answer.compute_s)
+    answer = await while_connected(request, service.engine.predict(query))
+    service.telemetry.observe_predict(answer.scorer, answer.model.version, answer.seconds.compute)
     add_log_fields(
         request.scope,
         version=answer.model.version,
         scorer=answer.scorer,
-        compute_ms=f"{answer.compute_s * 1000:.1f}",
+        queue_ms=f"{answer.seconds.queue * 1000:.1f}",
+        compute_ms=f"{answer.seconds.compute * 1000:.1f}",
     )
-    return _predict_response(answer)
+    return _predict_response(answer, body.tail_dial)
+
+
+@router.post(
+    "/v1/batch",
+    tags=["labels"],
+    summary="Labels of a stream of texts",
+    dependencies=[Depends(require_lines)],
+    response_class=Response,
+    responses=responses(415, 422, 429, 503) | BATCH_RESPONSES,
+    openapi_extra={"requestBody": BATCH_BODY},
+)
+async def batch(
+    request: Request, service: ServiceDep, options: Annotated[BatchOptions, fastapi.Query()]
+) -> BatchResponse:
+    """Return the best labels of each line's text, in order, while the lines still come.
+
+    Lines are JSON objects (`BatchLine`); every one that is not blank gets one line back, a
+    `BatchResult` or a `BatchError`, with its `id`. The last line is a `BatchEnd`; where it is
+    missing, the answer is not whole. What the query says holds for lines that say nothing
+    themselves. Body and answer may be gzip (`Content-Encoding`, `Accept-Encoding`). Read answers
+    while you send: who does not read is not read from either.
+    """
+    is_packed = inflater_for(request.headers) is not None
+    service.streams.check()
+    service.engine.check_room()
+    return BatchResponse(
+        service.engine,
+        service.telemetry,
+        service.streams,
+        BatchSettings(
+            defaults=options.model_dump(exclude_unset=True),
+            max_line_bytes=service.settings.max_body_bytes,
+            idle_timeout_s=service.settings.stream_idle_timeout_s,
+            is_gzip_in=is_packed,
+            is_gzip_out=accepts_gzip(request.headers.get("accept-encoding", "")),
+        ),
+    )
 
 
 @router.get("/v1/models", tags=["models"], summary="Model versions", responses=responses())
 def list_models(service: ServiceDep) -> ModelList:
     """Return every version of the registry: whether it is loaded, what it can do, how well."""
     registry = service.manager.registry
-    try:
-        serving = service.manager.serving()
-    except NotReadyError:
-        serving = None
+    serving = service.manager.served
     current = registry.current()
     return ModelList(
         models=[
             _model_summary(service, version, version == current, serving)
             for version in registry.versions()
-        ]
+        ],
+        problem=service.redeployer.problem,
     )
 
 
@@ -79,7 +143,7 @@ async def livez() -> Health:
 @router.get("/readyz", tags=["operation"], summary="Can it predict?", responses=responses(503))
 async def readyz(service: ServiceDep) -> Health:
     """Answer 200 once all models are loaded and have made a first prediction, and 503 before."""
-    service.manager.serving()
+    service.manager.check_ready()
     return Health(status="ready")
 
 
@@ -101,23 +165,18 @@ async def root() -> RedirectResponse:
     return RedirectResponse("/docs")
 
 
-def _predict_response(answer: Answer) -> PredictResponse:
+def _predict_response(answer: Answer, tail_dial: float) -> PredictResponse:
     return PredictResponse(
         model=ModelReference(version=answer.model.version, digest=answer.model.digest),
         scorer=answer.scorer,
+        correction=answer.predictions[0].correction,
+        tail_dial=tail_dial,
         results=[
             TextResult(
-                labels=[
-                    ScoredLabel(
-                        id=label.id,
-                        name=label.name,
-                        score=label.score,
-                        probability=label.probability,
-                    )
-                    for label in prediction.labels
-                ],
+                labels=scored_labels(prediction),
                 num_tokens=prediction.num_tokens,
                 truncated=prediction.truncated,
+                exact=prediction.exact,
             )
             for prediction in answer.predictions
         ],
@@ -128,6 +187,7 @@ def _model_summary(
     service: Service, version: int, is_current: bool, serving: Serving | None
 ) -> ModelSummary:
     registry = service.manager.registry
+    state, load_problem = service.redeployer.state_of(version)
     manifest, problem = None, None
     try:
         manifest = read_manifest(registry.folder_of(version))
@@ -145,4 +205,7 @@ def _model_summary(
         default_scorer=manifest.default_scorer if manifest else None,
         metrics=manifest.metrics if manifest else {},
         problem=problem,
+        state=state,
+        traffic_share=shares_of(serving).get(version, 0.0),
+        load_problem=load_problem,
     )

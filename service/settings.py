@@ -18,6 +18,7 @@ FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA"})
 """Variables with our prefix that other parts of the project read: here, tests and benchmarks."""
 
 Version = Annotated[int, Field(ge=1)] | Literal["current"]
+SwapMode = Literal["availability-preserving", "resource-preserving"]
 
 
 class Settings(BaseSettings):
@@ -44,14 +45,59 @@ class Settings(BaseSettings):
     """Most bytes in the body of one request."""
     max_k: int = Field(1000, ge=1)
     """Most labels that a request may ask for a text."""
+    max_batch_tokens: int | None = Field(None, ge=1)
+    """Most tokens computed together, padding included; 1024 on CPUs and 16384 on GPUs where
+    empty."""
+    max_queue_tokens: int = Field(65_536, ge=1)
+    """Most tokens of text that may be waiting; more work is refused with 429."""
+    request_timeout_s: float = Field(30, gt=0, allow_inf_nan=False)
+    """Seconds after which a request without an answer is given up; it may ask for less."""
+    max_streams: int = Field(16, ge=1)
+    """Most batch streams at a time; further ones are refused with 429."""
+    stream_idle_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
+    """Seconds after which a batch stream ends whose client neither sends nor reads."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """How the encoder computes; `auto`: bfloat16 where the processor or GPU has it."""
     device: Literal["cpu", "cuda"] | None = None
     """Where the models compute: `cpu` or `cuda` (the first GPU); chosen by itself where empty."""
     num_threads: int | None = Field(None, ge=1)
     """Threads of the compute libraries; chosen by themselves where empty."""
     shutdown_timeout_s: int = Field(30, ge=0)
-    """Seconds that requests in flight get to end after SIGTERM."""
+    """Seconds that requests in flight get to end, after the delay of a stop or before an old model
+    makes room for a new one."""
+    drain_delay_s: float = Field(5, ge=0, allow_inf_nan=False)
+    """Seconds after SIGTERM in which the service is not ready but answers what still comes."""
+    registry_source: str = ""
+    """URI (fsspec) of a registry whose versions are copied to the registry's folder as needed."""
+    watch_interval_s: float = Field(10, ge=0, allow_inf_nan=False)
+    """Seconds between looks whether the registry's `current` has moved; 0 never looks."""
+    swap_mode: SwapMode = "availability-preserving"
+    """Whether a new version is loaded beside the old one (`availability-preserving`) or in its
+    place, with answers of 503 meanwhile (`resource-preserving`)."""
+    memory_factor: float = Field(2, ge=0, allow_inf_nan=False)
+    """Memory that must be free to load a version, as a multiple of its files; 0 checks nothing."""
+    canary_version: int | None = Field(None, ge=1)
+    """Version that gets a share of the requests that name none."""
+    canary_share: float = Field(0, ge=0, le=1)
+    """That share."""
+    admin_keys: str = Field("", repr=False)
+    """Keys for the admin routes: NAME:SHA256, with commas (see `longtail key`)."""
+    admin_keys_file: Path | None = None
+    """File with more of them, one a line, read again when it changes."""
+    api_keys: str = Field("", repr=False)
+    """Keys for all other routes but probes, metrics and documentation; without any, all may ask."""
+    api_keys_file: Path | None = None
+    """File with more of them, one a line, read again when it changes."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins, with commas, whose pages may ask from a browser; `*` for all."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: object) -> object:
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(filter(None, map(str.strip, parts))) if isinstance(parts, list) else parts
 
     @field_validator("versions", mode="before")
     @classmethod

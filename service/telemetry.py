@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.model_metrics import ModelMetrics
+
 logger = logging.getLogger("service.requests")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SIZES = tuple(2**power for power in range(18))
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics"})
 _LOG_FIELDS = "log_fields"
@@ -39,8 +42,38 @@ class Telemetry:
         self._predict_seconds = Histogram(
             "longtail_predict_duration_seconds",
             "Model work for one request, without waiting.",
-            ("scorer",),
+            ("scorer", "version"),
             buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._phase_seconds = Histogram(
+            "longtail_phase_duration_seconds",
+            "Work by phase: queue (of a request's texts), tokenise, encode, rank (of a batch).",
+            ("phase",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._batch_texts = Histogram(
+            "longtail_batch_texts",
+            "Texts computed together.",
+            buckets=_SIZES[:10],
+            registry=self._registry,
+        )
+        self._batch_tokens = Histogram(
+            "longtail_batch_tokens",
+            "Tokens computed together, without padding.",
+            buckets=_SIZES[3:],
+            registry=self._registry,
+        )
+        self._queue_tokens = Gauge(
+            "longtail_queue_tokens",
+            "Tokens of all texts that are waiting or being computed, about.",
+            registry=self._registry,
+        )
+        self._lines = Counter(
+            "longtail_batch_lines",
+            "Lines of streams that were answered, by how.",
+            ("outcome",),
             registry=self._registry,
         )
         self._problems = Counter(
@@ -49,12 +82,7 @@ class Telemetry:
             ("reason",),
             registry=self._registry,
         )
-        self._loaded = Gauge(
-            "longtail_model_loaded",
-            "1 for each model version that can answer.",
-            ("version",),
-            registry=self._registry,
-        )
+        self.models = ModelMetrics(self._registry)
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -62,19 +90,30 @@ class Telemetry:
         status_class = f"{status // 100}xx"
         self._request_seconds.labels(method, route, status_class).observe(seconds)
 
-    def observe_predict(self, scorer: str, seconds: float) -> None:
+    def observe_predict(self, scorer: str, version: int, seconds: float) -> None:
         """Count the model work of one request; only for scorers that the model has."""
-        self._predict_seconds.labels(scorer).observe(seconds)
+        self._predict_seconds.labels(scorer, str(version)).observe(seconds)
+
+    def observe_phase(self, phase: str, seconds: float) -> None:
+        """Count one piece of work; phases are our own names."""
+        self._phase_seconds.labels(phase).observe(seconds)
+
+    def observe_batch(self, num_texts: int, num_tokens: int) -> None:
+        """Count one batch that was computed."""
+        self._batch_texts.observe(num_texts)
+        self._batch_tokens.observe(num_tokens)
+
+    def watch_queue(self, num_tokens: Callable[[], float]) -> None:
+        """Ask for the tokens that wait whenever somebody asks for the metrics."""
+        self._queue_tokens.set_function(num_tokens)
+
+    def count_line(self, outcome: str) -> None:
+        """Count one line of a stream: `result`, or the kind of its error."""
+        self._lines.labels(outcome).inc()
 
     def count_problem(self, reason: str) -> None:
         """Count one problem document."""
         self._problems.labels(reason).inc()
-
-    def set_loaded(self, versions: Iterable[int]) -> None:
-        """Say which model versions can answer."""
-        self._loaded.clear()
-        for version in versions:
-            self._loaded.labels(str(version)).set(1)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

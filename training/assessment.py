@@ -78,8 +78,11 @@ def assess(
     num_training_documents: int,
     tfidf: TfidfModel | None = None,
     num_places: int = MOST_PLACES,
+    tail_dial: float = 0.0,
 ) -> Assessment:
     """Rank a split with every scorer of a model, and measure.
+
+    Each scorer has its own correction; one that has one is ranked without it too, as another row.
 
     Args:
         predictor: The model; it reads what the dataset holds, texts or features.
@@ -90,8 +93,10 @@ def assess(
             in these features, and, of texts, matching label names; the dataset must have its
             training split then.
         num_places: Labels that are ranked; the metrics need ten.
+        tail_dial: Of all scorers (see `Predictor.rank`); above 0, it stands in their names.
 
     Raises:
+        RequestError: The tail dial is out of its range.
         DataError: The model reads other documents than these; the split is missing, has broken
             lines, or has labels unknown to the model; or the baselines lack their training split.
     """
@@ -105,9 +110,12 @@ def assess(
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
     k = min(num_places, len(predictor.catalogue))
     if dataset.input == FEATURES:
-        rankings = rank_features(predictor, split.features(), k, desc=split_name)
+        rankings = rank_features(predictor, split.features(), k, desc=split_name, dial=tail_dial)
     else:
-        rankings = rank_texts(predictor, split.texts(), truth.shape[0], k, desc=split_name)
+        num_texts = truth.shape[0]
+        rankings = rank_texts(
+            predictor, split.texts(), num_texts, k, desc=split_name, dial=tail_dial
+        )
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
     counts = predictor.catalogue.training_counts
@@ -121,7 +129,13 @@ def assess(
 
 
 def rank_texts(
-    predictor: Predictor, texts: Iterable[str], num_texts: int, k: int, *, desc: str
+    predictor: Predictor,
+    texts: Iterable[str],
+    num_texts: int,
+    k: int,
+    *,
+    desc: str,
+    dial: float = 0.0,
 ) -> dict[str, Ranking]:
     """Return the best k labels of every text by every scorer, with a progress bar.
 
@@ -131,14 +145,20 @@ def rank_texts(
         num_texts: How many there are.
         k: Labels wanted a text.
         desc: What the progress bar says.
+        dial: The tail dial.
     """
     with tqdm(total=num_texts, desc=desc, unit="doc", mininterval=1.0) as bar:
         batches = (predictor.read(chunk, bar.update) for chunk in chunks(texts))
-        return _rank_batches(predictor, batches, k)
+        return _rank_batches(predictor, batches, k, dial)
 
 
 def rank_features(
-    predictor: Predictor, features: Float32[csr_array, "document feature"], k: int, *, desc: str
+    predictor: Predictor,
+    features: Float32[csr_array, "document feature"],
+    k: int,
+    *,
+    desc: str,
+    dial: float = 0.0,
 ) -> dict[str, Ranking]:
     """Return the best k labels of every document by every scorer, with a progress bar.
 
@@ -147,20 +167,22 @@ def rank_features(
         features: As the corpus has them.
         k: Labels wanted a document.
         desc: What the progress bar says.
+        dial: The tail dial.
     """
     starts = range(0, features.shape[0], _CHUNK)
     with tqdm(starts, desc=desc, unit="chunk", mininterval=1.0) as bar:
         batches = (predictor.read_features(features[start : start + _CHUNK]) for start in bar)
-        return _rank_batches(predictor, batches, k)
+        return _rank_batches(predictor, batches, k, dial)
 
 
 def _rank_batches(
-    predictor: Predictor, batches: Iterable[TextBatch | FeatureBatch], k: int
+    predictor: Predictor, batches: Iterable[TextBatch | FeatureBatch], k: int, dial: float
 ) -> dict[str, Ranking]:
-    found: dict[str, list[Ranking]] = {name: [] for name in predictor.scorers}
+    asked = _rows(predictor, dial)
+    found: dict[str, list[Ranking]] = {name: [] for name in asked}
     for batch in batches:
-        for name, rankings in found.items():
-            rankings.append(predictor.rank(batch, k, name))
+        for name, (scorer, correction) in asked.items():
+            found[name].append(predictor.rank(batch, k, scorer, correction, dial))
     return {
         name: Ranking(
             labels=np.concatenate([ranking.labels for ranking in rankings]),
@@ -168,6 +190,17 @@ def _rank_batches(
         )
         for name, rankings in found.items()
     }
+
+
+def _rows(predictor: Predictor, dial: float) -> dict[str, tuple[str, str | None]]:
+    """Return the scorer and the correction of each row of the tables, by its name."""
+    rows: dict[str, tuple[str, str | None]] = {}
+    suffix = f", tail dial {dial:g}" if dial else ""
+    for scorer in predictor.scorers:
+        rows[scorer + suffix] = (scorer, None)
+        if predictor.correction_of(scorer) != "none":
+            rows[f"{scorer}, uncorrected{suffix}"] = (scorer, "none")
+    return rows
 
 
 def chunks(texts: Iterable[str], size: int = _CHUNK) -> Iterator[list[str]]:

@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
+from safetensors.numpy import save_file as save_numpy_file
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -61,6 +63,15 @@ def save_states(
     for path in folder.iterdir():
         if path != final:
             shutil.rmtree(path)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a safetensors file; a crash leaves all of it or nothing under this name."""
+    incoming = path.with_suffix(f".incoming-{os.getpid()}")
+    save_numpy_file(dict(arrays), incoming)
+    with incoming.open("rb") as file:
+        os.fsync(file.fileno())
+    incoming.replace(path)
 
 
 def load_checkpoint(

@@ -100,6 +100,10 @@ def evaluate(
         int | None,
         typer.Option("-k", min=1, help="With --predictions: labels a document. 10 by default."),
     ] = None,
+    tail_dial: Annotated[
+        float,
+        typer.Option(help="Takes so many times the log of a label's prior off its scores."),
+    ] = 0.0,
     skip_bad: SkipBadOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     verbose: VerboseOption = False,
@@ -125,6 +129,7 @@ def evaluate(
         num_training_documents=bundle.manifest.training_document_count,
         tfidf=parts.sparse.tfidf if baselines else None,
         num_places=max(k, MOST_PLACES),
+        tail_dial=tail_dial,
     )
     paths = found.write(output)
     if predictions:

@@ -17,12 +17,21 @@ from pydantic import (
 
 from models.errors import ConfigError
 from models.manifest import TEXT, Input
-from training.learning_config import DeplLossConfig, SoftTopKLossConfig, SubsetLossConfig
+from training.learning_config import (
+    DecoupledLossConfig,
+    DeplLossConfig,
+    LearningConfig,
+    LossConfig,
+    NegativesConfig,
+    SoftTopKLossConfig,
+    refuse_impossible,
+)
+from training.linear_config import LinearConfig
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 StopWordLanguage = Literal["en", "de"]
-Scorer = Literal["retrieval", "classifier", "sparse"]
+Scorer = Literal["retrieval", "classifier", "linear", "sparse"]
 
 _DENSE_KEYS = (
     ("encoder", ""),
@@ -32,6 +41,7 @@ _DENSE_KEYS = (
     ("descriptions", "max_tokens"),
     ("classifier", ""),
     ("retrieval", ""),
+    ("linear", ""),
 )
 """What concerns the dense half alone: a section and a key of it, or all of the section."""
 _TEXT_KEYS = (
@@ -140,9 +150,12 @@ class RetrievalConfig(StageConfig):
     """Highest-ranked wrong labels of the SVM, a document."""
     label_subset_size: Positive = 384
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
-    300-500."""
-    loss: SubsetLossConfig = Field(default=DeplLossConfig(), discriminator="kind")
-    """What the scores of the subset cost: depl, decoupled_softmax or soft_top_k."""
+    300-500. With `negatives`, the most that a step encodes: pairs beyond are left out at random."""
+    loss: LossConfig = DeplLossConfig()
+    """What scores cost: those of the label subset (depl, decoupled_softmax, soft_top_k), or those
+    of pairs and their negatives (softmax, decoupled, ordered)."""
+    negatives: NegativesConfig | None = None
+    """Of a loss over pairs: q, w, m."""
     cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
 
@@ -155,15 +168,52 @@ class RetrievalConfig(StageConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _refuse_impossible_pairs(self) -> RetrievalConfig:
+        refuse_impossible(self.loss, self.negatives)
+        if self.negatives is None:
+            return self
+        kind, bound = self.negatives.q.kind, self.label_subset_size
+        if kind == "hard" and not self.hard_negatives:
+            raise ValueError("q 'hard' draws from the hard negatives, but hard_negatives is 0")
+        if self.negatives.most_pairs(bound) == 0:
+            raise ValueError(
+                f"m is {self.negatives.m}, but a step encodes {bound} labels, that of a pair among "
+                "them; lower m, or raise label_subset_size"
+            )
+        if isinstance(self.loss, DecoupledLossConfig) and self.loss.part == "cosine_contrastive":
+            raise ValueError("loss part 'cosine_contrastive' wants cosines; f_dual has none")
+        return self
+
+    @property
+    def learning(self) -> LearningConfig:
+        """The loss and the negatives."""
+        return LearningConfig(negatives=self.negatives, loss=self.loss)
+
+    def check(self, num_labels: int) -> None:
+        """Refuse what the number of labels makes impossible.
+
+        Raises:
+            ConfigError: It does.
+        """
+        self.learning.check(num_labels, self.hard_negatives)
+        is_all = self.negatives is not None and self.negatives.q.kind == "all"
+        if is_all and num_labels > self.label_subset_size:
+            raise ConfigError(
+                f"retrieval: q 'all' encodes {num_labels} labels a step, but label_subset_size is "
+                f"{self.label_subset_size}; raise it, or take another q"
+            )
+
 
 class TrainingConfig(_Section):
     """Everything that decides what a run learns."""
 
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Two runs with one seed give the same bundle on one machine."""
-    scorers: tuple[Scorer, ...] = ("retrieval", "classifier", "sparse")
-    """What the bundle can score with, in any order: "sparse" always, "classifier" only beside
-    "retrieval", whose document vectors it reads. With "sparse" alone no encoder is needed."""
+    scorers: tuple[Scorer, ...] = ("retrieval", "classifier", "linear", "sparse")
+    """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
+    beside "retrieval", whose document vectors they read. With "sparse" alone no encoder is
+    needed."""
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -176,6 +226,7 @@ class TrainingConfig(_Section):
     descriptions: DescriptionConfig = DescriptionConfig()
     classifier: ClassifierConfig = ClassifierConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
+    linear: LinearConfig = LinearConfig()
 
     @field_validator("scorers")
     @classmethod
@@ -184,8 +235,9 @@ class TrainingConfig(_Section):
             raise ValueError("a scorer is named twice; name each once")
         if "sparse" not in scorers:
             raise ValueError("'sparse' is missing; descriptions and hard negatives come from it")
-        if "classifier" in scorers and "retrieval" not in scorers:
-            raise ValueError("'classifier' without 'retrieval'; add it, or leave both out")
+        for name in ("classifier", "linear"):
+            if name in scorers and "retrieval" not in scorers:
+                raise ValueError(f"{name!r} without 'retrieval'; add it, or leave both out")
         return tuple(name for name in get_args(Scorer) if name in scorers)
 
     @property
@@ -213,8 +265,10 @@ class TrainingConfig(_Section):
         ]
 
     def _unused(self, data: Input) -> tuple[tuple[str, str], ...]:
-        dense = () if self.is_dense else _DENSE_KEYS
-        return dense if data == TEXT else (*dense, *_TEXT_KEYS)
+        unused: tuple[tuple[str, str], ...] = () if self.is_dense else _DENSE_KEYS
+        if self.is_dense and "linear" not in self.scorers:
+            unused = (("linear", ""),)
+        return unused if data == TEXT else (*unused, *_TEXT_KEYS)
 
 
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:

@@ -25,19 +25,21 @@ from models.encoder import (
 )
 from models.errors import ConfigError
 from models.labels import LabelCatalogue
-from models.linear import LinearModel
-from models.parts import CLASSIFIER, DenseParts
+from models.linear import LinearModel, LinearScorer
+from models.parts import CLASSIFIER, LINEAR, DenseParts
 from models.ranking import rank
 from models.sparse import SparseModel, SparseSource
 from training.assessment import chunks
 from training.config import RetrievalConfig, TrainingConfig
 from training.corpus import Dataset
-from training.learning_config import LearningConfig
+from training.learning_config import TreeFitConfig
+from training.linear_stage import encode_documents, train_linear_scorer
 from training.negatives import LabelSubsets, hard_negatives
 from training.neural import (
     DeplModel,
     Machine,
     Stages,
+    Step,
     TrainingTexts,
     classifier_step,
     find_machine,
@@ -45,7 +47,8 @@ from training.neural import (
     retrieval_step,
     start_scores,
 )
-from training.objectives import make_subset_loss
+from training.objectives import make_objective, make_subset_loss
+from training.pair_steps import PairBatches, encoder_material, pair_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,12 @@ def start_dense(config: TrainingConfig, truth: Float32[csr_array, "document labe
 
     Raises:
         ConfigError: There is no such encoder, it has not so many layers to freeze, or it can't read
-            so many tokens; or the loss wants more labels than there are.
+            so many tokens; the loss wants more labels than there are, or the label tree more
+            dimensions than document vectors have.
     """
-    LearningConfig(loss=config.retrieval.loss).check(
-        truth.shape[1], config.retrieval.hard_negatives
-    )
+    config.retrieval.check(truth.shape[1])
+    if LINEAR in config.scorers and config.linear.learning is not None:
+        config.linear.learning.check(truth.shape[1], num_hard=0)
     machine = find_machine(config.precision)
     source = find_encoder(config.encoder)
     with torch.random.fork_rng():
@@ -93,9 +97,29 @@ def start_dense(config: TrainingConfig, truth: Float32[csr_array, "document labe
             raise ConfigError(
                 f"{name} is {wanted}, but encoder {source.name!r} reads at most {window} tokens"
             )
+    _check_components(config, source, encoder.dim)
     freeze_layers(encoder, config.frozen_layers)
     model = DeplModel(encoder, _priors(truth)).to(machine.device)
     return DenseStart(source, machine, load_tokenizer(source.folder), model)
+
+
+def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -> None:
+    """Refuse a label tree that wants more dimensions than document vectors have.
+
+    Raises:
+        ConfigError: It does.
+    """
+    negatives = config.retrieval.negatives
+    trees = {
+        "retrieval.negatives.q": None if negatives is None else negatives.q,
+        "linear.tree": config.linear.tree_fit if LINEAR in config.scorers else None,
+    }
+    for name, tree in trees.items():
+        if isinstance(tree, TreeFitConfig) and tree.components > dim:
+            raise ConfigError(
+                f"{name}.components is {tree.components}, but document vectors of encoder "
+                f"{source.name!r} have {dim} dimensions; wanted at most so many"
+            )
 
 
 def read_training_texts(
@@ -158,7 +182,7 @@ def train_dense(
     config: TrainingConfig,
     folder: Path,
 ) -> DenseParts:
-    """Train the dense classifier, then the dual encoder (DEPL sections 3.3 and 3.5).
+    """Train the dense classifier, the dual encoder (DEPL 3.3, 3.5), then the linear scorer.
 
     Args:
         start: Its model is trained in place.
@@ -172,8 +196,7 @@ def train_dense(
     stages.train("classifier", model, classifier_step(model, texts, machine), config.classifier)
     start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
     keep = CLASSIFIER in config.scorers
-    loss = make_subset_loss(config.retrieval.loss)
-    step = retrieval_step(model, texts, subsets, machine, loss=loss, keep_classifier=keep)
+    step = _retrieval_step(start, texts, subsets, config, folder)
     stages.train("retrieval", model, step, config.retrieval)
     with tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar:
         vectors = encode_all(
@@ -190,6 +213,59 @@ def train_dense(
         max_tokens=config.document_max_tokens,
         label_vectors=vectors,
         classifier=_trained_classifier(model, texts.truth) if keep else None,
+        linear=_trained_linear(start, texts, config, folder) if LINEAR in config.scorers else None,
+    )
+
+
+def _retrieval_step(
+    start: DenseStart,
+    texts: TrainingTexts,
+    subsets: LabelSubsets,
+    config: TrainingConfig,
+    folder: Path,
+) -> Step:
+    """Return the dual encoder's step: over label subsets, or over pairs and their negatives."""
+    model, machine, retrieval = start.model, start.machine, config.retrieval
+    keep = CLASSIFIER in config.scorers
+    if retrieval.negatives is None:
+        loss = make_subset_loss(retrieval.loss)
+        return retrieval_step(model, texts, subsets, machine, loss=loss, keep_classifier=keep)
+    material = encoder_material(
+        model,
+        texts,
+        subsets.hard,
+        retrieval,
+        machine,
+        seed=config.seed,
+        folder=folder / "retrieval-negatives",
+    )
+    batches = PairBatches(
+        texts.truth,
+        retrieval.negatives.exclude,
+        retrieval.negatives.most_pairs(retrieval.label_subset_size),
+    )
+    objective = make_objective(retrieval.learning, material)
+    return pair_step(model, texts, batches, objective, machine, keep_classifier=keep)
+
+
+def _trained_linear(
+    start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
+) -> LinearScorer:
+    """Train the linear scorer on the document vectors of the trained dual encoder."""
+    vectors = encode_documents(
+        start.model.encoder,
+        texts.documents,
+        pad_id=texts.pad_id,
+        device=start.machine.device,
+        folder=folder / "linear" / "vectors",
+    )
+    return train_linear_scorer(
+        vectors,
+        texts.truth,
+        config.linear,
+        seed=config.seed,
+        device=start.machine.device,
+        folder=folder / "linear",
     )
 
 

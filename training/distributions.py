@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Float64, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
 from models.errors import ConfigError, DataError
 from models.ranking import NO_LABEL
 from training.alias import AliasTable
-from training.sampling import Negatives, Pairs, draw_each, draw_shared, is_listed, look_up
+from training.sampling import Negatives, Pairs, draw_each, draw_shared, look_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,12 @@ class UniformSubset:
                 f"negatives: wanted {self.num_draws} different labels, but a document excludes "
                 f"{num_excluded} of {self.num_labels}; lower m"
             )
-        # Redrawing is quick while at least half of all draws are good.
+        # Few more draws are needed than labels while at least half of all draws are good.
         if 2 * (self.num_draws + num_excluded) > self.num_labels:
             labels = self._first_of_shuffled(pairs, generator)
         else:
-            labels = self._redrawn_until_distinct(pairs, generator)
+            num_tried = _num_draws_until_distinct(self.num_labels, num_excluded, self.num_draws)
+            labels = self._first_distinct(pairs.excluded, num_tried, generator)
         log_q = -(self.num_labels - (pairs.excluded != NO_LABEL).sum(dim=1, keepdim=True)).log()
         return Negatives(
             labels=labels,
@@ -109,27 +110,29 @@ class UniformSubset:
         key = key.masked_fill(pairs.is_excluded(every), 2.0)  # after all others
         return key.argsort(dim=1)[:, : self.num_draws]
 
-    def _redrawn_until_distinct(
-        self, pairs: Pairs, generator: torch.Generator
+    def _first_distinct(
+        self, excluded: Int64[Tensor, "batch excluded"], num_tried: int, generator: torch.Generator
     ) -> Int64[Tensor, "batch sampled"]:
-        """Draw again what an earlier place of the row has, or what is excluded.
+        """Draw with replacement, and keep each row's first m labels without repeats.
 
-        Which place draws again does not depend on which label it is, so subsets stay equally
-        likely.
+        A row that has not so many is drawn anew. Whether it has does not depend on which labels
+        they are, so subsets stay equally likely.
         """
-        shape = (len(pairs.labels), self.num_draws)
-        device = pairs.labels.device
-        labels = torch.randint(self.num_labels, shape, generator=generator, device=device)
-        rows = torch.arange(len(labels), device=device)  # that may have a bad place
-        while len(rows):
-            drawn = labels[rows]
-            is_bad = _is_repeat(drawn) | is_listed(drawn, pairs.excluded[rows])
-            row, place = is_bad.nonzero().unbind(1)
-            labels[rows[row], place] = torch.randint(
-                self.num_labels, row.shape, generator=generator, device=device
-            )
-            rows = rows[is_bad.any(dim=1)]
-        return labels
+        drawn = torch.randint(
+            self.num_labels, (len(excluded), num_tried), generator=generator, device=excluded.device
+        )
+        is_good = ~_is_repeat(torch.cat([excluded, drawn], dim=1))[:, excluded.shape[1] :]
+        number = is_good.cumsum(dim=1)
+        is_full = number[:, -1:] >= self.num_draws
+        is_kept = is_good & (number <= self.num_draws) & is_full
+        labels = drawn.masked_select(is_kept).view(-1, self.num_draws)
+        if bool(is_full.all()):
+            return labels
+        rows = is_full.squeeze(1)
+        every = drawn.new_empty(len(drawn), self.num_draws)
+        every[rows] = labels
+        every[~rows] = self._first_distinct(excluded[~rows], num_tried, generator)
+        return every
 
     def log_q(self, labels: Int64[Tensor, "batch k"]) -> Float[Tensor, "batch k"]:
         """Return -log L."""
@@ -261,8 +264,30 @@ def _uniform_log_q(num_labels: int, labels: Int64[Tensor, "#batch k"]) -> Float[
     return torch.full(labels.shape, -math.log(num_labels), device=labels.device)
 
 
-def _is_repeat(labels: Int64[Tensor, "batch sampled"]) -> Tensor:
-    """Return which places hold a label that an earlier place of the row holds."""
-    ordered, places = labels.sort(dim=1, stable=True)
-    is_repeat = torch.zeros_like(labels, dtype=torch.bool)
-    return is_repeat.scatter(1, places[:, 1:], ordered[:, 1:] == ordered[:, :-1])
+def _num_draws_until_distinct(num_labels: int, num_excluded: int, wanted: int) -> int:
+    """Return how many draws nearly always hold the labels wanted, no two alike, none excluded."""
+    left = num_labels - num_excluded
+    mean = num_labels * math.log(left / (left - wanted))
+    return math.ceil(mean + 4 * math.sqrt(mean - wanted) + 4)
+
+
+def _is_repeat(labels: Int64[Tensor, "batch sampled"]) -> Bool[Tensor, "batch sampled"]:
+    """Return which places hold a label that an earlier place of the row holds.
+
+    Label and place are packed into one number, because numbers alone are sorted many times as fast
+    as with their places.
+    """
+    width = labels.shape[1]
+    num_bits = (width - 1).bit_length()
+    keys = (labels << num_bits) | torch.arange(width, device=labels.device)
+    ordered = _sorted_rows(keys)
+    same = (ordered >> num_bits).diff(dim=1) == 0
+    places = ordered[:, 1:] & (2**num_bits - 1)
+    return torch.zeros_like(labels, dtype=torch.bool).scatter_(1, places, same)
+
+
+def _sorted_rows(keys: Int64[Tensor, "batch key"]) -> Int64[Tensor, "batch key"]:
+    """Return each row in rising order; on a CPU by NumPy, thirty times as fast as PyTorch."""
+    if keys.device.type == "cpu":
+        return torch.from_numpy(np.sort(keys.numpy(), axis=1))
+    return keys.sort(dim=1).values

@@ -75,7 +75,16 @@ class ClusterConfig(_Section):
     kind: Literal["clusters"] = "clusters"
 
 
-class TreeConfig(_Section):
+class TreeFitConfig(_Section):
+    """How a label tree is fitted (Bamler & Mandt 2020, section 3)."""
+
+    components: Positive = 16
+    """Principal components k of the document vectors that it reads."""
+    regulariser: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """lambda_n; none: the best power of ten by cross-validation, in a dozen fits or so."""
+
+
+class TreeConfig(TreeFitConfig):
     """The label tree."""
 
     kind: Literal["tree"] = "tree"
@@ -134,6 +143,18 @@ class NegativesConfig(_Section):
                 "w 'constant'"
             )
         return self
+
+    def most_pairs(self, num_labels: int) -> int | None:
+        """Return how many pairs, with their negatives, have at most so many labels in all.
+
+        0 if not even one has; None if they are no more labels however many pairs there are.
+        """
+        if self.q.kind == "all":
+            return None
+        if self.q.kind == "within_batch":
+            return num_labels
+        assert self.m is not None
+        return max(0, num_labels - self.m if self.shared else num_labels // (self.m + 1))
 
     @property
     def is_uniform_subset(self) -> bool:
@@ -283,19 +304,7 @@ class LearningConfig(_Section):
 
     @model_validator(mode="after")
     def _refuse_impossible(self) -> LearningConfig:
-        kind = self.loss.kind
-        if isinstance(self.loss, SubsetLossConfig):
-            if self.negatives is not None:
-                raise ValueError(
-                    f"loss '{kind}' is taken over the batch's label subset; drop 'negatives'"
-                )
-            return self
-        if self.negatives is None:
-            raise ValueError(f"loss '{kind}' needs 'negatives': q, w and m")
-        if isinstance(self.loss, OrderedLossConfig):
-            _refuse_mining(self.loss, self.negatives)
-        elif self.negatives.w is None:
-            raise ValueError(f"loss '{kind}' needs w, the weight of a negative")
+        refuse_impossible(self.loss, self.negatives)
         return self
 
     def check(self, num_labels: int, num_hard: int) -> None:
@@ -321,6 +330,26 @@ class LearningConfig(_Section):
             )
         if self.negatives is not None:
             _refuse_beyond_support(self.negatives, num_labels, num_hard)
+
+
+def refuse_impossible(loss: LossConfig, negatives: NegativesConfig | None) -> None:
+    """Refuse a loss and negatives that don't go together.
+
+    Raises:
+        ValueError: They don't.
+    """
+    if isinstance(loss, SubsetLossConfig):
+        if negatives is not None:
+            raise ValueError(
+                f"loss '{loss.kind}' is taken over the batch's label subset; drop 'negatives'"
+            )
+        return
+    if negatives is None:
+        raise ValueError(f"loss '{loss.kind}' needs 'negatives': q, w and m")
+    if isinstance(loss, OrderedLossConfig):
+        _refuse_mining(loss, negatives)
+    elif negatives.w is None:
+        raise ValueError(f"loss '{loss.kind}' needs w, the weight of a negative")
 
 
 def _refuse_mining(loss: OrderedLossConfig, negatives: NegativesConfig) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,22 +26,27 @@ from models.linear import (
 )
 from models.tree import LabelTree
 from training.distributions import AllLabels, Frequency, Uniform
+from training.document_sampling import UNIFORM_SHARE, PartlyUniform
+from training.learning_config import LearningConfig
+from training.linear_config import WITH_REGULARISER, WITH_TREE
+from training.linear_config import MethodName as MethodName
 from training.linear_losses import (
     AugmentAndReduce,
     NoiseContrast,
     ProjectedTree,
     one_versus_each_loss,
 )
-from training.objectives import Objective, SampledObjective
+from training.objectives import (
+    Material,
+    Objective,
+    PairObjective,
+    SampledObjective,
+    make_objective,
+)
 from training.pair_losses import softmax_loss
 from training.reduction import Exclude, label_counts
 from training.weights import importance
 
-MethodName = Literal[
-    "adversarial", "uniform", "frequency", "nce", "one_versus_each", "augment_and_reduce", "softmax"
-]
-_WITH_TREE = ("adversarial", "nce")
-_WITH_REGULARISER = ("adversarial", "uniform", "frequency", "nce")
 _MOST_SCORES = 2**24  # held at a time when a model is judged
 
 
@@ -116,6 +120,39 @@ def make_method(
             return Method(full, "positive", None)
 
 
+def make_pair_objective(
+    config: LearningConfig,
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    *,
+    tree: LabelTree | None = None,
+    device: str = "cpu",
+) -> PairObjective:
+    """Make the objective of any q, w and loss over pairs for these training documents.
+
+    Args:
+        config: With negatives.
+        vectors: Document vectors; what the tree was fitted to.
+        truth: Labels of the documents.
+        tree: The q 'tree'.
+        device: Where to train.
+
+    Raises:
+        ConfigError: q is the tree and there is none, or is made from what linear scorers have not.
+    """
+    tree = None if tree is None else tree.to(device)
+    objective = make_objective(config, Material(label_counts(truth), device, tree=tree))
+    negatives = config.negatives
+    if tree is None or negatives is None or negatives.m is None:
+        return objective
+    # Nothing is left of a good tree's draws where all labels of a document are excluded.
+    sampler = (
+        tree if negatives.exclude == "none" else PartlyUniform(tree, UNIFORM_SHARE, truth.shape[1])
+    )
+    features = _project(tree, vectors, device)
+    return replace(objective, distribution=ProjectedTree(sampler, features, negatives.m))
+
+
 def _check(
     name: MethodName, num_negatives: int, regulariser: float, tree: LabelTree | None
 ) -> None:
@@ -124,17 +161,17 @@ def _check(
     Raises:
         ConfigError: It can't.
     """
-    if name in _WITH_TREE and tree is None:
+    if name in WITH_TREE and tree is None:
         raise ConfigError(f"linear scorers: {name!r} draws from a label tree; fit one and give it")
     if num_negatives < 1 or (name == "softmax" and num_negatives > 1):
         raise ConfigError(
             f"linear scorers: {num_negatives} negatives a pair for {name!r}; wanted "
             f"{'1: all labels are summed over' if name == 'softmax' else 'at least 1'}"
         )
-    if not 0 <= regulariser < np.inf or (regulariser and name not in _WITH_REGULARISER):
+    if not 0 <= regulariser < np.inf or (regulariser and name not in WITH_REGULARISER):
         raise ConfigError(
             f"linear scorers: regulariser {regulariser!r} for {name!r}; wanted a finite number, at "
-            f"least 0, and 0 but for {', '.join(_WITH_REGULARISER)}: the others have prior_variance"
+            f"least 0, and 0 but for {', '.join(WITH_REGULARISER)}: the others have prior_variance"
         )
 
 

@@ -18,6 +18,9 @@ from torch import Tensor
 from models.ranking import NO_LABEL
 from training.sampling import Negatives, Pairs, draw_each
 
+LabelWeights = Callable[[], tuple[Float[Tensor, "label dim"], Float[Tensor, "label"]]]
+"""Returns the vectors and biases of all labels as they are now."""
+
 _POWER_ITERATIONS = 5
 """Enough for a direction in which a group of labels is wide; the widest is not needed."""
 
@@ -67,6 +70,8 @@ class ClusterNegatives:
         means: Mean vector of the labels of each cluster.
         biases: Mean bias of them.
         num_draws: m, a pair.
+        uniform_share: Share of the draws that are uniform over the labels: without any, the labels
+            that may not be drawn for a pair can come to have almost all of q.
     """
 
     members: Int64[Tensor, "cluster size"]
@@ -75,6 +80,7 @@ class ClusterNegatives:
     means: Float32[Tensor, "cluster dim"]
     biases: Float32[Tensor, "cluster"]
     num_draws: int
+    uniform_share: float = 0.0
 
     @classmethod
     def of(
@@ -152,13 +158,35 @@ class ClusterNegatives:
 
     def _log_clusters(self, pairs: Pairs) -> Float[Tensor, "batch cluster"]:
         means = pairs.document_vectors() @ self.means.T + self.biases
-        return (means + self.sizes.log()).log_softmax(dim=1)
+        followed = (means + self.sizes.log()).log_softmax(dim=1)
+        if not self.uniform_share:
+            return followed
+        anywhere = (self.uniform_share * self.sizes / len(self.cluster_of)).log()
+        return torch.logaddexp(followed + math.log1p(-self.uniform_share), anywhere)
 
     def _log_q(
         self, log_clusters: Float[Tensor, "batch cluster"], labels: Int64[Tensor, "#batch k"]
     ) -> Float[Tensor, "batch k"]:
         cluster = self.cluster_of[labels].expand(len(log_clusters), -1)
         return log_clusters.gather(1, cluster) - self.sizes[cluster].log()
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshedClusters:
+    """Draws by clusters whose means follow a model in training, in O(L dim) a draw.
+
+    Attributes:
+        clusters: Which label is in which.
+        label_weights: Of the model.
+    """
+
+    clusters: ClusterNegatives
+    label_weights: LabelWeights
+
+    @torch.no_grad()
+    def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
+        """Draw labels for each pair, with replacement."""
+        return self.clusters.refreshed(*self.label_weights()).draw(pairs, generator)
 
 
 def _halved(

@@ -125,10 +125,19 @@ def classifier_step(model: DeplModel, texts: TrainingTexts, machine: Machine) ->
 
     def step(rows: Int64[np.ndarray, "batch"], _: np.random.Generator) -> Tensor:
         batch = texts.documents.batch(rows, texts.pad_id, machine.device)
-        scores = model.classifier_scores(model.encoder(batch, "document"))
-        return depl_loss(scores, torch.from_numpy(texts.truth[rows].toarray() > 0))
+        return classifier_cost(model, model.encoder(batch, "document"), texts.truth[rows])
 
     return step
+
+
+def classifier_cost(
+    model: DeplModel,
+    documents: Float[Tensor, "batch dim"],
+    truth: Float32[csr_array, "batch label"],
+) -> Float[Tensor, ""]:
+    """Return the classifier's binary cross-entropy over all labels."""
+    scores = model.classifier_scores(documents)
+    return depl_loss(scores, torch.from_numpy(truth.toarray() > 0))
 
 
 def retrieval_step(
@@ -163,8 +172,7 @@ def retrieval_step(
         is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
         cost = loss(scores, is_positive)
         if keep_classifier:
-            all_scores = model.classifier_scores(documents)
-            cost = cost + depl_loss(all_scores, torch.from_numpy(truth.toarray() > 0))
+            cost = cost + classifier_cost(model, documents, truth)
         return cost
 
     return step

@@ -36,11 +36,12 @@ from training.learning_config import (
     GivenRanksConfig,
     HardConfig,
     LearningConfig,
+    LossConfig,
     NegativesConfig,
     OrderedLossConfig,
     PowerLawConfig,
     SoftmaxConfig,
-    SubsetLossConfig,
+    SoftTopKLossConfig,
     TopKConfig,
     TreeConfig,
     UniformConfig,
@@ -50,10 +51,15 @@ from training.learning_config import (
 )
 from training.losses import SubsetLoss, decoupled_softmax_loss, depl_loss, soft_top_k_loss
 from training.margin_losses import exponential, hinge, logistic_base_2, ramp, squared_hinge
-from training.model_sampling import ClusterNegatives, SoftmaxNegatives
+from training.model_sampling import (
+    ClusterNegatives,
+    LabelWeights,
+    RefreshedClusters,
+    SoftmaxNegatives,
+)
 from training.ordered_losses import OrderedLoss, mining_weights, sub_sampled
 from training.pair_losses import DECOUPLED_LOSSES, PairLoss, softmax_loss
-from training.sampling import Distribution, Pairs
+from training.sampling import Distribution, Negatives, Pairs
 from training.weights import (
     TargetMargin,
     Weight,
@@ -102,7 +108,12 @@ class SampledObjective:
         self, pairs: Pairs, score: Scorer, generator: torch.Generator
     ) -> Float[Tensor, ""]:
         """Draw negatives, score them and the positives, and return the mean loss."""
-        negatives = self.distribution.draw(pairs, generator)
+        return self.cost(pairs, self.distribution.draw(pairs, generator), score, generator)
+
+    def cost(
+        self, pairs: Pairs, negatives: Negatives, score: Scorer, _: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Score the positives and negatives that were drawn, and return the mean loss."""
         positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
         return self.loss(positive, score(negatives.labels), self.weight(negatives))
 
@@ -127,7 +138,12 @@ class MiningObjective:
         self, pairs: Pairs, score: Scorer, generator: torch.Generator
     ) -> Float[Tensor, ""]:
         """Draw negatives, score them and the positives, and return the mean loss."""
-        negatives = self.distribution.draw(pairs, generator)
+        return self.cost(pairs, self.distribution.draw(pairs, generator), score, generator)
+
+    def cost(
+        self, pairs: Pairs, negatives: Negatives, score: Scorer, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Score the positives and negatives that were drawn, and return the mean loss."""
         positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
         scores = score(negatives.labels).masked_fill(~negatives.is_drawn, -torch.inf)
         theta = self.vartheta
@@ -146,6 +162,8 @@ class Material:
         hard: Hard negatives of every training document, padded with `NO_LABEL`.
         score_all: Current scores of all labels for each pair.
         clusters: Label clusters, with the number of draws in them.
+        label_weights: Current vectors and biases of all labels, to draw by clusters as they are
+            now; None: as they were.
         tree: The label tree.
     """
 
@@ -154,6 +172,7 @@ class Material:
     hard: Int64[Tensor, "document hard"] | None = None
     score_all: Callable[[Pairs], Float[Tensor, "batch label"]] | None = None
     clusters: ClusterNegatives | None = None
+    label_weights: LabelWeights | None = None
     tree: TreeSampler | None = None
 
     def log_prior(self) -> Float32[Tensor, "label"]:
@@ -162,7 +181,11 @@ class Material:
         return torch.from_numpy(log_pi).to(self.device)
 
 
-def make_objective(config: LearningConfig, material: Material) -> Objective:
+PairObjective = SampledObjective | MiningObjective
+"""An objective whose draws are apart from its cost, for scorers that want to know them first."""
+
+
+def make_objective(config: LearningConfig, material: Material) -> PairObjective:
     """Make the objective of a loss over pairs.
 
     Args:
@@ -206,7 +229,10 @@ def make_distribution(config: NegativesConfig, material: Material) -> Distributi
         case SoftmaxConfig():
             return SoftmaxNegatives(_needed(material.score_all, "score_all"), m)
         case ClusterConfig():
-            return replace(_needed(material.clusters, "clusters"), num_draws=m)
+            clusters = replace(_needed(material.clusters, "clusters"), num_draws=m)
+            if material.label_weights is None:
+                return clusters
+            return RefreshedClusters(clusters, material.label_weights)
         case TreeConfig():
             return TreeNegatives(_needed(material.tree, "tree"), m)
     fixed = _fixed_distribution(config.q, m, material)
@@ -230,13 +256,19 @@ def make_weight(name: WeightName, material: Material) -> Weight:
     return TargetMargin(material.log_prior(), _MARGINS[name])
 
 
-def make_subset_loss(config: SubsetLossConfig) -> SubsetLoss:
-    """Make a loss over the label subset of a batch."""
+def make_subset_loss(config: LossConfig) -> SubsetLoss:
+    """Make a loss over the label subset of a batch.
+
+    Raises:
+        ConfigError: It is a loss over pairs.
+    """
     if isinstance(config, DeplLossConfig):
         return depl_loss
     if isinstance(config, DecoupledSoftmaxLossConfig):
         return decoupled_softmax_loss
-    return partial(soft_top_k_loss, k=config.k, sharpness=config.sharpness)
+    if isinstance(config, SoftTopKLossConfig):
+        return partial(soft_top_k_loss, k=config.k, sharpness=config.sharpness)
+    raise ConfigError(f"loss {config.kind!r} is taken over pairs; make it by make_objective")
 
 
 def _mining_objective(

@@ -140,8 +140,8 @@ def _dev_metrics(dataset: Dataset, parts: ModelParts, num_documents: int) -> dic
     ).evaluation
     logger.info("dev split:\n%s", evaluation.overall_table())
     return {
-        name: {subset: dict(found.values) for subset, found in subsets.items()}
-        for name, subsets in evaluation.scorers.items()
+        name: {subset: dict(found.values) for subset, found in evaluation.scorers[name].items()}
+        for name in parts.scorers
     }
 
 
@@ -158,10 +158,11 @@ def _manifest(
         measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
         choice = next(name for name in _CHOICE_METRICS if name in measured)
         default = max(parts.scorers, key=lambda name: metrics[name][ALL_LABELS][choice])
-    settings, encoder = run.config.settings_used(parts.input), None
+    settings, encoder, correction = run.config.settings_used(parts.input), None, None
     if start is not None and parts.dense is not None:
         source, dense = start.source, parts.dense
         settings["encoder"] = source.name
+        correction = dense.linear.correction if dense.linear is not None else None
         encoder = EncoderInfo(source.name, dense.encoder.dim, dense.max_tokens, source.sha256)
     return Manifest(
         label_count=len(parts.catalogue),
@@ -173,6 +174,7 @@ def _manifest(
         training=settings,
         data_fingerprint=run.dataset.fingerprint,
         metrics={"dev": metrics} if metrics else {},
+        linear_correction=correction,
         longtail_version=version("longtail"),
     )
 

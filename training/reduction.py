@@ -37,6 +37,16 @@ def pairs_at(
     return documents.astype(np.int64), truth.indices[numbers].astype(np.int64)
 
 
+def numbers_of(
+    truth: Float32[csr_array, "document label"], documents: Int64[np.ndarray, "batch"]
+) -> Int64[np.ndarray, "pair"]:
+    """Return the numbers, for `pairs_at`, of all pairs of the documents, in their order."""
+    starts = truth.indptr[documents].astype(np.int64)
+    counts = truth.indptr[documents + 1] - starts
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(counts.sum())
+
+
 def pair_batches(
     truth: Float32[csr_array, "document label"],
     order: Int64[np.ndarray, "ordered"],
@@ -55,7 +65,7 @@ def pair_batches(
     waiting = np.empty(0, dtype=np.int64)
     for start in range(0, len(order), batch_size):
         documents = order[start : start + batch_size]
-        waiting = np.concatenate([waiting, _numbers_of(truth, documents)])
+        waiting = np.concatenate([waiting, numbers_of(truth, documents)])
         while len(waiting) >= batch_size:
             yield pairs_at(truth, waiting[:batch_size])
             waiting = waiting[batch_size:]
@@ -118,21 +128,11 @@ def make_pairs(
     return Pairs(*arrays)
 
 
-def _numbers_of(
-    truth: Float32[csr_array, "document label"], documents: Int64[np.ndarray, "batch"]
-) -> Int64[np.ndarray, "pair"]:
-    """Return the numbers of all pairs of the documents, in their order."""
-    starts = truth.indptr[documents].astype(np.int64)
-    counts = truth.indptr[documents + 1] - starts
-    before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(counts.sum())
-
-
 def _padded_rows(
     truth: Float32[csr_array, "document label"], documents: Int64[np.ndarray, "batch"]
 ) -> Int64[np.ndarray, "batch most"]:
     counts = np.diff(truth.indptr)[documents]
     rows = np.full((len(documents), int(counts.max(initial=0))), NO_LABEL, dtype=np.int64)
     is_filled = np.arange(rows.shape[1]) < counts[:, np.newaxis]
-    rows[is_filled] = truth.indices[_numbers_of(truth, documents)]
+    rows[is_filled] = truth.indices[numbers_of(truth, documents)]
     return rows

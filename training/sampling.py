@@ -24,6 +24,9 @@ _MOST_EXCLUDED = 0.99
 """A pair whose excluded labels have more of q than this is refused: a draw would be refused again
 and again, a hundred times and more for each label found."""
 
+_MOST_TRIED = 64
+"""Draws at once in the place of an excluded label: few rounds, also where most of q is excluded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
@@ -97,6 +100,8 @@ def is_listed(
     labels: Int64[Tensor, "#batch k"], lists: Int64[Tensor, "batch listed"]
 ) -> Bool[Tensor, "batch k"]:
     """Return which labels are in the list of which row."""
+    if labels.shape[1] < lists.shape[1]:
+        return (labels.unsqueeze(2) == lists.unsqueeze(1)).any(dim=2)
     is_hit = torch.zeros((len(lists), labels.shape[1]), dtype=torch.bool, device=labels.device)
     for column in lists.unbind(1):  # a column at a time: lists are short, `k` may be large
         is_hit |= labels == column.unsqueeze(1)
@@ -141,11 +146,15 @@ def draw_each(
     rows = torch.arange(len(pairs.labels), device=pairs.labels.device)
     labels = sample(rows.repeat_interleave(num_draws)).view(-1, num_draws)  # (batch, sampled)
     again = pairs.is_excluded(labels).nonzero()
+    num_tried = 1
     while len(again):
         row, place = again.unbind(1)
-        found = sample(row)
-        labels[row, place] = found
-        again = again[is_listed(found.unsqueeze(1), pairs.excluded[row]).squeeze(1)]
+        found = sample(row.repeat_interleave(num_tried)).view(-1, num_tried)
+        is_good = ~is_listed(found, pairs.excluded[row])
+        first = is_good.byte().argmax(dim=1, keepdim=True)
+        labels[row, place] = found.gather(1, first).squeeze(1)
+        again = again[~is_good.any(dim=1)]
+        num_tried = min(2 * num_tried, _MOST_TRIED)
     return Negatives(
         positives=pairs.labels,
         labels=labels,

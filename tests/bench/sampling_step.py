@@ -1,30 +1,44 @@
 """What a training step costs by q, w and number of labels: minima of one run, as ratios.
 
+    export MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000
     python tests/bench/sampling_step.py
+    python tests/bench/sampling_step.py --plot training/results/sampling_step.png
 
-A step draws negatives, scores them and the positives with a linear scorer, weighs them, and takes
-the softmax loss and its gradient, whose rows are sparse. The table has it with the scorer ("step")
-and on given scores ("parts": draw, weights, loss, gradient to the scores). The scorer reads the
-weights of each label from memory: with many labels they lie outside the processor's caches, which
-"step" shows whatever q is. Ratios are to uniform draws with constant weights of as many labels,
-and to the same q and w with the fewest labels.
+With the two variables glibc keeps the memory of large tensors from step to step; without them it
+gives it back, and what a step then takes for pages of memory can be more than all that q decides.
+
+A *step* draws negatives, scores them and the positives with a linear scorer over given document
+vectors, weighs them, takes the softmax loss and its gradient, and changes the scorer's rows by
+Adagrad. Its *parts* are what q and w decide: draw, weights, loss, gradient to the scores, on given
+scores. *Scorer* is the rest of a step alone, with labels that were drawn before: it reads and
+changes the weights of each label in memory, which with many labels lie outside the processor's
+caches whatever q is. So what grows with the labels in the parts is the drawing; in the scorer, the
+memory. Ratios are to uniform draws with constant weights of as many labels, and to the same q and
+w with the fewest labels. Times are the process's own.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
+from training.experiment_models import RowAdagrad
+from training.experiments import new_figure
 from training.learning_config import LearningConfig
 from training.model_sampling import ClusterNegatives
-from training.objectives import Material, Objective, make_objective
+from training.objectives import Material, Objective, Scorer, make_objective
+from training.plots import write_figure
 from training.reduction import label_counts, make_pairs, pairs_at
 from training.sampling import Pairs
 
@@ -42,15 +56,31 @@ SHARED = (
     {"kind": "frequency", "exponent": 0.75},
     {"kind": "within_batch"},
 )
+NUM_DRAWS = 32
+"""Of labels for the scorer alone: the rows of all of them don't stay in the caches."""
+LEAST_TIMED = 0.005
+"""Seconds that are timed at once, in as many steps as they hold."""
+
+Name = tuple[str, str, str]
+"""Whether each pair has draws of its own, q and w."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the table: its step with and without the scorer."""
+    """One line of the table: its step, and what q and w decide of it."""
 
-    name: tuple[str, str, str]
+    name: Name
     step: Callable[[], None]
     parts: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of a case with one number of labels, in milliseconds."""
+
+    step: float
+    scorer: float
+    parts: float
 
 
 @dataclass(frozen=True)
@@ -61,18 +91,18 @@ class Bench:
     batch: int
     dim: int
 
-    def cases(self) -> list[Case]:
-        """Return all cases for this number of labels."""
+    def cases(self) -> tuple[list[Case], dict[str, Callable[[], None]]]:
+        """Return all cases for this number of labels, and the scorer's part of each group."""
         rng = np.random.default_rng(0)
         truth = zipf_labels(self.num_labels, rng)
         numbers = rng.permutation(truth.nnz)[: self.batch]
         vectors = torch.randn(self.batch, self.dim)
         pairs = make_pairs(truth, *pairs_at(truth, numbers), "document", "cpu")
         pairs = Pairs(pairs.documents, pairs.labels, pairs.excluded, vectors)
-        weight = nn.Embedding(self.num_labels, self.dim, sparse=True)
+        scorer = LinearScorer.of(self.num_labels, vectors)
         hard = torch.from_numpy(rng.integers(self.num_labels, size=(NUM_DOCUMENTS, NUM_HARD)))
         clusters = ClusterNegatives.of(
-            weight.weight.detach(), torch.zeros(self.num_labels), 1, np.random.default_rng(0)
+            scorer.weight.weight.detach(), torch.zeros(self.num_labels), 1, np.random.default_rng(0)
         )
         material = Material(label_counts(truth), "cpu", hard=hard, clusters=clusters)
         made = [
@@ -89,10 +119,16 @@ class Bench:
                 self.objective({"kind": "clusters"}, "importance", material),
             )
         )
-        return [
-            Case((group, q, w), step_of(objective, pairs, weight), parts_of(objective, pairs))
+        cases = [
+            Case((group, q, w), step_of(objective, pairs, scorer), parts_of(objective, pairs))
             for group, q, w, objective in made
         ]
+        return cases, {
+            group: scorer_alone(
+                scorer, pairs, torch.randint(self.num_labels, (NUM_DRAWS, rows, self.batch - 1))
+            )
+            for group, rows in (("own", self.batch), ("shared", 1))
+        }
 
     def objective(
         self, q: dict[str, object], w: str, material: Material, *, is_shared: bool = False
@@ -121,20 +157,45 @@ def zipf_labels(num_labels: int, rng: np.random.Generator) -> csr_array:
     return csr_array((data, np.concatenate(rows), indptr), shape=(NUM_DOCUMENTS, num_labels))
 
 
-def step_of(objective: Objective, pairs: Pairs, weight: nn.Embedding) -> Callable[[], None]:
+@dataclass(frozen=True)
+class LinearScorer:
+    """Inner products of label vectors with given document vectors, and their Adagrad."""
+
+    weight: nn.Embedding
+    documents: Tensor
+    optimizer: RowAdagrad
+
+    @classmethod
+    def of(cls, num_labels: int, documents: Tensor) -> LinearScorer:
+        weight = nn.Embedding(num_labels, documents.shape[1], sparse=True)
+        return cls(weight, documents, RowAdagrad(weight, learning_rate=1e-6))
+
+    def __call__(self, labels: Tensor) -> Tensor:
+        rows = self.weight(labels)  # (1 or batch, k, dim)
+        if len(rows) == 1:
+            return self.documents @ rows[0].T
+        return torch.bmm(rows, self.documents.unsqueeze(2)).squeeze(2)
+
+
+def step_of(objective: Objective, pairs: Pairs, scorer: LinearScorer) -> Callable[[], None]:
     """Return a step with the linear scorer."""
     generator = torch.Generator().manual_seed(0)
-    documents = pairs.document_vectors()
-
-    def score(labels: Tensor) -> Tensor:
-        rows = weight(labels)  # (1 or batch, k, dim)
-        if len(rows) == 1:
-            return documents @ rows[0].T
-        return torch.bmm(rows, documents.unsqueeze(2)).squeeze(2)
 
     def step() -> None:
-        weight.weight.grad = None
-        objective(pairs, score, generator).backward()
+        objective(pairs, scorer, generator).backward()
+        scorer.optimizer.step()
+
+    return step
+
+
+def scorer_alone(scorer: LinearScorer, pairs: Pairs, labels: Tensor) -> Callable[[], None]:
+    """Return what the scorer has of a step with labels drawn before, others every time."""
+    drawn = itertools.cycle(labels)
+
+    def step() -> None:
+        positive = scorer(pairs.labels.unsqueeze(1))
+        (positive.sum() + scorer(next(drawn)).sum()).backward()
+        scorer.optimizer.step()
 
     return step
 
@@ -143,10 +204,11 @@ def parts_of(objective: Objective, pairs: Pairs) -> Callable[[], None]:
     """Return a step on given scores."""
     generator = torch.Generator().manual_seed(0)
     given = torch.randn(len(pairs.labels), len(pairs.labels), requires_grad=True)
+    score: Scorer = lambda labels: given[:, : labels.shape[1]]  # noqa: E731
 
     def step() -> None:
         given.grad = None
-        objective(pairs, lambda labels: given[:, : labels.shape[1]], generator).backward()
+        objective(pairs, score, generator).backward()
 
     return step
 
@@ -157,43 +219,135 @@ def minima(steps: list[Callable[[], None]], rounds: int) -> list[float]:
     They take turns, so load hits all alike; and each runs once before it is timed, so that none
     finds the caches as another left them.
     """
+    repeats = [max(1, math.ceil(LEAST_TIMED / time_of(step, 3))) for step in steps]
     least = [float("inf")] * len(steps)
     for _ in range(rounds):
-        for number, step in enumerate(steps):
+        for number, (step, times) in enumerate(zip(steps, repeats, strict=True)):
             step()
-            started = time.perf_counter()
-            step()
-            least[number] = min(least[number], time.perf_counter() - started)
+            least[number] = min(least[number], time_of(step, times))
     return [1000 * seconds for seconds in least]
 
 
+def time_of(step: Callable[[], None], repeats: int) -> float:
+    """Return the mean seconds of a step, at least a nanosecond."""
+    started = time.process_time()
+    for _ in range(repeats):
+        step()
+    return max(1e-9, (time.process_time() - started) / repeats)
+
+
+def measured(bench: Bench, rounds: int) -> dict[Name, Times]:
+    """Return the times of every case."""
+    found: dict[Name, Times] = {}
+    cases, scorers = bench.cases()
+    for group, scorer in scorers.items():  # apart: the large steps of one leave no memory as it was
+        own = [case for case in cases if case.name[0] == group]
+        *steps, alone = minima([*(case.step for case in own), scorer], rounds)
+        parts = minima([case.parts for case in own], rounds)
+        for case, step, part in zip(own, steps, parts, strict=True):
+            found[case.name] = Times(step, alone, part)
+    return found
+
+
+def print_rows(num_labels: int, found: dict[Name, Times], first: dict[Name, Times]) -> None:
+    """Print a line of the table for every case."""
+    for name, times in found.items():
+        base, fewest = found[name[0], "uniform", "constant"], first[name]
+        print(
+            f"| {num_labels} | {' | '.join(name)} "
+            f"| {times.step:.2f} | {times.step / base.step:.2f} | {times.step / fewest.step:.2f} "
+            f"| {times.scorer:.2f} | {times.scorer / fewest.scorer:.2f} "
+            f"| {times.parts:.2f} | {times.parts / base.parts:.2f} "
+            f"| {times.parts / fewest.parts:.2f} |",
+            flush=True,
+        )
+
+
+def print_spread(everything: dict[int, dict[Name, Times]]) -> None:
+    """Print how far steps of one number of labels differ, the model-based aside."""
+    print("\n| labels | draws | cheapest step | ms | dearest step | ms | ratio |")
+    print("|---|---|---|---:|---|---:|---:|")
+    for num_labels, found in everything.items():
+        for group in ("own", "shared"):
+            steps = {
+                f"{q}, {w}": times.step
+                for (each, q, w), times in found.items()
+                if each == group and q != "clusters"
+            }
+            low, high = (choice(steps, key=lambda name: steps[name]) for choice in (min, max))
+            print(
+                f"| {num_labels} | {group} | {low} | {steps[low]:.2f} | {high} "
+                f"| {steps[high]:.2f} | {steps[high] / steps[low]:.2f} |"
+            )
+
+
+def draw(everything: dict[int, dict[Name, Times]], path: Path) -> None:
+    """Draw steps, scorer and parts over the number of labels; bands span the weights."""
+    figure = new_figure(9.0, 4.0)
+    titles = {"own": "draws for each pair", "shared": "draws for the batch"}
+    for axes, (group, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+        names = dict.fromkeys(q for each, q, _ in next(iter(everything.values())) if each == group)
+        for number, q in enumerate(names):
+            draw_band(axes, everything, (group, q), f"C{number}")
+        sizes = list(everything)
+        scorer = [everything[size][group, "uniform", "constant"].scorer for size in sizes]
+        axes.plot(sizes, scorer, "k--", label="scorer alone")
+        axes.set(xscale="log", xlabel="labels", title=f"{title}: a step (-), its parts (:)")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    figure.axes[0].set_ylabel("milliseconds")
+    write_figure(figure, path)
+
+
+def draw_band(
+    axes: Axes, everything: dict[int, dict[Name, Times]], case: tuple[str, str], colour: str
+) -> None:
+    """Draw the steps and the parts of a q."""
+    sizes = list(everything)
+    of_weights = [
+        [times for name, times in everything[size].items() if name[:2] == case] for size in sizes
+    ]
+    for part, style, label in (("step", "-", case[1]), ("parts", ":", None)):
+        values = [[getattr(times, part) for times in each] for each in of_weights]
+        low, high = ([choice(each) for each in values] for choice in (min, max))
+        axes.fill_between(sizes, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(sizes, low, style, color=colour, label=label)
+
+
+def measure_all(arguments: argparse.Namespace) -> Iterable[tuple[int, dict[Name, Times]]]:
+    """Yield the times for each number of labels."""
+    for num_labels in arguments.labels:
+        bench = Bench(num_labels, arguments.batch, arguments.dim)
+        yield num_labels, measured(bench, arguments.rounds)
+
+
 def main() -> None:
-    """Measure, and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure, print the tables, and draw them if asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--labels", type=int, nargs="+", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--plot", type=Path, help="a .png or .svg file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    first: dict[tuple[str, str, str], tuple[float, float]] = {}
     ratios = "to uniform | to fewest"
-    print(f"| labels | draws | q | w | step ms | {ratios} | parts ms | {ratios} |")
-    print("|---|---|---|---|---:|---:|---:|---:|---:|---:|")
-    for num_labels in arguments.labels:
-        cases = Bench(num_labels, arguments.batch, arguments.dim).cases()
-        steps = minima([case.step for case in cases], arguments.rounds)
-        parts = minima([case.parts for case in cases], arguments.rounds)
-        times = {case.name: x for case, *x in zip(cases, steps, parts, strict=True)}
-        for name, (step, part) in times.items():
-            base_step, base_part = times[name[0], "uniform", "constant"]
-            first_step, first_part = first.setdefault(name, (step, part))
-            print(
-                f"| {num_labels} | {' | '.join(name)} "
-                f"| {step:.2f} | {step / base_step:.2f} | {step / first_step:.2f} "
-                f"| {part:.2f} | {part / base_part:.2f} | {part / first_part:.2f} |"
-            )
+    print(
+        f"| labels | draws | q | w | step ms | {ratios} | scorer ms | to fewest "
+        f"| parts ms | {ratios} |"
+    )
+    print(f"|---|---|---|---|{'---:|' * 8}")
+    everything: dict[int, dict[Name, Times]] = {}
+    for num_labels, found in measure_all(arguments):
+        everything[num_labels] = found
+        print_rows(num_labels, found, everything[arguments.labels[0]])
+    print_spread(everything)
+    if arguments.plot is not None:
+        draw(everything, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ from transformers import BertConfig, BertModel, TokenizersBackend
 from models.bundle import Bundle, open_bundle
 from models.dual_encoder import DualEncoder
 from models.labels import Label, LabelCatalogue
-from models.linear import LinearModel
+from models.linear import LinearModel, LinearScorer
 from models.manifest import EncoderInfo, Manifest, digest_of
 from models.parts import DenseParts, ModelParts, write_parts
 from models.sparse import SparseModel, TfidfModel
+from models.tree import LabelTree, one_sided_biases
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")
 DIM = 16
@@ -97,7 +98,25 @@ def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts
             max_tokens=MAX_TOKENS,
             label_vectors=random(len(LABELS), DIM),
             classifier=LinearModel(random(len(covered), DIM), random(len(covered)), covered),
+            linear=LinearScorer(
+                LinearModel(random(len(covered), DIM), random(len(covered)), covered),
+                "tree",
+                random_tree(len(LABELS), DIM, rng),
+            ),
         ),
+    )
+
+
+def random_tree(num_labels: int, dim: int, rng: np.random.Generator) -> LabelTree:
+    """Return a label tree on two random directions; its last leaf is padding."""
+    label_of_leaf = np.append(rng.permutation(num_labels), -1)
+    forced = one_sided_biases((label_of_leaf >= 0).astype(np.int64))
+    shapes = {"mean": (dim,), "components": (2, dim), "weights": (num_labels, 2)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    biases = rng.normal(size=num_labels).astype(np.float32)
+    return LabelTree.from_arrays(
+        arrays
+        | {"biases": np.where(np.isinf(forced), forced, biases), "label_of_leaf": label_of_leaf}
     )
 
 
@@ -128,11 +147,12 @@ def manifest() -> Manifest:
         training_document_count=20,
         input="text",
         encoder=EncoderInfo("tiny", DIM, MAX_TOKENS, "0" * 64),
-        scorers=("retrieval", "classifier", "sparse"),
+        scorers=("retrieval", "classifier", "linear", "sparse"),
         default_scorer="retrieval",
         training={"seed": 0, "rate": 1e-5},
         data_fingerprint="f" * 64,
         metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}},
+        linear_correction="tree",
         longtail_version="0.1.0",
     )
 
@@ -140,7 +160,14 @@ def manifest() -> Manifest:
 @pytest.fixture(scope="session")
 def sparse_manifest(manifest: Manifest) -> Manifest:
     """What a bundle of the sparse model alone says of itself."""
-    return replace(manifest, encoder=None, scorers=("sparse",), default_scorer="sparse", metrics={})
+    return replace(
+        manifest,
+        encoder=None,
+        scorers=("sparse",),
+        default_scorer="sparse",
+        metrics={},
+        linear_correction=None,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -33,10 +33,12 @@ FILES = (
     "encoder/tokenizer.json",
     "encoder/tokenizer_config.json",
     "labels.jsonl",
+    "linear.safetensors",
     "manifest.json",
     "retrieval.safetensors",
     "sparse.json",
     "sparse.safetensors",
+    "tree.safetensors",
 )
 
 
@@ -81,6 +83,19 @@ def test_sparse_model_and_classifier_come_back(bundle: Bundle, parts: ModelParts
     np.testing.assert_array_equal(found.dense.classifier.weight, parts.dense.classifier.weight)
     np.testing.assert_array_equal(found.sparse.weights.toarray(), parts.sparse.weights.toarray())
     assert found.sparse.tfidf.tokens == parts.sparse.tfidf.tokens
+
+
+def test_the_linear_scorer_comes_back_with_its_tree(bundle: Bundle, parts: ModelParts) -> None:
+    found = read_parts(bundle)
+    assert found.dense is not None and parts.dense is not None
+    ours, theirs = found.dense.linear, parts.dense.linear
+    assert ours is not None and theirs is not None
+    assert ours.correction == theirs.correction == bundle.manifest.linear_correction == "tree"
+    for name in ("weight", "bias", "labels"):
+        np.testing.assert_array_equal(getattr(ours.model, name), getattr(theirs.model, name))
+    assert ours.tree is not None and theirs.tree is not None
+    for name, array in theirs.tree.to_arrays().items():
+        np.testing.assert_array_equal(ours.tree.to_arrays()[name], array)
 
 
 def test_writing_the_same_parts_twice_gives_the_same_digest(

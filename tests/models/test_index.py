@@ -166,6 +166,15 @@ def test_searches_as_on_a_gpu_are_exact_beyond_its_most_results(
     vectors, queries = near_ties()
     index = InnerProductIndex(vectors, all_labels(vectors))
     index.is_on_gpu = True
+    index._index = faiss.IndexFlatIP(DIM)
+    index._index.add(vectors)
+    assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
+
+
+def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, queries = plain()
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    monkeypatch.setattr("models.index._MOST_PRODUCTS", 1200)
     assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
 
 

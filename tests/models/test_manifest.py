@@ -77,7 +77,7 @@ def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> Non
 def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
     with pytest.raises(
         BundleVersionError,
-        match=rf"manifest\.json has format version {version!r}, this release reads 2; install the "
+        match=rf"manifest\.json has format version {version!r}, this release reads 3; install the "
         r"release that wrote it \('0\.1\.0'\) or train again",
     ):
         open_bundle(lie(set_at("format_version", to=version)))
@@ -198,8 +198,8 @@ def test_a_bundle_that_boasts_of_an_encoder_is_refused(
 
 def test_a_bundle_of_the_format_before_is_told_to_be_old(lie: Lie) -> None:
     def change(content: dict[str, Any]) -> None:
-        del content["input"]
-        content["format_version"] = 1
+        del content["linear_correction"]
+        content["format_version"] = 2
 
-    with pytest.raises(BundleVersionError, match=r"has format version 1, this release reads 2"):
+    with pytest.raises(BundleVersionError, match=r"has format version 2, this release reads 3"):
         open_bundle(lie(change))

@@ -16,6 +16,7 @@ from models.errors import BundleCorruptError
 from models.manifest import Manifest
 from models.parts import DenseParts, ModelParts, read_parts, read_sparse, write_parts
 from models.sparse import SparseModel
+from models.tree import LabelTree
 
 Spoil = Callable[[DenseParts], DenseParts]
 
@@ -23,6 +24,26 @@ Spoil = Callable[[DenseParts], DenseParts]
 def classifier(dense: DenseParts, **columns: np.ndarray) -> DenseParts:
     assert dense.classifier is not None
     return replace(dense, classifier=replace(dense.classifier, **columns))
+
+
+def linear(dense: DenseParts, **columns: np.ndarray) -> DenseParts:
+    assert dense.linear is not None
+    return replace(
+        dense, linear=replace(dense.linear, model=replace(dense.linear.model, **columns))
+    )
+
+
+def tree(dense: DenseParts, **arrays: np.ndarray) -> DenseParts:
+    assert dense.linear is not None and dense.linear.tree is not None
+    changed = LabelTree.from_arrays(dense.linear.tree.to_arrays() | arrays)
+    return replace(dense, linear=replace(dense.linear, tree=changed))
+
+
+ONE_LABEL = {
+    "weights": np.zeros((0, 2), dtype=np.float32),
+    "biases": np.zeros(0, dtype=np.float32),
+    "label_of_leaf": np.zeros(1, dtype=np.int64),
+}
 
 
 def with_another_pooler(dense: DenseParts) -> DenseParts:
@@ -48,6 +69,22 @@ CONTRADICTIONS: dict[str, tuple[Spoil, str]] = {
         lambda dense: classifier(dense, labels=dense.classifier.labels[::-1].copy()),
         "classifier.safetensors can't be used: labels that are not rising rows of the catalogue",
     ),
+    "a linear scorer of other dimensions": (
+        lambda dense: linear(dense, weight=dense.linear.model.weight[:, 1:]),
+        "linear.safetensors can't be used: 16 dimensions wanted",
+    ),
+    "a linear scorer of labels that there are not": (
+        lambda dense: linear(dense, labels=dense.linear.model.labels + 1),
+        "linear.safetensors can't be used: labels that are not rising rows of the catalogue",
+    ),
+    "a tree of fewer labels": (
+        lambda dense: tree(dense, **ONE_LABEL),
+        r"tree.safetensors can't be used: a tree of .* \(1, 16\), wanted \(7, 16\)",
+    ),
+    "a tree of other dimensions": (
+        lambda dense: tree(dense, mean=np.zeros(3, np.float32), components=np.eye(2, 3, dtype="f")),
+        r"tree.safetensors can't be used: a tree of .* \(7, 3\), wanted \(7, 16\)",
+    ),
     "an array that no encoder has": (
         with_another_pooler,
         "dual_encoder.safetensors can't be used: arrays .*third_pooler",
@@ -63,6 +100,55 @@ def test_dense_parts_that_contradict_each_other_are_refused(
     spoilt = replace(parts, dense=spoil(dense))
     write_parts(tmp_path / "spoilt", spoilt, manifest, tmp_path / "scratch")
     with pytest.raises(BundleCorruptError, match=f"bundle 'spoilt': {message}.*; train again"):
+        read_parts(open_bundle(tmp_path / "spoilt"))
+
+
+def refusal_of_linear(
+    parts: ModelParts, manifest: Manifest, folder: Path, **changes: object
+) -> str:
+    """Write a bundle with another linear scorer and a manifest that fits, and try to read it."""
+    assert parts.dense is not None and parts.dense.linear is not None
+    scorer = replace(parts.dense.linear, **changes)
+    spoilt = replace(parts, dense=replace(parts.dense, linear=scorer))
+    said = replace(manifest, linear_correction=scorer.correction)
+    write_parts(folder / "spoilt", spoilt, said, folder / "scratch")
+    with pytest.raises(BundleCorruptError) as caught:
+        read_parts(open_bundle(folder / "spoilt"))
+    return str(caught.value)
+
+
+def test_a_tree_that_is_not_there_is_missed(
+    parts: ModelParts, manifest: Manifest, tmp_path: Path
+) -> None:
+    assert "its files can't be used: " in refusal_of_linear(parts, manifest, tmp_path, tree=None)
+
+
+def test_a_linear_scorer_without_a_word_on_its_correction_is_refused(
+    parts: ModelParts, manifest: Manifest, tmp_path: Path
+) -> None:
+    said = replace(manifest, linear_correction=None)
+    write_parts(tmp_path / "spoilt", parts, said, tmp_path / "scratch")
+    with pytest.raises(BundleCorruptError, match="scorer 'linear' without linear_correction"):
+        read_parts(open_bundle(tmp_path / "spoilt"))
+
+
+def test_a_prior_of_labels_that_nobody_carries_is_refused(
+    parts: ModelParts, dense: DenseParts, manifest: Manifest, tmp_path: Path
+) -> None:
+    assert dense.linear is not None
+    model = replace(dense.linear.model, labels=np.arange(5))  # 2 has no training document
+    refused = refusal_of_linear(
+        parts, manifest, tmp_path, model=model, correction="prior", tree=None
+    )
+    assert "linear.safetensors can't be used: correction 'prior' with labels that no" in refused
+
+
+def test_a_word_on_the_correction_of_no_scorer_is_refused(
+    sparse_parts: ModelParts, sparse_manifest: Manifest, tmp_path: Path
+) -> None:
+    said = replace(sparse_manifest, linear_correction="tree")
+    write_parts(tmp_path / "spoilt", sparse_parts, said, tmp_path / "scratch")
+    with pytest.raises(BundleCorruptError, match=r"linear_correction 'tree' without scorer 'lin"):
         read_parts(open_bundle(tmp_path / "spoilt"))
 
 

@@ -17,14 +17,14 @@ from models.dual_encoder import encode_all
 from models.encoder import tokenize_texts
 from models.errors import ConfigError, RequestError
 from models.parts import DenseParts, ModelParts
-from models.predictor import Prediction, Predictor
+from models.predictor import MOST_TAIL_DIAL, Prediction, Predictor
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 UNTRAINED = {2, 5}
 MAX_TOKENS = 8
 NUM_LABELS = 7
 NUM_WORDS = 10
-SCORERS = ["retrieval", "classifier", "sparse"]
+SCORERS = ["retrieval", "classifier", "linear", "sparse"]
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,24 @@ def dense_scores(parts: ModelParts, scorer: str) -> np.ndarray:
     if scorer == "retrieval":
         scale, shift = dense.encoder.log_scale.exp().item(), dense.encoder.score_bias.item()
         return scale * vectors @ dense.label_vectors.T + shift
-    scores[:, dense.classifier.labels] = vectors @ dense.classifier.weight.T + dense.classifier.bias
+    assert dense.linear is not None
+    model = dense.classifier if scorer == "classifier" else dense.linear.model
+    scores[:, model.labels] = vectors @ model.weight.T + model.bias
+    if scorer == "linear":
+        scores += log_p_n(dense, vectors)
     return scores
+
+
+def log_p_n(dense: DenseParts, vectors: np.ndarray) -> np.ndarray:
+    """Log p_n of all labels."""
+    assert dense.linear is not None and dense.linear.tree is not None
+    tree = dense.linear.tree
+    return tree.log_probs(tree.project(torch.from_numpy(vectors).float())).numpy()
+
+
+def log_priors(parts: ModelParts) -> np.ndarray:
+    counts = np.array([label.training_count for label in parts.catalogue])
+    return np.log((counts + 0.5) / (counts.sum() + 0.5 * NUM_LABELS))
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
@@ -89,7 +105,7 @@ def labels_of(predictions: list[Prediction]) -> set[int]:
 
 def test_only_retrieval_gives_labels_without_training_documents(predictor: Predictor) -> None:
     assert labels_of(predictor.predict(TEXTS, k=NUM_LABELS)) == set(range(NUM_LABELS))
-    for scorer in ("classifier", "sparse"):
+    for scorer in ("classifier", "linear", "sparse"):
         found = labels_of(predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer))
         assert found == set(range(NUM_LABELS)) - UNTRAINED
 
@@ -104,8 +120,118 @@ def test_dense_scores_are_logits_and_sparse_ones_are_not(predictor: Predictor) -
     for scorer in ("retrieval", "classifier"):
         for label in predictor.predict(["river"], scorer=scorer)[0].labels:
             assert label.probability == pytest.approx(1 / (1 + math.exp(-label.score)))
-    sparse = predictor.predict(["river"], scorer="sparse")[0]
-    assert {label.probability for label in sparse.labels} == {None}
+    for scorer in ("linear", "sparse"):
+        (other,) = predictor.predict(["river"], scorer=scorer)
+        assert {label.probability for label in other.labels} == {None}
+
+
+# ---- correction and tail dial ----
+
+
+def assert_ranked_as(found: list[Prediction], wanted: np.ndarray) -> None:
+    """All labels come by falling score, ties by index; those without a score don't come."""
+    for row, prediction in enumerate(found):
+        order = [int(i) for i in np.argsort(-wanted[row], kind="stable") if wanted[row, i] > -1e9]
+        assert [label.index for label in prediction.labels] == order
+        scores = [label.score for label in prediction.labels]
+        np.testing.assert_allclose(scores, wanted[row, order], rtol=1e-5, atol=1e-5)
+        assert prediction.exact
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("dial", [0.0, 0.3, 1.0, 2.5, MOST_TAIL_DIAL])
+def test_the_tail_dial_takes_the_log_prior_off_every_score(
+    predictor: Predictor, parts: ModelParts, scorer: str, dial: float
+) -> None:
+    wanted = dense_scores(parts, scorer) - dial * log_priors(parts)
+    assert_ranked_as(predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, tail_dial=dial), wanted)
+
+
+@pytest.mark.parametrize("dial", [0.0, 0.7])
+def test_without_its_correction_the_linear_scorer_is_an_inner_product(
+    predictor: Predictor, parts: ModelParts, dense: DenseParts, dial: float
+) -> None:
+    tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
+    vectors = encode_all(dense.encoder, tokens, "document", pad_id=0)
+    wanted = dense_scores(parts, "linear") - log_p_n(dense, vectors) - dial * log_priors(parts)
+    options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": dial}
+    found = predictor.predict(TEXTS, correction="none", **options)
+    assert_ranked_as(found, wanted)
+    assert {each.correction for each in found} == {"none"}
+    assert found != predictor.predict(TEXTS, correction="tree", **options)
+
+
+def with_prior(parts: ModelParts) -> ModelParts:
+    assert parts.dense is not None and parts.dense.linear is not None
+    linear = replace(parts.dense.linear, correction="prior", tree=None)
+    return replace(parts, dense=replace(parts.dense, linear=linear))
+
+
+@pytest.mark.parametrize("dial", [0.0, 0.7])
+def test_a_prior_corrects_by_the_log_of_label_frequencies(parts: ModelParts, dial: float) -> None:
+    predictor = Predictor(with_prior(parts), device="cpu")
+    (dense,) = [x for x in (parts.dense,) if x is not None]
+    tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
+    vectors = encode_all(dense.encoder, tokens, "document", pad_id=0)
+    plain = dense_scores(parts, "linear") - log_p_n(dense, vectors) - dial * log_priors(parts)
+    counts = np.array([max(label.training_count, 1) for label in parts.catalogue])
+    options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": dial}
+    found = predictor.predict(TEXTS, **options)
+    assert_ranked_as(found, plain + np.log(counts / (counts.sum() - len(UNTRAINED))))
+    assert {each.correction for each in found} == {"prior"}
+    assert_ranked_as(predictor.predict(TEXTS, correction="none", **options), plain)
+
+
+def test_a_scorer_has_its_own_correction_where_none_is_asked_for(predictor: Predictor) -> None:
+    own = {scorer: predictor.correction_of(scorer) for scorer in SCORERS}
+    assert own == {"retrieval": "none", "classifier": "none", "linear": "tree", "sparse": "none"}
+    for scorer, correction in own.items():
+        (found,) = predictor.predict(["river"], scorer=scorer)
+        assert (found.correction, found.exact) == (correction, True)
+        assert [found] == predictor.predict(["river"], scorer=scorer, correction=correction)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "correction", "wanted"),
+    [
+        ("retrieval", "tree", "wanted 'none'$"),
+        ("classifier", "tree", "wanted 'none'$"),
+        ("sparse", "tree", "wanted 'none'$"),
+        ("linear", "prior", "wanted 'none' or 'tree'$"),
+        ("linear", "Tree", "wanted 'none' or 'tree'$"),
+        ("linear", "", "wanted 'none' or 'tree'$"),
+    ],
+)
+def test_a_correction_that_the_scorer_was_not_trained_with_is_refused(
+    predictor: Predictor, scorer: str, correction: str, wanted: str
+) -> None:
+    with pytest.raises(RequestError, match=f"'{correction}' came for .*'{scorer}'.* {wanted}"):
+        predictor.predict(TEXTS, scorer=scorer, correction=correction)
+
+
+@pytest.mark.parametrize("dial", [-0.1, math.inf, math.nan, 1001.0])
+@pytest.mark.parametrize("scorer", ["retrieval", "sparse"])
+def test_a_tail_dial_out_of_range_is_refused(
+    predictor: Predictor, scorer: str, dial: float
+) -> None:
+    with pytest.raises(RequestError, match=f"tail_dial is {dial}; wanted a number from 0 to 1000"):
+        predictor.predict(TEXTS, scorer=scorer, tail_dial=dial)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_with_a_tail_dial_labels_have_no_probability(predictor: Predictor, scorer: str) -> None:
+    (found,) = predictor.predict(["river"], scorer=scorer, tail_dial=0.1)
+    assert {label.probability for label in found.labels} == {None}
+
+
+def test_a_threshold_with_a_tail_dial_is_refused(predictor: Predictor) -> None:
+    with pytest.raises(RequestError, match=r"threshold 0.5 came with a tail dial.*leave out one"):
+        predictor.predict(TEXTS, threshold=0.5, tail_dial=0.1)
+
+
+def test_log_priors_are_those_of_shares_with_half_a_pair_more(parts: ModelParts) -> None:
+    np.testing.assert_allclose(parts.catalogue.log_priors, log_priors(parts), rtol=1e-6)
+    assert parts.catalogue.log_priors.dtype == np.float32
 
 
 def test_the_default_scorer_is_the_bundles(bundle: Bundle, parts: ModelParts) -> None:
@@ -170,7 +296,7 @@ def test_k_out_of_range_is_refused(predictor: Predictor, k: int) -> None:
 @pytest.mark.parametrize("scorer", ["", "svm", "Retrieval"])
 def test_an_unknown_scorer_is_refused(predictor: Predictor, scorer: str) -> None:
     with pytest.raises(
-        RequestError, match=f"'{scorer}' is not in .* it has retrieval, classifier, sparse"
+        RequestError, match=f"'{scorer}' is not in .* it has retrieval, classifier, linear, sparse"
     ):
         predictor.predict(TEXTS, scorer=scorer)
 
@@ -214,10 +340,12 @@ def test_one_batch_of_texts_is_encoded_once_for_all_scorers(
 def test_a_model_without_classifier_has_the_other_scorers(
     parts: ModelParts, dense: DenseParts
 ) -> None:
-    predictor = Predictor(replace(parts, dense=replace(dense, classifier=None)), device="cpu")
+    without = replace(dense, classifier=None, linear=None)
+    predictor = Predictor(replace(parts, dense=without), device="cpu")
     assert predictor.scorers == ("retrieval", "sparse")
-    with pytest.raises(RequestError, match="'classifier' is not in this bundle"):
-        predictor.predict(TEXTS, scorer="classifier")
+    for scorer in ("classifier", "linear"):
+        with pytest.raises(RequestError, match=f"'{scorer}' is not in this bundle"):
+            predictor.predict(TEXTS, scorer=scorer)
 
 
 # ---- the sparse model alone ----

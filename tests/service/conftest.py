@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from models.labels import Label, LabelCatalogue
 from models.manifest import EncoderInfo, Input, Manifest
 from models.registry import Registry
 from service.app import create_app
+from service.keys import make_key
 from service.settings import Settings
 
 NUM_LABELS = 8
@@ -39,18 +41,52 @@ class FakePrediction:
     labels: tuple[FakeLabelScore, ...]
     num_tokens: int
     truncated: bool
+    exact: bool = True
+    correction: str = "none"
+
+
+@dataclass(frozen=True)
+class FakeBatch:
+    texts: list[str]
+
+    def take(self, rows: Sequence[int]) -> FakeBatch:
+        return FakeBatch([self.texts[row] for row in rows])
+
+    @classmethod
+    def joined(cls, batches: Sequence[FakeBatch]) -> FakeBatch:
+        return cls([text for batch in batches for text in batch.texts])
 
 
 class FakePredictor:
-    """Scores label i of a text of n characters with n - i, and keeps count of its calls."""
+    """Scores label i of a text of n characters with n - i, and keeps count of its calls.
+
+    A text has as many tokens as words, of which 100 are read.
+    """
 
     scorers = ("retrieval", "sparse")
     default_scorer = "retrieval"
+    max_tokens = 100
+    batch_tokens = 64
 
     def __init__(self, bundle: Bundle) -> None:
         self.catalogue = bundle.catalogue
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
+
+    def needs_encoder(self, scorer: str) -> bool:
+        return scorer == "retrieval"
+
+    def read(self, texts: Sequence[str]) -> FakeBatch:
+        return FakeBatch(list(texts))
+
+    def prepare(self, batch: FakeBatch, scorer: str | None = None) -> list[int]:
+        return [min(self.max_tokens, len(text.split())) for text in batch.texts]
+
+    def encode(self, batch: FakeBatch) -> None:
+        pass
+
+    def predict_batch(self, batch: FakeBatch, **options: Any) -> list[FakePrediction]:
+        return self.predict(batch.texts, **options)
 
     def predict(
         self,
@@ -59,6 +95,8 @@ class FakePredictor:
         k: int = 5,
         scorer: str | None = None,
         threshold: float | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
     ) -> list[FakePrediction]:
         self.calls.append(list(texts))
         self.threads.add(threading.current_thread().name)
@@ -158,10 +196,25 @@ def open_client(registry: Registry) -> OpenClient:
 
     @contextmanager
     def start(loader: Loader | None = None, *, wait: bool = True, **settings: object) -> Iterator:
+        settings = {"watch_interval_s": 0} | settings  # a test looks when it wants to
         app = create_app(Settings(registry=registry.folder, **settings), load=loader or Loader())
         with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
             if wait:
                 wait_until_loaded(client)
+            yield client
+
+    return start
+
+
+@pytest.fixture
+def open_admin(open_client: OpenClient) -> OpenClient:
+    """The same, whose client may change what is served."""
+    key, entry = make_key("tester")
+
+    @contextmanager
+    def start(loader: Loader | None = None, **options: Any) -> Iterator[TestClient]:
+        with open_client(loader, admin_keys=entry, **options) as client:
+            client.headers["Authorization"] = f"Bearer {key}"
             yield client
 
     return start

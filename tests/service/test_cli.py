@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 
 import pytest
 import typer
-import uvicorn
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from service.cli import add_commands, serve
+from service.keys import KeyRing
 from service.settings import Settings
 
 
@@ -107,17 +108,20 @@ def test_serve_shows_the_defaults_of_the_settings():
     options = {option.name: option for option in get_command(app).commands["serve"].params}
     defaults = Settings().model_dump() | {"versions": "current"}
     for name, default in defaults.items():
-        shown = "chosen by itself" if default is None else str(default)
-        assert options[name].show_default == shown, name
+        shown = options[name].show_default
+        if default in (None, "", ()):
+            assert shown in {"chosen by itself", "chosen by the device", "none"}, name
+        else:
+            assert type(default)(shown) == default, name
 
 
 def test_serve_starts_the_application_with_the_given_settings(run, registry, monkeypatch):
     started = {}
-    monkeypatch.setattr(uvicorn, "run", lambda app, **options: started.update(options, app=app))
+    monkeypatch.setattr("service.shutdown.serve", lambda app: started.update(app=app))
     monkeypatch.setattr("service.telemetry.configure_logging", started.setdefault)
     run("serve", "--port", "0", "--versions", "2,1", "--shutdown-timeout-s", "3")
-    assert (started["port"], started["timeout_graceful_shutdown"]) == (0, 3)
-    assert started["app"].state.service.settings.versions == (2, 1)
+    settings = started["app"].state.service.settings
+    assert (settings.port, settings.shutdown_timeout_s, settings.versions) == (0, 3, (2, 1))
     assert "info" in started
 
 
@@ -129,3 +133,20 @@ def test_serve_stops_at_once_where_there_is_nothing_to_serve(run, tmp_path):
 def test_serve_stops_at_once_at_a_bad_option(run):
     with pytest.raises(ConfigError, match="--port: got 99999"):
         run("serve", "--port", "99999")
+
+
+def test_key_prints_a_key_and_the_line_that_lets_it_in():
+    app = typer.Typer()
+    add_commands(app)
+    made = json.loads(CliRunner().invoke(app, ["key", "ops", "--json"]).stdout)
+    assert KeyRing("admin", made["entry"]).name_of(made["key"]) == "ops"
+    shown = CliRunner().invoke(app, ["key", "ops"]).stdout
+    assert re.search(r"Key, .*: +lt_\S+\nLine, .*: ops:[0-9a-f]{64}\n", shown)
+
+
+def test_serve_does_not_look_for_versions_that_are_to_be_copied_first(run, registry, monkeypatch):
+    started = []
+    monkeypatch.setattr("service.shutdown.serve", started.append)
+    monkeypatch.setattr("service.telemetry.configure_logging", str)
+    run("serve", "--versions", "9", "--registry-source", registry.folder.as_uri())
+    assert len(started) == 1

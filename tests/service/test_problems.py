@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fastapi import HTTPException
 
 from models.errors import LongtailError, OverloadedError
 from service.problems import HTTP_KINDS, INTERNAL, INVALID, KINDS
@@ -124,6 +125,15 @@ def test_an_unknown_path_is_a_404_with_the_path_as_instance(client):
     assert problem["instance"] == "/v2/nothing"
 
 
+def test_a_status_that_has_no_kind_of_ours_is_named_by_its_phrase(client):
+    @client.app.get("/teapot")
+    async def teapot():
+        raise HTTPException(418, "short and stout")
+
+    problem = assert_problem(client.get("/teapot"), 418, "i'm-a-teapot")
+    assert problem["detail"] == "short and stout"
+
+
 def test_a_wrong_method_is_a_405_that_says_what_is_allowed(client):
     answer = client.get("/v1/predict")
     assert_problem(answer, 405, "method-not-allowed")
@@ -190,9 +200,10 @@ def test_a_score_that_is_no_number_is_a_500_and_never_json(
 ):
     class Broken(fake_predictor):
         def predict(self, texts, **options):
-            (prediction,) = super().predict(texts, **options)
-            object.__setattr__(prediction.labels[0], "score", score)
-            return [prediction]
+            predictions = super().predict(texts, **options)
+            if list(texts) == ["a"]:  # not of the texts that it is tried on at loading
+                object.__setattr__(predictions[0].labels[0], "score", score)
+            return predictions
 
     with open_client(make_loader(predictor_class=Broken)) as client:
         answer = client.post("/v1/predict", json={"text": "a"})

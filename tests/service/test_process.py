@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -14,30 +15,63 @@ import pytest
 
 HERE = Path(__file__).parent
 SERVE = f"""
-import runpy, sys, uvicorn
+import logging, runpy, sys, threading
 from pathlib import Path
 from service.app import create_app
 from service.settings import Settings
-fake = runpy.run_path({str(HERE / "conftest.py")!r})["FakePredictor"]
-app = create_app(Settings(registry=Path(sys.argv[1])), load=fake)
-uvicorn.run(app, port=0, timeout_graceful_shutdown=5)
+from service import shutdown
+shutdown._GRACE_S = 0.5
+Fake = runpy.run_path({str(HERE / "conftest.py")!r})["FakePredictor"]
+class Hanging(Fake):
+    def read(self, texts):
+        if "hang" in texts:
+            print("hanging", file=sys.stderr, flush=True)
+            threading.Event().wait()
+        return super().read(texts)
+logging.basicConfig(level="INFO", force=True)
+options = dict(port=0, drain_delay_s=float(sys.argv[2]), shutdown_timeout_s=int(sys.argv[3]))
+shutdown.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=Hanging))
 """
 
 
 @pytest.fixture
-def server(registry):
-    command = [sys.executable, "-c", SERVE, str(registry.folder)]
-    with subprocess.Popen(
-        command, cwd=HERE.parents[1], stderr=subprocess.PIPE, text=True, bufsize=1
-    ) as process:
-        try:
-            lines = iter(process.stderr.readline, "")
-            found = (re.search(r"running on (http://127\.0\.0\.1:\d+)", line) for line in lines)
-            address = next(match[1] for match in found if match)
-            wait_until_ready(address)
-            yield process, address
-        finally:
-            process.kill()
+def start(registry):
+    """Start a server.
+
+    Yields:
+        A function that returns the process and its address.
+    """
+    processes = []
+
+    def start_one(drain_delay_s=0.0, shutdown_timeout_s=5):
+        options = [str(registry.folder), str(drain_delay_s), str(shutdown_timeout_s)]
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, *options],
+            cwd=HERE.parents[1],
+            stderr=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        processes.append(process)
+        address = read_until(process, r"running on (http://127\.0\.0\.1:\d+)")
+        wait_until_ready(address)
+        return process, address
+
+    yield start_one
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def server(start):
+    return start()
+
+
+def read_until(process, pattern):
+    """Return the first group of a pattern in the log, which is read up to there."""
+    lines = iter(process.stderr.readline, "")
+    return next(match[1] for line in lines if (match := re.search(pattern, line)))
 
 
 def wait_until_ready(address):
@@ -64,3 +98,39 @@ def test_a_real_server_refuses_a_chunked_body_over_the_limit(server):
     headers = {"content-type": "application/json"}
     answer = httpx.post(f"{address}/v1/predict", content=chunks, headers=headers)
     assert answer.status_code == 413
+
+
+def test_after_sigterm_it_is_not_ready_but_alive_and_answers(start):
+    process, address = start(drain_delay_s=60)
+    with httpx.Client(base_url=address) as client:
+        process.send_signal(signal.SIGTERM)
+        read_until(process, "(listening for)")
+        statuses = {path: client.get(path).status_code for path in ("/readyz", "/livez")}
+        answer = client.post("/v1/predict", json={"text": "four"})
+    assert statuses == {"/readyz": 503, "/livez": 200}
+    assert answer.status_code == 200
+    assert httpx.get(f"{address}/livez").status_code == 200  # by a new connection too
+
+
+def test_a_second_signal_ends_it_though_work_hangs(start):
+    process, address = start(drain_delay_s=60, shutdown_timeout_s=60)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(httpx.post, f"{address}/v1/predict", json={"text": "hang"}, timeout=60)
+        read_until(process, "(hanging)")
+        process.send_signal(signal.SIGTERM)
+        read_until(process, "(listening for)")
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        assert isinstance(asked.exception(30), httpx.TransportError)
+    assert process.returncode in {-signal.SIGTERM, 128 + signal.SIGTERM}
+
+
+def test_work_that_hangs_does_not_keep_it_from_ending(start):
+    process, address = start(shutdown_timeout_s=0)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(httpx.post, f"{address}/v1/predict", json={"text": "hang"}, timeout=60)
+        read_until(process, "(hanging)")
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        asked.exception(30)
+    assert process.returncode == 128 + signal.SIGTERM

@@ -55,6 +55,9 @@ def test_a_bad_variable_is_named_with_its_value(monkeypatch):
         ({"versions": "0"}, "--versions: got 0"),
         ({"log_level": "loud"}, "--log-level: got 'loud'"),
         ({"max_k": 0}, "--max-k: got 0"),
+        ({"versions": 5}, "--versions: got 5"),
+        ({"canary_share": 1.5}, "--canary-share: got 1.5"),
+        ({"swap_mode": "fast"}, "--swap-mode: got 'fast'"),
     ],
 )
 def test_a_bad_option_is_named_with_its_value(chosen, words):

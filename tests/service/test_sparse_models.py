@@ -41,7 +41,7 @@ def test_it_is_ready_listed_and_counted(sparse_client):
     sparse_client.post("/v1/predict", json={"text": TEXT})
     metrics = sparse_client.get("/metrics").text
     assert 'longtail_model_loaded{version="1"} 1.0' in metrics
-    assert 'longtail_predict_duration_seconds_count{scorer="sparse"} 1.0' in metrics
+    assert 'longtail_predict_duration_seconds_count{scorer="sparse",version="1"} 1.0' in metrics
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,13 @@ def test_an_error_that_is_not_expected_counts_as_5xx(open_client, make_loader, f
     assert "5xx" in {sample.labels["status_class"] for sample in counted}
 
 
-def test_model_work_is_timed_by_scorer(client):
+def test_model_work_is_timed_by_scorer_and_version(client):
     client.post("/v1/predict", json={"text": "a", "scorer": "sparse"})
     client.post("/v1/predict", json={"text": "a", "scorer": "magic"})
     counts = samples(client, "longtail_predict_duration_seconds_count")
-    assert [(sample.labels, sample.value) for sample in counts] == [({"scorer": "sparse"}, 1.0)]
+    assert [(sample.labels, sample.value) for sample in counts] == [
+        ({"scorer": "sparse", "version": "2"}, 1.0)
+    ]
 
 
 def test_problems_are_counted_by_reason(client):
@@ -84,7 +86,7 @@ def test_a_prediction_is_logged_in_one_line_without_its_text(client, caplog):
     (line,) = [r.getMessage() for r in caplog.records if r.name == "service.requests"]
     assert re.fullmatch(
         r"request method=POST route=/v1/predict status=200 ms=\d+\.\d texts=2 k=3 version=2 "
-        r"scorer=retrieval compute_ms=\d+\.\d",
+        r"scorer=retrieval queue_ms=\d+\.\d compute_ms=\d+\.\d",
         line,
     )
 

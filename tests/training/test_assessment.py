@@ -57,7 +57,8 @@ def copied_corpus(tiny_corpus, tmp_path) -> Path:
 
 
 def test_every_scorer_and_both_baselines_are_measured(found, predictor, dataset):
-    names = [*predictor.scorers, NEAREST_NEIGHBOURS, LABEL_NAMES]
+    names = ["retrieval", "classifier", "linear", "linear, uncorrected", "sparse"]
+    names += [NEAREST_NEIGHBOURS, LABEL_NAMES]
     assert list(found.evaluation.scorers) == list(found.rankings) == names
     assert (found.truth != dataset.split("test").scan().labels).nnz == 0
     assert found.evaluation.num_documents == 20
@@ -74,7 +75,20 @@ def test_rankings_are_those_that_the_predictor_serves(found, predictor, dataset)
 
 def test_without_features_no_baseline_is_measured(predictor, dataset):
     alone = assess(predictor, dataset, "test", num_training_documents=60)
-    assert tuple(alone.rankings) == predictor.scorers
+    assert set(alone.rankings) == {*predictor.scorers, "linear, uncorrected"}
+
+
+def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, dataset):
+    found = assess(predictor, dataset, "dev", num_training_documents=60, tail_dial=0.5)
+    names = ["retrieval", "classifier", "linear", "linear, uncorrected", "sparse"]
+    assert list(found.rankings) == [f"{name}, tail dial 0.5" for name in names]
+    batch = predictor.read(list(dataset.split("dev").texts()))
+    for scorer in ("linear", "sparse"):
+        wanted = predictor.rank(batch, 10, scorer, None, 0.5)
+        assert np.array_equal(found.rankings[f"{scorer}, tail dial 0.5"].labels, wanted.labels)
+    wanted = predictor.rank(batch, 10, "linear", "none", 0.5)
+    ranked = found.rankings["linear, uncorrected, tail dial 0.5"]
+    assert np.array_equal(ranked.labels, wanted.labels)
 
 
 def test_labels_in_another_order_give_the_same_metrics(found, predictor, parts, copied_corpus):
@@ -127,7 +141,7 @@ def test_labels_without_training_documents_come_from_retrieval_alone(predictor, 
     untrained = set(np.flatnonzero(dataset.catalogue.training_counts == 0).tolist())
     rankings = rank_texts(predictor, texts, len(texts), num_labels, desc="test")
     assert set(rankings["retrieval"].labels[0].tolist()) >= untrained
-    for scorer in ("sparse", "classifier"):
+    for scorer in ("sparse", "classifier", "linear"):
         labels, scores = rankings[scorer].labels, rankings[scorer].scores
         assert not untrained & set(labels.ravel().tolist())
         assert (labels[:, -len(untrained) :] == NO_LABEL).all()

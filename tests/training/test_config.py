@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from models.errors import ConfigError
 from training.config import TrainingConfig, read_config
-from training.learning_config import DeplLossConfig, SoftTopKLossConfig
+from training.learning_config import DeplLossConfig, NegativesConfig, SoftTopKLossConfig
 
 CONFIGS = Path(__file__).parents[2] / "training" / "configs"
 
@@ -103,13 +103,67 @@ def test_the_retrieval_loss_is_chosen_by_kind():
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        ({"kind": "softmax"}, "'depl', 'decoupled_softmax', 'soft_top_k'"),
+        ({"kind": "softmax"}, "loss 'softmax' needs 'negatives': q, w and m"),
         ({"kind": "soft_top_k", "k": 8}, "k is 8, with label_subset_size 8"),
     ],
 )
 def test_a_retrieval_loss_that_a_label_subset_can_not_have_is_refused(loss, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_config(None, {"retrieval": {"loss": loss, "label_subset_size": 8}})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label subset; drop"),
+        ({"m": 8}, "m is 8, but a step encodes 8 labels"),
+        ({"m": 8, "shared": False}, "m is 8, but a step encodes 8 labels"),
+        ({"w": None}, "loss 'softmax' needs w"),
+        ({"q": {"kind": "hard"}, "shared": False}, "but hard_negatives is 0"),
+        (
+            {"loss": {"kind": "decoupled", "part": "cosine_contrastive"}},
+            "'cosine_contrastive' wants cosines",
+        ),
+        ({"q": {"kind": "hard", "share": 1}, "shared": False}, "q 'hard' with share 1 can't give"),
+        ({"loss": {"kind": "ordered"}}, "drop w 'tail'"),
+    ],
+)
+def test_impossible_negatives_of_the_dual_encoder_are_refused(change, message):
+    negatives = {"q": {"kind": "uniform"}, "w": "tail", "m": 4, "shared": True} | change
+    section = {
+        "loss": negatives.pop("loss", {"kind": "softmax"}),
+        "negatives": negatives,
+        "label_subset_size": 8,
+        "hard_negatives": 0,
+    }
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_config(None, {"retrieval": section})
+
+
+@pytest.mark.parametrize(
+    ("negatives", "most"),
+    [
+        ({"q": {"kind": "uniform"}, "m": 4}, 8 // 5),
+        ({"q": {"kind": "uniform"}, "m": 3}, 8 // 4),
+        ({"q": {"kind": "uniform"}, "m": 4, "shared": True}, 4),
+        ({"q": {"kind": "within_batch"}}, 8),
+        ({"q": {"kind": "all"}}, None),
+    ],
+)
+def test_so_many_pairs_have_no_more_labels_than_a_step_encodes(negatives, most):
+    assert NegativesConfig.model_validate(negatives).most_pairs(8) == most
+
+
+def test_all_labels_are_refused_where_a_step_encodes_fewer():
+    section = {
+        "loss": {"kind": "softmax"},
+        "negatives": {"q": {"kind": "all"}, "w": "importance"},
+        "label_subset_size": 8,
+    }
+    retrieval = read_config(None, {"retrieval": section}).retrieval
+    retrieval.check(8)
+    with pytest.raises(ConfigError, match="q 'all' encodes 9 labels a step"):
+        retrieval.check(9)
 
 
 def test_a_configuration_can_not_be_changed():
@@ -144,8 +198,12 @@ def test_scorers_are_taken_in_any_order(given, is_dense):
         ([], "'sparse' is missing; descriptions and hard negatives come from it"),
         (["retrieval", "classifier"], "'sparse' is missing"),
         (["classifier", "sparse"], "'classifier' without 'retrieval'; add it, or leave both out"),
+        (["linear", "sparse"], "'linear' without 'retrieval'; add it, or leave both out"),
         (["sparse", "sparse"], "a scorer is named twice"),
-        (["sparse", "dense"], "scorers.1: Input should be 'retrieval', 'classifier' or 'sparse'"),
+        (
+            ["sparse", "dense"],
+            "scorers.1: Input should be 'retrieval', 'classifier', 'linear' or 'sparse'",
+        ),
         ("sparse", "scorers: Input should be a valid tuple"),
     ],
 )
@@ -165,7 +223,7 @@ def leaves(content: dict, *path: str) -> set[str]:
 
 
 SPARSE = TrainingConfig(scorers=("sparse",))
-DENSE_SECTIONS = ("classifier.", "retrieval.")
+DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.")
 
 
 def test_all_settings_count_where_there_is_an_encoder():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ConfigError
-from training.learning_config import LearningConfig
+from training.learning_config import LearningConfig, SoftmaxLossConfig
 from training.losses import decoupled_softmax_loss, depl_loss, soft_top_k_loss
 from training.model_sampling import ClusterNegatives
 from training.objectives import Material, make_objective, make_subset_loss
@@ -238,3 +238,8 @@ def test_subset_losses_are_made_by_name(loss, expected):
     config = LearningConfig.model_validate({"loss": loss})
     made = make_subset_loss(config.loss)
     assert float(made(scores, is_positive)) == float(expected(scores, is_positive))
+
+
+def test_a_loss_over_pairs_is_no_subset_loss():
+    with pytest.raises(ConfigError, match="loss 'softmax' is taken over pairs"):
+        make_subset_loss(SoftmaxLossConfig())

@@ -20,8 +20,9 @@ from scipy.sparse import csr_array
 from transformers import BertConfig, BertModel
 
 from models.encoder import find_encoder, load_transformer
-from models.errors import ConfigError, DataError
-from models.parts import read_sparse
+from models.errors import ConfigError, DataError, RequestError
+from models.linear import TreeCorrection, corrected_scores
+from models.parts import read_parts, read_sparse
 from models.predictor import Predictor
 from models.registry import Registry
 from training import pipeline
@@ -34,10 +35,11 @@ from training.learning_config import SoftTopKLossConfig
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
 KILLER = """
 import importlib, json, os, signal, sys
-import longtail, training.assessment, training.neural, training.pipeline, training.sparse
+import longtail, training.assessment, training.linear, training.linear_stage
+import training.neural, training.pipeline, training.sparse
 
 def run(module, function, number, arguments):
-    training.neural._CHECKPOINT_EVERY_S = 0.0
+    training.neural._CHECKPOINT_EVERY_S = training.linear._CHECKPOINT_EVERY_S = 0.0
     training.sparse._BLOCK_SIZE = 50
     owner = importlib.import_module(module)
     original, calls = getattr(owner, function), []
@@ -64,6 +66,9 @@ MOMENTS = {
     "last checkpoint of the classifier": ("training.checkpoints", "sync_tree", 16),
     "step of the retrieval model": ("training.neural", "_train_step", 21),
     "deletion of the checkpoint before": ("shutil", "rmtree", 64),
+    "vectors encoded but not kept": ("training.linear_stage", "save_arrays", 1),
+    "tree fitted but not kept": ("training.linear_stage", "save_arrays", 2),
+    "third checkpoint of the linear scorer": ("training.linear", "save_states", 3),
     "bundle half written": ("models.bundle", "sync_tree", 1),
     "bundle not yet numbered": ("models.registry", "open_bundle", 1),
     "bundle not yet in the registry's file": ("models.registry", "write_json_durably", 1),
@@ -146,6 +151,9 @@ def test_a_finished_run_started_again_publishes_no_second_version(
     first = train_in(tmp_path, tiny_config, tiny_corpus)
     monkeypatch.setattr("training.neural._train_step", None)  # nothing is left to be trained
     monkeypatch.setattr("training.svm.SvmProblem.fit", None)
+    monkeypatch.setattr("training.linear_stage.encode_all", None)
+    monkeypatch.setattr("training.linear_stage.fit_tree", None)
+    monkeypatch.setattr("training.linear.LinearTrainer.step", None)
     again = train_in(tmp_path, tiny_config, tiny_corpus)
     assert again.version == first.version == first.registry.current()
     assert first.registry.versions() == [1]
@@ -251,7 +259,7 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
 def test_the_default_scorer_is_the_best_on_dev(trained):
     manifest = trained.bundle.manifest
     found = {name: subsets["all"]["P@5"] for name, subsets in manifest.metrics["dev"].items()}
-    assert set(found) == set(manifest.scorers) == {"retrieval", "classifier", "sparse"}
+    assert set(found) == set(manifest.scorers) == {"retrieval", "classifier", "linear", "sparse"}
     assert found[manifest.default_scorer] == max(found.values())
 
 
@@ -268,7 +276,7 @@ def test_labels_have_pseudo_descriptions_and_counts(trained, tiny_corpus):
 def test_only_trained_labels_have_rows_in_sparse_and_classifier(trained):
     bundle = trained.bundle
     covered = np.flatnonzero(bundle.catalogue.training_counts).tolist()
-    for name in ("classifier.safetensors", "sparse.safetensors"):
+    for name in ("classifier.safetensors", "linear.safetensors", "sparse.safetensors"):
         assert bundle.tensors(name)["labels"].tolist() == covered
     vectors = bundle.tensors("retrieval.safetensors")["label_vectors"]
     assert vectors.shape == (len(bundle.catalogue), 16)
@@ -296,7 +304,11 @@ def test_without_its_classifier_a_bundle_has_no_such_scorer(
     config = changed(tiny_config, scorers=["sparse", "retrieval"])
     bundle = train_in(tmp_path, config, tiny_corpus).bundle
     assert bundle.manifest.scorers == ("retrieval", "sparse")
-    assert "classifier.safetensors" not in bundle.manifest.files
+    assert not {"classifier.safetensors", "linear.safetensors"} & set(bundle.manifest.files)
+    assert (bundle.manifest.linear_correction, "linear" in bundle.manifest.training) == (
+        None,
+        False,
+    )
     assert Predictor.of_bundle(bundle, device="cpu").scorers == ("retrieval", "sparse")
 
 
@@ -319,6 +331,42 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
         manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
     assert "no dev split" in caplog.text
+
+
+def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
+    bundle = trained.bundle
+    assert bundle.manifest.linear_correction == "tree"
+    assert "tree.safetensors" in bundle.manifest.files
+    predictor = Predictor.of_bundle(bundle, device="cpu")
+    texts = list(open_dataset(tiny_corpus).split("dev").texts())
+    batch, num_labels = predictor.read(texts), len(bundle.catalogue)
+    dense = read_parts(bundle).dense
+    model, correction = dense.linear.model, TreeCorrection(dense.linear.tree)
+    wanted = corrected_scores(model, torch.from_numpy(batch.vectors), correction).numpy()
+    found = predictor.rank(batch, num_labels, "linear")
+    best = model.labels[np.argsort(-wanted, axis=1, kind="stable")[:, 0]]
+    assert found.labels[:, 0].tolist() == best.tolist()
+    np.testing.assert_allclose(found.scores[:, 0], wanted.max(axis=1), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "correction"), [("frequency", "prior"), ("uniform", "none"), ("nce", "none")]
+)
+def test_another_method_is_published_with_its_correction(
+    trained, train_in, tiny_config, tiny_corpus, tmp_path, method, correction
+):
+    tree = tiny_config.linear.tree if method == "nce" else None
+    linear = {"method": method, "tree": tree and tree.model_dump()}
+    for stage in ("sparse", "classifier", "retrieval"):  # what these methods have no part in
+        shutil.copytree(trained.work / stage, tmp_path / "work" / stage)
+    bundle = train_in(tmp_path, changed(tiny_config, linear=linear), tiny_corpus).bundle
+    assert bundle.manifest.linear_correction == correction
+    assert "tree.safetensors" not in bundle.manifest.files
+    predictor = Predictor.of_bundle(bundle, device="cpu")
+    (found,) = predictor.predict(["fish and the sea"], scorer="linear")
+    assert (found.correction, len(found.labels)) == (correction, 5)
+    with pytest.raises(RequestError, match="'tree' came for scorer 'linear', which was not"):
+        predictor.predict(["fish"], scorer="linear", correction="tree")
 
 
 # ---- the sparse model alone ----
@@ -408,7 +456,7 @@ def test_features_are_ranked_and_measured_on_dev(trained_features, trained_spars
 def test_an_encoder_is_refused_where_there_is_no_text(
     no_encoder, train_in, tiny_config, feature_corpus, tmp_path
 ):
-    with pytest.raises(ConfigError, match=r"retrieval, classifier, sparse came, .*--only-sparse"):
+    with pytest.raises(ConfigError, match=r"classifier, linear, sparse came, .*--only-sparse"):
         train_in(tmp_path, tiny_config, feature_corpus)
     assert not (tmp_path / "work").exists()
 
@@ -461,6 +509,16 @@ def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(
     for place in ("train.jsonl, line 61", "dev.jsonl, line 21", "test.jsonl, line 21"):
         assert f"{place}: not JSON" in str(caught.value)
     assert not (tmp_path / "work").exists()
+
+
+def test_a_tree_of_more_components_than_vectors_have_dimensions_is_refused(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    config = changed(tiny_config, linear={"tree": {"components": 17}})
+    with pytest.raises(ConfigError, match=r"components is 17, but .* have 16 dimensions; wanted"):
+        train_in(tmp_path, config, tiny_corpus)
+    without = changed(config, scorers=["retrieval", "sparse"])
+    assert train_in(tmp_path, without, tiny_corpus).version == 1
 
 
 def test_too_many_frozen_layers_are_refused(train_in, tiny_config, tiny_corpus, tmp_path):

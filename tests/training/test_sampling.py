@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from models.errors import ConfigError, DataError
 from models.ranking import NO_LABEL
+from training import distributions
 from training.distributions import (
     AllLabels,
     Frequency,
@@ -19,7 +22,7 @@ from training.distributions import (
     WithinBatch,
     log_frequencies,
 )
-from training.document_sampling import HardNegatives, TreeNegatives
+from training.document_sampling import HardNegatives, PartlyUniform, TreeNegatives
 from training.model_sampling import ClusterNegatives, SoftmaxNegatives
 from training.sampling import Negatives, Pairs, step_generator
 
@@ -65,6 +68,8 @@ EACH = {
     "softmax": lambda: SoftmaxNegatives(score_all, 20),
     "clusters": clusters,
     "tree": lambda: TreeNegatives(TableTree(), 20),
+    "tree_partly_uniform": lambda: TreeNegatives(PartlyUniform(TableTree(), 0.3, NUM_LABELS), 20),
+    "clusters_partly_uniform": lambda: replace(clusters(), uniform_share=0.3),
 }
 SHARED = {
     "uniform": lambda: Shared(Uniform(NUM_LABELS, 8000)),
@@ -299,3 +304,17 @@ def test_a_steps_generator_follows_from_its_numbers():
     first, second = (step_generator(np.random.default_rng([7, 2, 15]), "cpu") for _ in range(2))
     other = step_generator(np.random.default_rng([7, 2, 16]), "cpu")
     assert first.initial_seed() == second.initial_seed() != other.initial_seed()
+
+
+@pytest.mark.parametrize("num_labels", [8, 9, 40])
+def test_subsets_of_rows_that_draw_again_are_equally_likely(monkeypatch, num_labels):
+    monkeypatch.setattr(distributions, "_num_draws_until_distinct", lambda *_: 4)
+    excluded = torch.tensor([[0, 1, NO_LABEL]]).expand(3000, -1)
+    labels = torch.full((3000,), 0)
+    pairs = Pairs(labels, labels, excluded)
+    found = UniformSubset(num_labels, 3).draw(pairs, torch.Generator().manual_seed(0)).labels
+    ordered = found.sort(dim=1).values
+    assert (ordered[:, 1:] > ordered[:, :-1]).all()
+    assert ordered.min() == 2
+    counts = torch.bincount(found.flatten(), minlength=num_labels)[2:]
+    assert chisquare(counts).pvalue > 1e-4

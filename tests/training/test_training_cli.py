@@ -149,7 +149,7 @@ def test_evaluate_prints_the_tables_and_writes_tables_numbers_and_a_picture(eval
     result = evaluate()
     tables = Path("out/evaluation.md").read_text()
     assert result.stdout.startswith(tables.rstrip())
-    for scorer in ("retrieval", "classifier", "sparse", "30-NN tf-idf", "label names"):
+    for scorer in ("retrieval", "linear", "linear, uncorrected", "30-NN tf-idf", "label names"):
         assert f"\n| {scorer} " in tables
     assert result.stdout.splitlines()[-1] == "Written: out/by_frequency.png"
     assert Path("out/by_frequency.png").stat().st_size > 20_000
@@ -163,7 +163,13 @@ def test_evaluate_prints_json_alone_when_asked(evaluate):
 
 def test_evaluate_without_baselines_measures_the_model_alone(evaluate):
     printed = json.loads(evaluate("--json", "--no-baselines").stdout)
-    assert set(printed["scorers"]) == {"retrieval", "classifier", "sparse"}
+    names = {"retrieval", "classifier", "linear", "linear, uncorrected", "sparse"}
+    assert set(printed["scorers"]) == names
+
+
+def test_evaluate_turns_the_tail_dial(evaluate):
+    printed = json.loads(evaluate("--json", "--no-baselines", "--tail-dial", "0.5").stdout)
+    assert "linear, uncorrected, tail dial 0.5" in printed["scorers"]
 
 
 def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
@@ -199,7 +205,7 @@ def test_evaluate_without_a_model_says_how_to_get_one(fail, tiny_corpus):
 
 def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, trained, tiny_corpus):
     result = evaluate("--predictions", "-k", "20")
-    names = ["retrieval", "classifier", "sparse", "30-NN-tf-idf", "label-names"]
+    names = ["linear", "linear-uncorrected", "sparse", "30-NN-tf-idf", "label-names"]
     written = [f"Written: out/predictions/{name}.txt" for name in names]
     assert result.stdout.splitlines()[-5:] == written
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")

@@ -1,0 +1,186 @@
+"""Who may wait: a bound on unfinished work, measured in tokens and in the time that it would take.
+
+One rule for all work: what finds no room is refused before any of it is done. A single request is
+refused at once; a stream waits for room instead, which makes its client wait. Belongs to one event
+loop; only `note_speed` may be called from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from enum import IntEnum
+
+from models.errors import LongtailError, OverloadedError
+
+CHARACTERS_A_TOKEN = 4
+"""Of English text and a WordPiece vocabulary, about; only for estimates before tokenising."""
+
+_BULK_SHARE = 0.5
+"""Of the room, which bulk work may fill; the rest of it stays for interactive work."""
+_WAIT_SHARE = 0.5
+"""Of its time limit, which a request may be expected to wait; work and surprises get the rest."""
+_SPEED_DECAY = 0.9
+_MOST_RETRY_AFTER_S = 60
+
+
+class Priority(IntEnum):
+    """Who goes first: lower ones."""
+
+    INTERACTIVE = 0
+    BULK = 1
+
+
+class QueueFullError(OverloadedError):
+    """There is no room for more work.
+
+    Attributes:
+        retry_after_s: Whole seconds after which there may be.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineError(LongtailError):
+    """The time limit of a query passed before its answer was there."""
+
+
+def estimate_tokens(texts: Sequence[str], most: int | None) -> int:
+    """Return about how many tokens must be read of texts, without tokenising them.
+
+    Args:
+        texts: Any.
+        most: Tokens that are read of one text; None: all.
+    """
+    counts = (2 + len(text) // CHARACTERS_A_TOKEN for text in texts)  # 2: [CLS] and [SEP]
+    return sum(counts if most is None else (min(count, most) for count in counts))
+
+
+class Admission:
+    """Counts the tokens of all work that is not finished, and refuses what would be too much."""
+
+    def __init__(self, max_tokens: int) -> None:
+        """Begin with nothing waiting.
+
+        Args:
+            max_tokens: Tokens that may be unfinished; work that alone has more is let in when
+                nothing else waits.
+        """
+        self._max_tokens = max_tokens
+        self._tokens = dict.fromkeys(Priority, 0)
+        self._tokens_a_second = math.inf
+        self._turns: list[asyncio.Future[None]] = []
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all unfinished work."""
+        return sum(self._tokens.values())
+
+    def note_speed(self, tokens: int, seconds: float) -> None:
+        """Learn how fast work is done, from a batch that was."""
+        speed = tokens / max(seconds, 1e-6)
+        if math.isfinite(self._tokens_a_second):
+            speed = _SPEED_DECAY * self._tokens_a_second + (1 - _SPEED_DECAY) * speed
+        self._tokens_a_second = speed
+
+    def expected_wait_s(self) -> float:
+        """Return the seconds that all unfinished interactive work will take, about."""
+        return self._tokens[Priority.INTERACTIVE] / self._tokens_a_second
+
+    def check(self, tokens: int, timeout_s: float) -> None:
+        """Refuse interactive work that there is no room for.
+
+        Args:
+            tokens: How much it is.
+            timeout_s: Its time limit.
+
+        Raises:
+            QueueFullError: Too much waits already, or it would wait too long.
+        """
+        ahead = self._tokens[Priority.INTERACTIVE]
+        wait_s = self.expected_wait_s()
+        if ahead and ahead + tokens > self._max_tokens:
+            raise QueueFullError(
+                f"{ahead} tokens of text are waiting, and {self._max_tokens} may; ask again later",
+                _retry_after_s(wait_s),
+            )
+        if wait_s > _WAIT_SHARE * timeout_s:
+            raise QueueFullError(
+                f"{ahead} tokens of text are waiting, which takes about {wait_s:.1f} s: too long "
+                f"for a time limit of {timeout_s:g} s; ask again later",
+                _retry_after_s(wait_s - _WAIT_SHARE * timeout_s),
+            )
+
+    @contextmanager
+    def admit(self, tokens: int, timeout_s: float) -> Iterator[None]:
+        """Hold room for interactive work as long as the context lasts.
+
+        Raises:
+            QueueFullError: There is none (see `check`).
+        """
+        self.check(tokens, timeout_s)
+        with self._held(tokens, Priority.INTERACTIVE):
+            yield
+
+    @asynccontextmanager
+    async def admit_when_room(self, tokens: int) -> AsyncIterator[None]:
+        """Wait until there is room for bulk work, and hold it as long as the context lasts."""
+        while not self._has_room_for_bulk(tokens):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            await turn
+        with self._held(tokens, Priority.BULK):
+            yield
+
+    def _has_room_for_bulk(self, tokens: int) -> bool:
+        held = self._tokens[Priority.BULK]
+        return not held or held + tokens <= _BULK_SHARE * self._max_tokens
+
+    @contextmanager
+    def _held(self, tokens: int, priority: Priority) -> Iterator[None]:
+        self._tokens[priority] += tokens
+        try:
+            yield
+        finally:
+            self._tokens[priority] -= tokens
+            turns, self._turns = self._turns, []
+            for turn in turns:  # each looks again whether there is room, the longest waiting first
+                if not turn.done():
+                    turn.set_result(None)
+
+
+class Streams:
+    """How many batches run, and may."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.num_running = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count a batch as long as the context lasts."""
+        self.num_running += 1
+        try:
+            yield
+        finally:
+            self.num_running -= 1
+
+    def check(self) -> None:
+        """Refuse one more batch where there are as many as may be.
+
+        Raises:
+            QueueFullError: There are.
+        """
+        if self.num_running >= self._most:
+            raise QueueFullError(
+                f"{self.num_running} batches are running, and {self._most} may; ask again later",
+                retry_after_s=5,
+            )
+
+
+def _retry_after_s(wait_s: float) -> int:
+    return min(max(1, math.ceil(wait_s)), _MOST_RETRY_AFTER_S)

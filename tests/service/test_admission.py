@@ -1,0 +1,119 @@
+"""Who may wait: bounds in tokens and in time, for single requests and for streams."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import ExitStack
+
+import pytest
+
+from service.admission import Admission, QueueFullError, Streams, estimate_tokens
+
+
+def test_tokens_are_estimated_from_characters_up_to_what_is_read():
+    texts = ["a" * 40, "a" * 4000, ""]
+    assert estimate_tokens(texts, None) == 12 + 1002 + 2
+    assert estimate_tokens(texts, 100) == 12 + 100 + 2
+
+
+def test_work_is_refused_when_too_many_tokens_wait_and_let_in_again_after():
+    admission = Admission(100)
+    with admission.admit(60, 10):
+        with pytest.raises(QueueFullError, match="60 tokens of text are waiting, and 100 may"):
+            admission.check(41, 10)
+        admission.check(40, 10)
+    admission.check(41, 10)
+    assert admission.tokens == 0
+
+
+def test_work_of_any_size_is_let_in_when_nothing_waits():
+    with Admission(100).admit(1000, 10):
+        pass
+
+
+def test_work_that_would_wait_for_too_long_is_refused_with_the_time_to_come_back():
+    admission = Admission(10**6)
+    admission.note_speed(100, 1.0)  # tokens a second
+    with admission.admit(1000, 60):
+        assert admission.expected_wait_s() == 10
+        admission.check(1, 20)
+        with pytest.raises(
+            QueueFullError, match=r"takes about 10\.0 s: too long for .* 4 s"
+        ) as why:
+            admission.check(1, 4)
+    assert why.value.retry_after_s == 8
+
+
+def test_the_time_to_come_back_is_bounded():
+    admission = Admission(10)
+    with admission.admit(10, math.inf):
+        with pytest.raises(QueueFullError) as at_once:
+            admission.check(1, 10)
+        admission.note_speed(1, 1e6)
+        with pytest.raises(QueueFullError) as late:
+            admission.check(1, 10)
+    assert (at_once.value.retry_after_s, late.value.retry_after_s) == (1, 60)
+
+
+def test_speed_is_learned_slowly():
+    admission = Admission(10**6)
+    admission.note_speed(100, 1.0)
+    admission.note_speed(200, 1.0)
+    with admission.admit(1100, math.inf):
+        assert admission.expected_wait_s() == pytest.approx(10)
+
+
+def test_bulk_work_waits_for_room_in_turn_and_never_takes_that_of_others():
+    async def play():
+        admission, order = Admission(100), []
+
+        async def work(name, tokens, begun, may_end):
+            async with admission.admit_when_room(tokens):
+                order.append(name)
+                begun.set()
+                await may_end.wait()
+
+        events = [(asyncio.Event(), asyncio.Event()) for _ in range(3)]
+        tasks = [asyncio.create_task(work(name, 30, *events[i])) for i, name in enumerate("abc")]
+        await events[0][0].wait()
+        admission.check(100, 10)  # the half that bulk work may fill is not counted here
+        events[0][1].set()
+        await events[1][0].wait()
+        assert order == ["a", "b"]
+        events[1][1].set()
+        events[2][1].set()
+        await asyncio.gather(*tasks)
+        assert order == ["a", "b", "c"]
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_bulk_work_that_gives_up_while_it_waits_leaves_nothing_behind():
+    async def play():
+        admission = Admission(10)
+
+        async def wait_for_ever():
+            async with admission.admit_when_room(10):
+                await asyncio.Event().wait()
+
+        tasks = [asyncio.create_task(wait_for_ever()) for _ in range(3)]
+        await asyncio.sleep(0)  # all have begun
+        for task in reversed(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_so_many_streams_run_and_no_more():
+    streams = Streams(2)
+    with ExitStack() as stack:
+        for _ in range(2):
+            streams.check()
+            stack.enter_context(streams.one_more())
+        with pytest.raises(QueueFullError, match="2 batches are running, and 2 may"):
+            streams.check()
+    streams.check()

@@ -1,0 +1,138 @@
+"""Which texts are computed together, and in which order."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.admission import Priority
+from service.batching import Call, Item, Job, Options, WorkQueue, of_like_length
+
+
+@dataclass(frozen=True)
+class Predictor:
+    batch_tokens: int = 100
+
+    def needs_encoder(self, scorer: str) -> bool:
+        return scorer != "sparse"
+
+
+@dataclass(frozen=True)
+class Model:
+    predictor: Predictor
+
+
+MODEL = Model(Predictor())
+
+
+def job_of(*texts, priority=Priority.INTERACTIVE, model=MODEL, scorer="retrieval"):
+    return Job(model, texts, Options(5, scorer), priority, on_done=lambda job: None)
+
+
+def waiting(queue, *lengths, **options):
+    """Let a job wait whose texts have these numbers of tokens."""
+    job = job_of(*("x" for _ in lengths), **options)
+    queue.add_items(job, [Item(job, i, None, tokens) for i, tokens in enumerate(lengths)])
+    return job
+
+
+def lengths_of(batch):
+    return [item.tokens for item in batch]
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(1, 200))
+def test_a_batch_has_the_first_text_and_never_more_than_its_tokens(lengths, most):
+    items = [Item(job_of("x"), i, None, tokens) for i, tokens in enumerate(lengths)]
+    batch = of_like_length(items, most)
+    assert items[0] in batch
+    assert len(batch) == 1 or len(batch) * max(lengths_of(batch)) <= most
+
+
+def test_texts_of_like_length_go_together():
+    queue = WorkQueue(100)
+    waiting(queue, 20, 90, 21, 5, 19, 80, 20)
+    assert sorted(lengths_of(queue.next_work())) == [19, 20, 20, 21]
+    assert lengths_of(queue.next_work()) == [90]
+    assert lengths_of(queue.next_work()) == [5]
+    assert lengths_of(queue.next_work()) == [80]
+
+
+def test_texts_of_several_jobs_and_options_share_a_batch():
+    queue = WorkQueue(100)
+    jobs = [waiting(queue, 10), waiting(queue, 10, scorer="classifier"), waiting(queue, 10)]
+    assert [item.job for item in queue.next_work()] == jobs
+
+
+def test_models_and_sparse_scorers_never_share_a_batch():
+    queue = WorkQueue(None)  # as much as the model says
+    waiting(queue, 10, 10)
+    waiting(queue, 10, scorer="sparse")
+    waiting(queue, 10, model=Model(Predictor()))
+    waiting(queue, 10)
+    assert [len(queue.next_work()) for _ in range(3)] == [3, 1, 1]
+
+
+def test_interactive_texts_go_first_but_bulk_ones_get_every_eighth_turn():
+    queue = WorkQueue(10)
+    bulk = waiting(queue, *[10] * 3, priority=Priority.BULK)
+    waiting(queue, *[10] * 16)
+    order = [queue.next_work()[0].job is bulk for _ in range(19)]
+    assert [i for i, is_bulk in enumerate(order) if is_bulk] == [7, 15, 18]
+
+
+def test_interactive_jobs_are_tokenised_first_and_in_bounded_portions():
+    queue = WorkQueue(10)
+    bulk = job_of("x", priority=Priority.BULK)
+    long = [job_of("x" * 40_000) for _ in range(3)]
+    for job in (bulk, *long):
+        queue.add(job)
+    assert [queue.next_jobs() for _ in range(4)] == [*([job] for job in long), [bulk]]
+
+
+def test_a_job_that_is_dropped_never_begins():
+    queue = WorkQueue(100)
+    gone, stays = job_of("x"), waiting(queue, 10)
+    queue.add(gone)
+    tokenised = waiting(queue, 10, 10)
+    for job in (gone, tokenised):
+        queue.drop(job)
+    queue.add_items(gone, [Item(gone, 0, None, 10)])  # it was dropped while it was tokenised
+    assert [item.job for item in queue.next_work()] == [stays]
+    assert queue.drain() == set()
+
+
+def test_calls_come_between_batches():
+    queue = WorkQueue(100)
+    waiting(queue, 10)
+    future = queue.call(lambda: None)
+    call = queue.next_work()
+    assert isinstance(call, Call)
+    call.run()
+    assert future.result() is None
+
+
+def test_a_call_that_fails_fails_for_its_caller():
+    queue = WorkQueue(100)
+    future = queue.call(lambda: 1 / 0)
+    queue.next_work().run()
+    with pytest.raises(ZeroDivisionError):
+        future.result()
+
+
+def test_a_closed_queue_gives_nothing_and_keeps_nothing():
+    queue = WorkQueue(100)
+    queue.add(untokenised := job_of("x"))
+    tokenised = waiting(queue, 10)
+    calls = [queue.call(lambda: None)]
+    queue.close()
+    calls.append(queue.call(lambda: None))
+    assert queue.next_jobs() == []
+    assert queue.next_work() is None
+    assert queue.drain() == {untokenised, tokenised}
+    for call in calls:
+        with pytest.raises(CancelledError):
+            call.result()

@@ -1,0 +1,47 @@
+"""One number of threads for all compute libraries, set where they compute."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import faiss
+import pytest
+import torch
+
+from service.compute_threads import limit_threads, prepare_process
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = torch.get_num_threads(), faiss.omp_get_max_threads(), sys.getswitchinterval()
+    yield
+    torch.set_num_threads(before[0])
+    faiss.omp_set_num_threads(before[1])
+    sys.setswitchinterval(before[2])
+
+
+@pytest.mark.parametrize("asked", [None, 1, 2])
+def test_pytorch_and_faiss_have_the_same_number_and_it_is_logged(asked, caplog):
+    with caplog.at_level(logging.INFO, "service.compute_threads"):
+        limit_threads(asked)
+    count = asked or torch.get_num_threads()
+    assert torch.get_num_threads() == faiss.omp_get_max_threads() == count
+    assert f"torch={count} faiss={count} tokenisers=" in caplog.text
+
+
+def test_the_environment_wins_over_the_setting(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("RAYON_NUM_THREADS", "0")
+    monkeypatch.delenv("RAYON_NUM_THREADS")
+    prepare_process(3)
+    assert (os.environ["OMP_NUM_THREADS"], os.environ["RAYON_NUM_THREADS"]) == ("7", "3")
+    assert sys.getswitchinterval() == pytest.approx(0.0005)
+
+
+def test_without_a_number_the_libraries_choose(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    prepare_process(None)
+    assert "OMP_NUM_THREADS" not in os.environ

@@ -1,0 +1,130 @@
+"""How a server ends: ready no more, then deaf, then gone, and gone at once when asked twice."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import signal
+from types import SimpleNamespace
+
+import pytest
+import uvicorn
+
+from models.errors import NotReadyError
+from service import shutdown
+from service.manager import ModelManager
+from service.settings import Settings
+from service.shutdown import DrainingServer, Watchdog, serve
+
+
+class Bench:
+    """A server that does not listen, with a clock that stands still and a watchdog that notes."""
+
+    def __init__(self, *, is_ready=True, **settings):
+        self.now = 100.0
+        self.bounds = []
+        self.manager = ModelManager(SimpleNamespace())
+        if is_ready:
+            self.manager.publish(SimpleNamespace(models={}))
+        service = SimpleNamespace(manager=self.manager, settings=Settings(**settings))
+        self.server = DrainingServer(
+            uvicorn.Config(None),
+            service,
+            clock=lambda: self.now,
+            watchdog=SimpleNamespace(end_within=lambda s, sig: self.bounds.append((s, sig))),
+        )
+
+    def signal(self, sig=signal.SIGTERM):
+        self.server.handle_exit(sig, None)
+
+    def ends_after(self, seconds):
+        self.now += seconds
+        return asyncio.run(self.server.on_tick(1))
+
+
+def is_ready(manager):
+    try:
+        manager.check_ready()
+    except NotReadyError:
+        return False
+    return True
+
+
+def test_without_a_signal_it_goes_on():
+    bench = Bench()
+    assert not bench.ends_after(10**6)
+    assert is_ready(bench.manager)
+
+
+def test_after_a_signal_it_is_not_ready_but_listens_until_the_delay_is_over(caplog):
+    bench = Bench(drain_delay_s=5, shutdown_timeout_s=7)
+    with caplog.at_level("INFO"):
+        bench.signal()
+        assert not is_ready(bench.manager)
+        assert [bench.ends_after(4.9), bench.ends_after(0.0), bench.ends_after(0.2)] == [
+            False, False, True,
+        ]  # fmt: skip
+    assert caplog.text.count("listening for") == 1
+    assert bench.bounds == [(17.0, signal.SIGTERM)]
+    assert not bench.server.force_exit
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(second):
+    bench = Bench()
+    bench.signal()
+    bench.signal(second)
+    assert bench.ends_after(0)
+    assert bench.server.force_exit
+    assert bench.bounds[-1] == (1.0, second)
+
+
+def test_by_ctrl_c_it_does_not_wait():
+    bench = Bench()
+    bench.signal(signal.SIGINT)
+    assert bench.ends_after(0)
+    assert not bench.server.force_exit
+
+
+def test_before_it_was_ready_it_does_not_wait():
+    bench = Bench(is_ready=False)
+    bench.signal()
+    assert bench.ends_after(0)
+
+
+def test_the_watchdog_ends_what_does_not_end_by_itself_at_the_earlier_time():
+    ended = queue.SimpleQueue()
+    watchdog = Watchdog(ended.put)
+    watchdog.end_within(3600, signal.SIGTERM)
+    watchdog.end_within(0, signal.SIGINT)
+    assert ended.get(timeout=10) == signal.SIGINT
+
+
+def test_the_watchdog_waits_for_its_time_and_not_for_more():
+    ended = queue.SimpleQueue()
+    Watchdog(ended.put).end_within(0.001, signal.SIGTERM)
+    assert ended.get(timeout=10) == signal.SIGTERM
+
+
+def test_the_end_from_outside_has_the_status_of_the_signal(monkeypatch):
+    ended = []
+    monkeypatch.setattr(shutdown.os, "_exit", ended.append)
+    monkeypatch.setattr(shutdown.logging, "shutdown", int)
+    shutdown._end(signal.SIGTERM)
+    assert ended == [143]
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_server_that_could_not_start_is_a_failure(monkeypatch, started):
+    def run(server):
+        server.started = started
+
+    monkeypatch.setattr(DrainingServer, "run", run)
+    service = SimpleNamespace(manager=ModelManager(SimpleNamespace()), settings=Settings(port=0))
+    app = SimpleNamespace(state=SimpleNamespace(service=service))
+    if started:
+        serve(app)
+    else:
+        with pytest.raises(SystemExit) as why:
+            serve(app)
+        assert why.value.code == 3

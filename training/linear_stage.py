@@ -1,0 +1,202 @@
+"""The linear scorer of a run: frozen document vectors, the label tree, Adagrad (Bamler & Mandt).
+
+Each of the three is kept in the run's folder when it is done, and training itself has checkpoints.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Float64
+from safetensors.numpy import load_file
+from scipy.sparse import csr_array
+from tqdm import tqdm
+
+from models.dual_encoder import DualEncoder, encode_all
+from models.encoder import TokenizedTexts
+from models.linear import LinearModel, LinearScorer
+from models.tree import LabelTree
+from training.checkpoints import save_arrays
+from training.learning_config import TreeFitConfig
+from training.linear import LinearOptions, train_linear
+from training.linear_config import LinearConfig
+from training.linear_methods import make_method, make_pair_objective
+from training.objectives import Objective
+from training.reduction import Exclude
+from training.tree import fit_tree
+
+logger = logging.getLogger(__name__)
+
+_PART_SIZE = 2**14  # documents whose vectors lie in one file
+
+
+def encode_documents(
+    encoder: DualEncoder, documents: TokenizedTexts, *, pad_id: int, device: str, folder: Path
+) -> Float32[np.ndarray, "document dim"]:
+    """Return phi_doc of the training documents; parts that lie in the folder are not made again.
+
+    Args:
+        encoder: The trained one.
+        documents: As tokens.
+        pad_id: The tokenizer's padding id.
+        device: Where the encoder is.
+        folder: For the parts.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    vectors = np.empty((len(documents), encoder.dim), dtype=np.float32)
+    with tqdm(total=len(documents), desc="vectors", unit="doc", mininterval=1.0) as bar:
+        for start in range(0, len(documents), _PART_SIZE):
+            part = vectors[start : start + _PART_SIZE]
+            path = folder / f"documents-{start:08d}.safetensors"
+            if path.exists():
+                part[:] = load_file(path)["vectors"]
+                bar.update(len(part))
+                continue
+            part[:] = encode_all(
+                encoder,
+                documents.take(range(start, start + len(part))),
+                "document",
+                pad_id=pad_id,
+                device=device,
+                progress=bar.update,
+            )
+            save_arrays(path, {"vectors": part})
+    return vectors
+
+
+def train_linear_scorer(
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    config: LinearConfig,
+    *,
+    seed: int,
+    device: str,
+    folder: Path,
+) -> LinearScorer:
+    """Train the linear scorer, going on after what the folder holds.
+
+    It is trained on vectors that are centred and have a mean square length of 1, so that a learning
+    rate means the same for every encoder; its weights are then turned into those of the vectors as
+    they are.
+
+    Args:
+        vectors: Of the training documents; changed in place.
+        truth: Their labels.
+        config: How.
+        seed: Of the run.
+        device: "cpu" or "cuda".
+        folder: For the tree and the checkpoints.
+
+    Returns:
+        The scorer; labels without training documents have no row in it.
+    """
+    tree = None
+    if config.tree_fit is not None:
+        fit = config.tree_fit
+        tree = _fitted_tree(vectors, truth, fit, seed=seed, device=device, folder=folder)
+    objective, exclude = _objective(vectors, truth, config, tree, device)
+    options = LinearOptions(
+        learning_rate=config.learning_rate,
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        storage=config.storage,
+        exclude=exclude,
+        seed=seed,
+        device=device,
+    )
+    mean, scale = standardise(vectors)
+    model = train_linear(vectors, truth, objective, options, folder / "steps")
+    correction = config.correction
+    return LinearScorer(
+        _of_trained_labels(unstandardised(model, mean, scale), truth),
+        correction,
+        tree if correction == "tree" else None,
+    )
+
+
+def _objective(
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    config: LinearConfig,
+    tree: LabelTree | None,
+    device: str,
+) -> tuple[Objective, Exclude]:
+    """Return what is minimised, and which labels are no negatives of a pair."""
+    if config.learning is not None and config.negatives is not None:
+        objective = make_pair_objective(config.learning, vectors, truth, tree=tree, device=device)
+        return objective, config.negatives.exclude
+    assert config.method is not None
+    method = make_method(
+        config.method,
+        vectors,
+        truth,
+        num_negatives=config.num_negatives or 1,
+        regulariser=config.regulariser or 0.0,
+        tree=tree,
+        device=device,
+    )
+    return method.objective, method.exclude
+
+
+def _fitted_tree(
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    config: TreeFitConfig,
+    *,
+    seed: int,
+    device: str,
+    folder: Path,
+) -> LabelTree:
+    """Return the label tree of the folder, or fit it and save it there."""
+    path = folder / "tree.safetensors"
+    if path.exists():
+        return LabelTree.from_arrays(load_file(path))
+    fitted = fit_tree(
+        vectors,
+        truth,
+        num_components=config.components,
+        regulariser=config.regulariser,
+        seed=seed,
+        device=device,
+    )
+    logger.info(
+        "label tree: lambda_n %g, %.3f nats a pair", fitted.regulariser, fitted.log_likelihood
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    save_arrays(path, fitted.tree.to_arrays())
+    return fitted.tree
+
+
+def standardise(
+    vectors: Float32[np.ndarray, "document dim"],
+) -> tuple[Float64[np.ndarray, "dim"], float]:
+    """Centre vectors and divide them by one number, in place: a mean square length of 1.
+
+    Returns:
+        The mean, and the number; 1 where all vectors are equal.
+    """
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    vectors -= mean.astype(np.float32)
+    lengths = np.einsum("ij,ij->i", vectors, vectors)
+    scale = float(np.sqrt(lengths.mean(dtype=np.float64))) or 1.0
+    vectors /= np.float32(scale)
+    return mean, scale
+
+
+def unstandardised(
+    model: LinearModel, mean: Float64[np.ndarray, "dim"], scale: float
+) -> LinearModel:
+    """Return the model of vectors as they were before `standardise` gave this mean and scale."""
+    weight = model.weight / np.float32(scale)
+    shift = (weight @ mean).astype(np.float32)
+    return LinearModel(weight=weight, bias=model.bias - shift, labels=model.labels)
+
+
+def _of_trained_labels(
+    model: LinearModel, truth: Float32[csr_array, "document label"]
+) -> LinearModel:
+    """Return the rows of the labels that have training documents; the others learned nothing."""
+    labels = np.unique(truth.indices).astype(np.int64)
+    return LinearModel(model.weight[labels], model.bias[labels], labels)
