@@ -170,8 +170,11 @@ async def swap(
         Seconds of each swap; memory in MiB before, and after each; when swapping began, ended, and
         the time without swaps began again after it.
     """
-    await asyncio.sleep(WARM_UP_S + without_s)
+    await asyncio.sleep(WARM_UP_S)
+    unswapped = service.memory_mib()
+    await asyncio.sleep(without_s)
     memory, taken = [service.memory_mib()], []
+    print(f"memory without swaps: + {memory[0] - unswapped:.0f} MiB in {without_s:.0f} s")
     headers = {"Authorization": f"Bearer {key}"}
     base = f"http://127.0.0.1:{service.port}"
     async with httpx.AsyncClient(base_url=base, headers=headers, timeout=600) as http:
@@ -184,8 +187,9 @@ async def swap(
             memory.append(service.memory_mib())
         ended = time.perf_counter()
     await asyncio.sleep(1)
-    again = time.perf_counter()
+    again, unswapped = time.perf_counter(), service.memory_mib()
     await asyncio.sleep(without_s)
+    print(f"and after them: + {service.memory_mib() - unswapped:.0f} MiB in {without_s:.0f} s")
     clients.stop()
     return taken, memory, (began, ended, again)
 
