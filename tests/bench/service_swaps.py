@@ -35,7 +35,6 @@ from service.keys import make_key
 
 LINES_A_STREAM = 50
 TEXTS_A_REQUEST = 8
-WARM_UP_S = 5.0
 
 
 @dataclass
@@ -162,7 +161,7 @@ def make_versions(source: Bundle, registry: Registry) -> None:
 
 
 async def swap(
-    service: Served, key: str, clients: Clients, swaps: int, without_s: float
+    service: Served, key: str, clients: Clients, chosen: argparse.Namespace
 ) -> tuple[list[float], list[float], tuple[float, float, float]]:
     """Swap again and again.
 
@@ -170,7 +169,8 @@ async def swap(
         Seconds of each swap; memory in MiB before, and after each; when swapping began, ended, and
         the time without swaps began again after it.
     """
-    await asyncio.sleep(WARM_UP_S)
+    swaps, without_s = chosen.swaps, chosen.without
+    await asyncio.sleep(chosen.warm_up)
     unswapped = service.memory_mib()
     await asyncio.sleep(without_s)
     memory, taken = [service.memory_mib()], []
@@ -213,13 +213,11 @@ async def measure(service: Served, key: str, chosen: argparse.Namespace) -> None
     clients = Clients(service.port, texts, chosen.scorer)
     started = time.perf_counter()
     load = asyncio.create_task(clients.run(chosen.singles, chosen.batches, chosen.streams))
-    taken, memory, (began, ended, again) = await swap(
-        service, key, clients, chosen.swaps, chosen.without
-    )
+    taken, memory, (began, ended, again) = await swap(service, key, clients, chosen)
     await load
     over, tally = time.perf_counter(), clients.tally
     p99 = tally.percentile_ms(99, began, ended)
-    before = tally.percentile_ms(99, started + WARM_UP_S, began)
+    before = tally.percentile_ms(99, started + chosen.warm_up, began)
     after = tally.percentile_ms(99, again, over)
     without = min(before, after)
     fifth = memory[max(1, len(taken) // 5)]
@@ -246,6 +244,9 @@ def main() -> None:
     parser.add_argument("--scorer")
     parser.add_argument("--swaps", type=int, default=200)
     parser.add_argument("--without", type=float, default=30, help="Seconds without swaps.")
+    parser.add_argument(
+        "--warm-up", type=float, default=300, help="Seconds until caches of shapes are full."
+    )
     parser.add_argument("--singles", type=int, default=8)
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--streams", type=int, default=2)
