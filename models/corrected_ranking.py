@@ -16,7 +16,7 @@ from models.ranking import Ranking, rank, top_of_candidates
 from models.tree import LabelTree
 from models.tree_search import TreeSource
 
-_SCORE_ALL_UP_TO = 50_000  # labels; see tests/bench/corrected_ranking.py
+_SCORE_ALL_UP_TO = 5_000  # labels; see tests/bench/corrected_ranking.py
 _MOST_SCORES = 2**22  # held at a time where all labels are scored
 
 

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float32, Int64
 
 from models.errors import ConfigError
+from models.inner_products import products_with_rows
 from models.ranking import NO_LABEL, Ranking, top_of_candidates
 
 _GPU_MOST_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
@@ -126,11 +127,7 @@ class InnerProductIndex:
         self, queries: Float32[np.ndarray, "row dim"], rows: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return inner products with indexed rows, in float64, rounded once."""
-        products = np.empty(rows.shape, dtype=np.float32)
-        for i, (query, row) in enumerate(zip(queries.astype(np.float64), rows, strict=True)):
-            # Not a BLAS call: each row is summed by itself, so its rounding is always the same.
-            products[i] = (self.vectors[row].astype(np.float64) * query).sum(axis=1)
-        return products
+        return products_with_rows(queries, self.vectors, rows)
 
     def _rounding_bound(
         self, queries: Float32[np.ndarray, "row dim"]

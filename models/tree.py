@@ -23,6 +23,7 @@ from torch.nn.functional import logsigmoid
 
 from models.errors import BundleCorruptError, DataError
 from models.ranking import NO_LABEL
+from models.tree_kernels import Nodes, log_prob_of_all_leaves, log_prob_of_leaves
 
 _MOST_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
 _DRAWS_AT_A_TIME = 2**14  # so that the arrays of a level stay in a core's cache
@@ -34,7 +35,8 @@ class LabelTree:
 
     log p_n is computed in float64 from float32 features and weights, with additions in an order
     that does not depend on the batch, and rounded to float32 once: `log_prob`, `log_probs` and
-    `models.tree_search` give a label of a document the same number, to the bit.
+    `models.tree_search` give a label of a document the same number, to the bit, on one device. On a
+    CPU compiled loops compute it, elsewhere PyTorch.
 
     Attributes:
         mean: Subtracted from document vectors before the projection.
@@ -110,8 +112,11 @@ class LabelTree:
         """
         is_label = (labels >= 0) & (labels < self.num_labels)
         rows = torch.arange(len(features), device=labels.device).repeat_interleave(labels.shape[1])
-        known = torch.where(is_label, labels, 0).flatten()
-        found = self._log_prob_of_pairs(features, rows, known).float().view(labels.shape)
+        # Rising leaves of a document share most of their paths.
+        leaves, order = self.leaf_of_label[torch.where(is_label, labels, 0)].sort(1)
+        in_order = self._log_prob_of_leaves(features, rows, leaves.flatten()).float()
+        found = torch.empty_like(in_order).view(labels.shape)
+        found.scatter_(1, order, in_order.view(labels.shape))
         return found.masked_fill(~is_label, -math.inf)
 
     def log_likelihood(
@@ -125,17 +130,34 @@ class LabelTree:
 
         Eq. 7 of Bamler & Mandt (2020), where all weights are 1.
         """
-        log_probs = self._log_prob_of_pairs(features, documents, labels)
+        log_probs = self._log_prob_of_leaves(features, documents, self.leaf_of_label[labels])
         return float((log_probs * pair_weights).sum())
 
     def log_probs(self, features: Float32[Tensor, "batch k"]) -> Float32[Tensor, "batch label"]:
         """Return log p_n(y|x), in nats, of all labels: level by level, each node scored once."""
         rows = max(1, _MOST_PRODUCTS // max(1, self.weights.numel()))
         parts = [
-            self.log_reach(part, self.depth)[:, self.leaf_of_label].float()
+            self._log_prob_of_all_leaves(part)[:, self.leaf_of_label].float()
             for part in torch.split(features, rows)
         ]
         return torch.cat(parts)
+
+    @property
+    def nodes(self) -> Nodes:
+        """Weights and biases as the compiled loops take them; of a tree on the CPU."""
+        return self.weights.numpy(), self.biases.numpy()
+
+    def _log_prob_of_all_leaves(
+        self, features: Float32[Tensor, "batch k"]
+    ) -> Float64[Tensor, "batch leaf"]:
+        if self.uses_kernels:
+            return torch.from_numpy(log_prob_of_all_leaves(self.nodes, features.numpy()))
+        return self.log_reach(features, self.depth)
+
+    @property
+    def uses_kernels(self) -> bool:
+        """Whether compiled loops walk through the tree: on a CPU."""
+        return self.weights.device.type == "cpu"
 
     def log_reach(
         self, features: Float32[Tensor, "batch k"], level: int
@@ -191,22 +213,25 @@ class LabelTree:
             nodes = 2 * nodes + 1 + (uniform < scores.sigmoid())
         return self.label_of_leaf[nodes - len(self.biases)]
 
-    def _log_prob_of_pairs(
+    def _log_prob_of_leaves(
         self,
         features: Float32[Tensor, "document k"],
         documents: Int64[Tensor, "pair"],
-        labels: Int64[Tensor, "pair"],
+        leaves: Int64[Tensor, "pair"],
     ) -> Float64[Tensor, "pair"]:
+        if self.uses_kernels:
+            arrays = (features.numpy(), documents.numpy(), leaves.numpy())
+            return torch.from_numpy(log_prob_of_leaves(self.nodes, *arrays))
         pairs = max(1, _MOST_PRODUCTS // features.shape[1])
         parts = [
-            self._log_prob_of_leaves(features.index_select(0, rows), self.leaf_of_label[part])
+            self._walk_to_leaves(features.index_select(0, rows), part)
             for rows, part in zip(
-                torch.split(documents, pairs), torch.split(labels, pairs), strict=True
+                torch.split(documents, pairs), torch.split(leaves, pairs), strict=True
             )
         ]
         return torch.cat(parts)
 
-    def _log_prob_of_leaves(
+    def _walk_to_leaves(
         self, features: Float32[Tensor, "pair k"], leaves: Int64[Tensor, "pair"]
     ) -> Float64[Tensor, "pair"]:
         total = torch.zeros(len(leaves), dtype=torch.float64, device=leaves.device)

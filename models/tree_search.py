@@ -1,7 +1,8 @@
 """Labels in falling order of log p_n under the label tree, by best-first search.
 
 The search is a `Source` of `models.ranking`: the tree's side of scores corrected by log p_n
-(Bamler & Mandt 2020, Eq. 5).
+(Bamler & Mandt 2020, Eq. 5). On a CPU `models.tree_kernels` searches for each document with a heap;
+`BestFirstSearch` goes level by level for a whole batch, as a GPU wants it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.nn.functional import pad
 
 from models.ranking import Ranking, top_of_candidates
 from models.tree import LabelTree, depth_of
+from models.tree_kernels import best_leaves
 
 _MOST_ENTRIES = 2**20  # entries of frontiers at a time: opening all of them takes some 128 MiB
 
@@ -98,8 +100,8 @@ class BestFirstSearch:
 class TreeSource:
     """The `Source` of log p_n of one batch of document vectors.
 
-    What a call has searched is kept for the next one where that asks for the same rows or some of
-    them, as `models.ranking.rank` does. So a source serves one thread at a time.
+    On a GPU, what a call has searched is kept for the next one where that asks for the same rows or
+    some of them, as `models.ranking.rank` does. So a source serves one thread at a time.
     """
 
     def __init__(self, tree: LabelTree, vectors: Float32[np.ndarray, "batch dim"]) -> None:
@@ -130,6 +132,10 @@ class TreeSource:
 
     def top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
+        if self._tree.uses_kernels:
+            features = self._features.numpy()[rows]
+            label_of_leaf = self._tree.label_of_leaf.numpy()
+            return Ranking(*best_leaves(self._tree.nodes, label_of_leaf, features, m))
         at_a_time = max(1, _MOST_ENTRIES // min(m * (self._tree.depth + 1), 2 * self.num_labels))
         parts = [
             self._search_for(rows[start : start + at_a_time]).top(m)

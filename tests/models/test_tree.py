@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from unittest import mock
 
 import numpy as np
@@ -19,6 +21,17 @@ from models.tree_search import BestFirstSearch, TreeSource
 DIM = 5
 SIZES = st.integers(1, 70)
 SEEDS = st.integers(0, 2**16)
+
+
+def as_on_a_gpu() -> AbstractContextManager:
+    return mock.patch.object(LabelTree, "uses_kernels", False)
+
+
+@pytest.fixture(params=["compiled loops", "PyTorch"], autouse=True, scope="module")
+def way(request) -> Iterator[None]:
+    """Every test runs with the loops of a CPU, and with what a GPU runs."""
+    with nullcontext() if request.param == "compiled loops" else as_on_a_gpu():
+        yield
 
 
 def arrays_of(num_labels: int, k: int = 3, seed: int = 0, scale: float = 1.0) -> dict:
@@ -206,7 +219,8 @@ def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale
 @settings(max_examples=30)
 def test_a_search_goes_on_where_it_was(size, seed, wanted) -> None:
     tree = tree_of(size, seed=seed)
-    everything = tree.log_probs(features_of(tree, 4))
+    with as_on_a_gpu():
+        everything = tree.log_probs(features_of(tree, 4))
     search, rows = BestFirstSearch(tree, features_of(tree, 4)), torch.arange(4)
     for m in wanted:
         assert_same(search.top(m), top_of_scores(everything[rows].numpy(), m))
@@ -224,7 +238,7 @@ def test_the_search_opens_few_nodes_and_none_twice() -> None:
         opened.extend(np.unique(nodes).tolist())
         return score(self, features, nodes)
 
-    with mock.patch.object(LabelTree, "log_decisions", counted):
+    with as_on_a_gpu(), mock.patch.object(LabelTree, "log_decisions", counted):
         source.top(np.array([1]), 5)
         first = len(opened)
         source.top(np.array([1]), 10)
@@ -303,6 +317,18 @@ def test_arrays_that_are_no_tree_are_refused(arrays: dict, words: str) -> None:
         LabelTree.from_arrays(arrays)
     assert words in str(caught.value)
     assert "train again" in str(caught.value)
+
+
+@given(SIZES, SEEDS, st.sampled_from([0.3, 5.0]))
+@settings(max_examples=25)
+def test_both_ways_give_the_same(size, seed, scale) -> None:
+    tree = tree_of(size, seed=seed, scale=scale)
+    features, labels = features_of(tree, 3), torch.arange(size).expand(3, -1)
+    found = tree.log_probs(features), tree.log_prob(features, labels)
+    with as_on_a_gpu():
+        wanted = tree.log_probs(features), tree.log_prob(features, labels)
+    for each, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.gpu
