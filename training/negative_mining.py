@@ -25,6 +25,7 @@ from training.experiments import (
     new_figure,
     settings_table,
 )
+from training.findings import Finding, findings_table, run_tests
 from training.learning_config import LearningConfig
 from training.metrics import judge, precision_at, recall_at
 from training.objectives import Material, make_objective
@@ -163,9 +164,21 @@ def ratio(above: Estimate, below: Estimate) -> tuple[float, float | None]:
     return value, None if error is None else error / below.mean
 
 
+def paper_findings(found: Found) -> list[Finding]:
+    """Return what Reddi et al. 2019 found in section 5, for each B and k that was run."""
+    return [
+        Finding(f"Top-{name.removeprefix('top_')} beats plain", task, figure, name, (PLAIN,))
+        for task in sorted(found, key=_num_sampled)
+        for name in found[task]
+        if name != PLAIN
+        for figure in _FIGURES[: len(_PLACES)]
+    ]
+
+
 def negative_mining_markdown(found: Found) -> str:
     """Return the figures of every B, in percent, and their ratios to plain sampling (Table 2)."""
-    parts = ["# Negative mining\n"]
+    parts = ["# Negative mining\n", "## Findings of Reddi et al. 2019\n"]
+    parts.append(findings_table(run_tests(found, paper_findings(found))) + "\n")
     for task, settings in sorted(found.items(), key=lambda item: _num_sampled(item[0])):
         parts.append(f"## {task}: in percent, mean ± standard error over the seeds\n")
         parts.append(settings_table(settings, _FIGURES) + "\n")

@@ -27,6 +27,7 @@ from training.experiments import (
     new_figure,
     settings_table,
 )
+from training.findings import Finding, findings_table, run_tests
 from training.learning_config import LearningConfig
 from training.long_tail_profiles import Profile, ProfileShape, balanced_errors, make_profile
 from training.metrics import (
@@ -41,6 +42,7 @@ from training.objectives import Material, make_objective
 RETRIEVAL = "retrieval"
 TASKS = (RETRIEVAL, *get_args(Profile))
 _RECALL_PLACES, _PRECISION_PLACES = (1, 10, 50), (1, 3, 5)
+_RECALLS = tuple(f"R@{k}" for k in _RECALL_PLACES)
 _DISTRIBUTIONS: Mapping[str, Mapping[str, Any]] = {
     "uniform": {"kind": "uniform"},
     "within_batch": {"kind": "within_batch"},
@@ -50,6 +52,7 @@ _WEIGHTS = ("constant", "importance", "relative", "tail")
 _FULL = {"full_softmax": "importance", "logit_adjustment": "tail"}
 """Settings over all labels, and the weight that makes each of them."""
 SETTINGS = (*(f"{q}-{w}" for q in _DISTRIBUTIONS for w in _WEIGHTS), *_FULL)
+_TABLE_1 = tuple(f"{q}-{w}" for q in ("uniform", "within_batch") for w in _WEIGHTS[:3])
 _SLICE_COLOURS = {"Head": "#0072B2", "Torso": "#009E73", "Tail": "#D55E00", "Full": "#000000"}
 
 
@@ -163,9 +166,40 @@ def pair_recall_at(judged: Judged, k: int) -> float:
     return float(is_hit.sum() / max(1, len(judged.true_labels)))
 
 
+def paper_findings() -> list[Finding]:
+    """Return what Rawat et al. 2021 found in section 5, for each task and each of its figures."""
+    sampled = tuple(name for name in SETTINGS if name not in _FULL)
+    claims = [
+        (
+            "within-batch with constant weights is best of Table 1", "Tail",
+            "within_batch-constant", _TABLE_1,
+        ),
+        ('"tail" weights beat all sampled schemes', "Tail", "within_batch-tail", sampled),
+        ("logit adjustment beats softmax", "Tail", "logit_adjustment", ("full_softmax",)),
+    ]  # fmt: skip
+    for q in _DISTRIBUTIONS:
+        schemes = tuple(f"{q}-{w}" for w in _WEIGHTS)
+        claims.append((f'"tail" weights are best, {q}', "Tail", f"{q}-tail", schemes))
+        claims.append((f"relative weights are best, {q}", "Head", f"{q}-relative", schemes))
+    return [
+        Finding(
+            f"{claim} on {third}", task, f"{figure} {third}", better,
+            tuple(name for name in others if name != better),
+            lower_is_better=task != RETRIEVAL,
+        )
+        for claim, third, better, others in claims
+        for task in TASKS
+        for figure in (_RECALLS if task == RETRIEVAL else ("error",))
+    ]  # fmt: skip
+
+
 def sampling_bias_markdown(found: Found) -> str:
     """Return the tables of all tasks, in percent."""
-    parts = ["# Sampling bias\n\nIn percent, mean ± standard error over the seeds.\n"]
+    parts = [
+        "# Sampling bias\n\nIn percent, mean ± standard error over the seeds.\n",
+        "## Findings of Rawat et al. 2021\n",
+        findings_table(run_tests(found, paper_findings())) + "\n",
+    ]
     recalls = [f"R@{k} {name}" for k in _RECALL_PLACES for name in _SLICE_COLOURS]
     precisions = [f"{name}@{k}" for name in ("P", "PSP") for k in _PRECISION_PLACES]
     errors = [f"error {name}" for name in _SLICE_COLOURS]
