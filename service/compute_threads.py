@@ -1,4 +1,4 @@
-"""How many threads compute: one number for PyTorch, FAISS and the tokenisers, set once and told."""
+"""What is set once for the compute libraries: threads, one number for all and told; caches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ _SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the compute thread from going on; Python's default is ten times
 as long, and the compute thread asks again after each of some hundred operations of a batch."""
 
+_MOST_SHAPES = "16"
+"""Shapes of matrix products that oneDNN, and PyTorch's layer over it, keep what they have made for.
+By default it is 1,024 of them: with texts of all lengths half a gigabyte, for no gain in time."""
+
 
 def prepare_process(num_threads: int | None) -> None:
     """Set what must be set before the compute libraries are loaded; for `cli.py`.
 
+    What the environment says wins.
+
     Args:
-        num_threads: Of each library; None: as they choose. What the environment says wins.
+        num_threads: Of each library; None: as they choose.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, _MOST_SHAPES)
     if num_threads is not None:
         for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # RAYON: the tokenisers
             os.environ.setdefault(name, str(num_threads))

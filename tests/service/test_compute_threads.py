@@ -14,7 +14,9 @@ from service.compute_threads import limit_threads, prepare_process
 
 
 @pytest.fixture(autouse=True)
-def as_before():
+def as_before(monkeypatch):
+    for name in CACHES:  # so that what is set is unset again
+        monkeypatch.setenv(name, "16")
     before = torch.get_num_threads(), faiss.omp_get_max_threads(), sys.getswitchinterval()
     yield
     torch.set_num_threads(before[0])
@@ -29,6 +31,17 @@ def test_pytorch_and_faiss_have_the_same_number_and_it_is_logged(asked, caplog):
     count = asked or torch.get_num_threads()
     assert torch.get_num_threads() == faiss.omp_get_max_threads() == count
     assert f"torch={count} faiss={count} tokenisers=" in caplog.text
+
+
+CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
+def test_caches_of_shapes_are_small_unless_the_environment_says_otherwise(monkeypatch):
+    monkeypatch.setenv(CACHES[0], "99")
+    monkeypatch.setenv(CACHES[1], "99")
+    monkeypatch.delenv(CACHES[1])
+    prepare_process(None)
+    assert [os.environ[name] for name in CACHES] == ["99", "16"]
 
 
 def test_the_environment_wins_over_the_setting(monkeypatch):
