@@ -108,7 +108,12 @@ def tiny_content(tiny_encoder: Path) -> dict[str, Any]:
         "descriptions": {"num_keywords": 5, "max_tokens": 12},
         "classifier": {**stage, "encoder_learning_rate": 1e-3},
         "retrieval": {**stage, "label_subset_size": 40, "hard_negatives": 3},
-        "linear": {"epochs": 2, "batch_size": 50, "tree": {"components": 4, "regulariser": 1.0}},
+        "linear": {
+            "method": "adversarial",
+            "epochs": 2,
+            "batch_size": 50,
+            "tree": {"components": 4, "regulariser": 1.0},
+        },
     }
 
 

@@ -38,9 +38,9 @@ class LinearConfig(_Section):
     What a method has no use for is none, and is refused where it is given.
     """
 
-    method: MethodName | None = "adversarial"
-    """What is minimised over which negatives; see "Linear scorers" in the README. None with
-    `negatives` and `loss`, which say it part by part."""
+    method: MethodName | None = None
+    """What is minimised over which negatives; see "Linear scorers" in the README. None, the
+    default, with `negatives` and `loss`, which say it part by part."""
     num_negatives: Positive | None = None
     """Negatives a pair, 8 by default; none for `softmax`, which sums over all labels."""
     regulariser: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -48,7 +48,9 @@ class LinearConfig(_Section):
     tree: TreeFitConfig | None = None
     """What `adversarial` and `nce` draw from; none for the others."""
     negatives: NegativesConfig | None = None
-    """q, w and m in the place of a method; the label tree, as q, has its settings there."""
+    """q, w and m in the place of a method; the label tree, as q, has its settings there. Where
+    neither is given: 256 labels a step by the root of their frequency, with importance weights, so
+    that the scores are those of a softmax over all labels; which it is with no more labels."""
     loss: LossConfig | None = None
     """Of pairs and their negatives: softmax, decoupled or ordered."""
     learning_rate: float = Field(default=0.3, gt=0, allow_inf_nan=False)
@@ -66,9 +68,9 @@ class LinearConfig(_Section):
         """Give the settings that the method uses their defaults."""
         if not isinstance(content, dict):
             return content
-        is_in_parts = "negatives" in content or "loss" in content
-        content = {"method": None if is_in_parts else "adversarial"} | content
-        method = content["method"]
+        if not {"method", "negatives", "loss"} & content.keys():
+            content = _DEFAULT_PARTS | content
+        method = content.get("method")
         used = {name: default for name, default in _DEFAULTS.items() if method in _USED_BY[name]}
         return used | content
 
@@ -77,9 +79,9 @@ class LinearConfig(_Section):
         for name, methods in _USED_BY.items():
             if (getattr(self, name) is None) == (self.method in methods):
                 came = "is missing for" if self.method in methods else "decides nothing with"
+                method = "no method" if self.method is None else f"method '{self.method}'"
                 raise ValueError(
-                    f"{name} {came} method '{self.method}'; wanted with {', '.join(methods)}, "
-                    "and with no other"
+                    f"{name} {came} {method}; wanted with {', '.join(methods)}, and with no other"
                 )
         return self
 
@@ -102,6 +104,21 @@ class LinearConfig(_Section):
         if isinstance(self.loss, DecoupledLossConfig) and self.loss.part == "cosine_contrastive":
             raise ValueError("loss part 'cosine_contrastive' wants cosines; linear scores are none")
         return self
+
+    def fitted_to(self, num_labels: int) -> LinearConfig:
+        """Return the configuration for a corpus: few labels are all scored, not drawn, by default.
+
+        What was asked for is left as it is, and refused where it can't be.
+
+        Args:
+            num_labels: With training documents.
+        """
+        if self.negatives != LinearConfig().negatives or num_labels > _DEFAULT_M:
+            return self
+        # A single label has no other to be compared with; uniform draws may be the label itself.
+        method = "softmax" if num_labels > 1 else "uniform"
+        kept = self.model_dump(include={"learning_rate", "batch_size", "epochs", "storage"})
+        return LinearConfig.model_validate(kept | {"method": method})
 
     @property
     def learning(self) -> LearningConfig | None:
@@ -138,6 +155,14 @@ class LinearConfig(_Section):
 
 _KINDS = ("uniform", "uniform_subset", "frequency", "within_batch", "all", "tree")
 _CORRECTIONS: dict[MethodName, CorrectionName] = {"adversarial": "tree", "frequency": "prior"}
+_DEFAULT_M = 256
+_DEFAULT_PARTS: dict[str, Any] = {
+    "negatives": {
+        "q": {"kind": "frequency", "exponent": 0.5}, "w": "importance", "m": _DEFAULT_M,
+        "exclude": "document", "shared": True,
+    },
+    "loss": {"kind": "softmax"},
+}  # fmt: skip
 _DEFAULTS: dict[str, Any] = {"num_negatives": 8, "regulariser": 1e-3, "tree": {}}
 _USED_BY: dict[str, tuple[str, ...]] = {
     "num_negatives": WITH_DRAWS,

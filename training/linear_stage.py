@@ -92,6 +92,7 @@ def train_linear_scorer(
     Returns:
         The scorer; labels without training documents have no row in it.
     """
+    config = config.fitted_to(len(np.unique(truth.indices)))
     tree = None
     if config.tree_fit is not None:
         fit = config.tree_fit

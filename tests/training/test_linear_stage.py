@@ -36,7 +36,8 @@ def made_up() -> tuple[np.ndarray, csr_array]:
 
 def config(**changes: object) -> LinearConfig:
     tree = {"components": 3, "regulariser": 1.0}
-    return LinearConfig.model_validate({"epochs": 3, "batch_size": 20, "tree": tree} | changes)
+    content = {"method": "adversarial", "epochs": 3, "batch_size": 20, "tree": tree}
+    return LinearConfig.model_validate(content | changes)
 
 
 def test_standardised_vectors_are_centred_with_a_mean_square_length_of_one() -> None:
@@ -113,3 +114,15 @@ def test_documents_are_encoded_part_by_part_and_once(
     monkeypatch.setattr(linear_stage, "encode_all", counted)
     np.testing.assert_array_equal(encode_documents(dense.encoder, tokens, **options), found)
     assert calls == [7]
+
+
+@pytest.mark.parametrize(
+    "labels", [[[1], [1], [1]], [[1, 0], [0, 1], [1, 1]], [[1, 1, 1], [1, 1, 1], [0, 0, 0]]]
+)
+def test_the_default_copes_with_few_labels(labels: list, tmp_path: Path) -> None:
+    truth = csr_array(np.array(labels, dtype=np.float32))
+    vectors = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    config = LinearConfig(epochs=2)
+    scorer = train_linear_scorer(vectors, truth, config, seed=0, device="cpu", folder=tmp_path)
+    assert np.isfinite(scorer.model.weight).all()
+    assert scorer.model.labels.tolist() == np.flatnonzero(truth.toarray().any(axis=0)).tolist()
