@@ -70,11 +70,14 @@ def best_leaves(
 
 
 @compiled
-def _log_decisions(weight, bias, x):
-    """Return log sigma(-w·x - b) and log sigma(w·x + b), of going left and right."""
-    score = np.float64(bias)
-    for i in range(len(x)):
-        score += np.float64(weight[i]) * np.float64(x[i])
+def _log_decisions(weights, biases, node, features, document):
+    """Return log sigma(-w·x - b) and log sigma(w·x + b), of going left and right.
+
+    Rows are named by their place: making views of them would take longer than the sum.
+    """
+    score = np.float64(biases[node])
+    for i in range(features.shape[1]):
+        score += np.float64(weights[node, i]) * np.float64(features[document, i])
     rest = math.log1p(math.exp(-abs(score)))
     return -max(score, 0.0) - rest, min(score, 0.0) - rest
 
@@ -98,7 +101,7 @@ def _log_prob_of_leaves(weights, biases, features, documents, leaves, found):
         document, leaf_before = documents[i], leaf
         while level < depth:
             node = (1 << level) - 1 + (leaf >> (depth - level))
-            left, right = _log_decisions(weights[node], biases[node], features[document])
+            left, right = _log_decisions(weights, biases, node, features, document)
             goes_right = (leaf >> (depth - level - 1)) & 1
             path[level + 1] = path[level] + (right if goes_right else left)
             level += 1
@@ -109,7 +112,7 @@ def _log_prob_of_leaves(weights, biases, features, documents, leaves, found):
 def _log_reach(weights, biases, features, reach):
     for document in range(len(features)):
         for node in range(len(biases)):
-            left, right = _log_decisions(weights[node], biases[node], features[document])
+            left, right = _log_decisions(weights, biases, node, features, document)
             reach[document, 2 * node + 1] = reach[document, node] + left
             reach[document, 2 * node + 2] = reach[document, node] + right
 
@@ -118,7 +121,7 @@ def _log_reach(weights, biases, features, reach):
 def _best_leaves(weights, biases, label_of_leaf, features, labels, scores):
     m = labels.shape[1]
     for document in range(len(features)):
-        leaves, found = _most_probable_leaves(weights, biases, features[document], m)
+        leaves, found = _most_probable_leaves(weights, biases, features, document, m)
         found_labels = label_of_leaf[leaves]
         start = 0
         while start < min(len(found), m):  # equal scores came in the order of float64 bounds
@@ -133,7 +136,7 @@ def _best_leaves(weights, biases, label_of_leaf, features, labels, scores):
 
 
 @compiled
-def _most_probable_leaves(weights, biases, x, m):
+def _most_probable_leaves(weights, biases, features, document, m):
     """Return the m most probable leaves, and all that equal the last of them in float32."""
     heap, bounds, size = np.zeros(256, dtype=np.int64), np.zeros(256, dtype=np.float64), 1
     leaves, scores = np.empty(m + 16, dtype=np.int64), np.empty(m + 16, dtype=np.float32)
@@ -153,7 +156,7 @@ def _most_probable_leaves(weights, biases, x, m):
         if size + 2 > len(heap):
             heap = np.concatenate((heap, np.empty_like(heap)))
             bounds = np.concatenate((bounds, np.empty_like(bounds)))
-        decisions = _log_decisions(weights[node], biases[node], x)
+        decisions = _log_decisions(weights, biases, node, features, document)
         for side in range(2):
             below = bound + decisions[side]
             if np.float32(below) > -np.inf:

@@ -89,6 +89,10 @@ def adversarial(
         list[int] | None,
         typer.Option(min=2, help="In place of a corpus: labels of a made-up one. Repeatable."),
     ] = None,
+    task: Annotated[
+        Literal["first_label", "all_labels"] | None,
+        typer.Option(help="Of a corpus; both by default."),
+    ] = None,
     seeds: SeedsOption = 3,
     steps: Annotated[
         int, typer.Option(min=1, help="Steps of methods with the tree; part of what is compared.")
@@ -124,8 +128,8 @@ def adversarial(
     )
     _print_report(
         run_adversarial_experiment(
-            data, output, num_seeds=seeds, synthetic=synthetic or (), settings=settings,
-            plan=plan, clock=clock,
+            data, output, num_seeds=seeds, synthetic=synthetic or (),
+            task=task, settings=settings, plan=plan, clock=clock,
         )
     )  # fmt: skip
 

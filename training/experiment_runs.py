@@ -14,7 +14,13 @@ from models.errors import ConfigError
 from training.adversarial import SETTINGS as ADVERSARIAL_SETTINGS
 from training.adversarial import AdversarialPlan, Bench, run_task
 from training.adversarial_report import Clock, adversarial_markdown, draw_adversarial
-from training.adversarial_tasks import CORPUS_TASKS, LearningTask, MixtureProblem, corpus_tasks
+from training.adversarial_tasks import (
+    CORPUS_TASKS,
+    CorpusTaskName,
+    LearningTask,
+    MixtureProblem,
+    corpus_tasks,
+)
 from training.corpus import Dataset, open_dataset
 from training.experiment_data import read_experiment_data
 from training.experiments import (
@@ -127,6 +133,7 @@ def run_adversarial_experiment(
     *,
     num_seeds: int,
     synthetic: Sequence[int] = (),
+    task: CorpusTaskName | None = None,
     settings: str | None = None,
     plan: AdversarialPlan,
     clock: Clock = "cpu",
@@ -140,6 +147,7 @@ def run_adversarial_experiment(
         folder: Of the experiment.
         num_seeds: Seeds 0 to this number less one.
         synthetic: Numbers of labels of the made-up problem.
+        task: Of the corpus; None for both.
         settings: Names between commas; None for all.
         plan: How to train.
         clock: Whose seconds times to a target and the picture have.
@@ -155,14 +163,19 @@ def run_adversarial_experiment(
         raise ConfigError(
             "adversarial negatives: a corpus and --synthetic; give each an --output of its own"
         )
+    if synthetic and task:
+        raise ConfigError(
+            f"adversarial negatives: --task {task} is of a corpus, and --synthetic has none; leave "
+            "one of them out"
+        )
     chosen = choose_settings(ADVERSARIAL_SETTINGS, settings)
     device = find_machine("float32").device
     dataset = None if data is None else open_dataset(data)
     configuration = _configuration("adversarial", dataset, "dev", asdict(plan), device)
     configuration["threads"] = torch.get_num_threads()
     claim(folder, configuration)
-    for task in _tasks(dataset, synthetic, plan):
-        run_task(folder, Bench(task, plan, device), chosen, num_seeds)
+    for each in _tasks(dataset, synthetic, [task] if task else CORPUS_TASKS, plan):
+        run_task(folder, Bench(each, plan, device), chosen, num_seeds)
     found = read_trials(folder)
     return write_experiment(
         folder,
@@ -174,11 +187,14 @@ def run_adversarial_experiment(
 
 
 def _tasks(
-    dataset: Dataset | None, synthetic: Sequence[int], plan: AdversarialPlan
+    dataset: Dataset | None,
+    synthetic: Sequence[int],
+    tasks: Sequence[CorpusTaskName],
+    plan: AdversarialPlan,
 ) -> Iterator[LearningTask]:
     if dataset is not None:
         data = read_experiment_data(dataset, "dev")
-        yield from corpus_tasks(data, CORPUS_TASKS, dim=plan.dim, num_judged=plan.num_judged)
+        yield from corpus_tasks(data, tasks, dim=plan.dim, num_judged=plan.num_judged)
     for num_labels in synthetic:
         yield MixtureProblem(num_labels).make(plan.num_judged)
 

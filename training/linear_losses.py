@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from models.errors import DataError
+from models.tree import LabelTree
 from training.document_sampling import TreeNegatives, TreeSampler
 from training.margin_losses import logistic
 from training.objectives import Scorer
@@ -193,7 +194,8 @@ class ProjectedTree:
     """Draws of a label tree for documents that were projected beforehand.
 
     As `TreeNegatives`, but faster: the projection, which would cost more than all the rest of a
-    step, is done once for each document, and log p_n is looked up once where nothing is excluded.
+    step, is done once for each document, and where nothing is excluded log p_n of the draws is
+    known from drawing them.
 
     Attributes:
         tree: Draws.
@@ -207,22 +209,19 @@ class ProjectedTree:
 
     def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
         """Draw m labels for each pair, with replacement."""
-        features = self.features[pairs.documents]
-        if pairs.excluded.shape[1]:
+        features = self.features.index_select(0, pairs.documents)
+        if pairs.excluded.shape[1] or not isinstance(self.tree, LabelTree):
             projected = replace(pairs, vectors=features)
             return TreeNegatives(_Unprojecting(self.tree), self.num_draws).draw(
                 projected, generator
             )
-        labels = self.tree.sample(features, self.num_draws, generator)
-        # One call for positives and draws: its cost is hardly that of more labels.
-        both = torch.cat([pairs.labels.unsqueeze(1), labels], dim=1)
-        log_q_positive, log_q = self.tree.log_prob(features, both).tensor_split([1], dim=1)
+        labels, log_q = self.tree.sample_with_log_prob(features, self.num_draws, generator)
         return Negatives(
             positives=pairs.labels,
             labels=labels,
             is_drawn=torch.ones_like(labels, dtype=torch.bool),
             log_q=log_q,
-            log_q_positive=log_q_positive,
+            log_q_positive=self.tree.quick_log_prob(features, pairs.labels).unsqueeze(1),
         )
 
 

@@ -133,7 +133,7 @@ class _Level:
             0, self._nodes, torch.arange(len(self._nodes), device=sizes.device)
         )
         label_numbers = number[label_nodes]
-        order = label_numbers.argsort(stable=True)
+        order = _stable_order(label_numbers, len(self._nodes))
         self._labels = order[len(order) - int(self._sizes.sum()) :]
         self._label_nodes = label_numbers[self._labels]
         self._place_of_label = torch.empty_like(label_nodes).index_copy_(
@@ -143,13 +143,16 @@ class _Level:
 
     def _sort_pairs(self, pairs: _Pairs, label_numbers: Int64[Tensor, "label"]) -> None:
         """Order pairs by node, then document; those of one node and document are a row."""
-        pairs = pairs.take(label_numbers[pairs.labels] >= 0)
-        keys = label_numbers[pairs.labels] * len(self._features) + pairs.documents
-        keys, order = keys.sort(stable=True)
+        numbers = label_numbers[pairs.labels]
+        # Pairs are in the order of the documents; those without a node come first.
+        order = _stable_order(numbers, len(self._nodes))[int((numbers < 0).sum()) :]
         self._pairs = pairs.take(order)
-        rows, self._row_pairs = torch.unique_consecutive(keys, return_counts=True)
-        self._row_nodes = rows // len(self._features)
-        self._row_documents = rows % len(self._features)
+        nodes, documents = numbers[order], self._pairs.documents
+        is_first = torch.ones_like(nodes, dtype=torch.bool)
+        is_first[1:] = (nodes.diff() != 0) | (documents.diff() != 0)
+        first = is_first.nonzero().squeeze(1)
+        self._row_pairs = first.diff(append=first.new_tensor([len(nodes)]))
+        self._row_nodes, self._row_documents = nodes[first], documents[first]
 
     def blocks(self) -> Iterator[tuple[Int64[Tensor, "node"], Int64[Tensor, "label"], NodeBlock]]:
         """Yield blocks of nodes, with the nodes' numbers in the level and the labels' indices."""
@@ -176,15 +179,24 @@ class _Level:
 
     def _block(self, first_node: int, labels: slice, rows: slice, pairs: slice) -> NodeBlock:
         return NodeBlock(
+            features=self._features,
             capacity=self._capacity,
             label_nodes=self._label_nodes[labels] - first_node,
             label_sums=self._label_sums[self._labels[labels]],
             row_nodes=self._row_nodes[rows] - first_node,
-            row_features=self._features[self._row_documents[rows]],
+            row_documents=self._row_documents[rows],
             row_pairs=self._row_pairs[rows],
             pair_labels=self._place_of_label[self._pairs.labels[pairs]] - labels.start,
             pair_weights=self._pairs.weights[pairs],
         )
+
+
+def _stable_order(numbers: Int64[Tensor, "item"], num_nodes: int) -> Int64[Tensor, "item"]:
+    """Return the order of items by node, -1 first; those of a node stay as they are."""
+    if numbers.device.type == "cpu" and num_nodes < 2**16:
+        shifted = (numbers + 1).numpy().astype(np.uint16)  # which numpy sorts digit by digit
+        return torch.from_numpy(shifted.argsort(kind="stable"))
+    return numbers.argsort(stable=True)
 
 
 def _ends(counts: Int64[Tensor, "item"], items: list[int]) -> list[int]:

@@ -13,11 +13,9 @@ from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from training.tree_kernel import LEAST_STEP, MOST_STEPS, ROUNDING, STALE
+
 _SHORTEST_CHUNK, _LONGEST_CHUNK = 16, 256  # rows
-_STALE = 0.1  # a step that leaves more than this share of the gain asks for a new Hessian
-_ROUNDING = 1e-6  # relative error of a value that is summed from float32 rows
-_LEAST_STEP = 2.0**-10  # of a full Newton step; no shorter one is tried
-_MOST_STEPS = 200  # an ascent; where float32 can't tell any more whether there is something to gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +199,9 @@ class NodeAscent:
             is_fresh=torch.zeros_like(is_open),
             steps=torch.ones_like(tolerances),
         )
-        for _ in range(_MOST_STEPS):
+        for _ in range(MOST_STEPS):
             directions, gains = self._aim(climb)
-            is_going = (gains > 2 * tolerances[climb.live]) & (
-                climb.steps[climb.live] > _LEAST_STEP
-            )
+            is_going = (gains > 2 * tolerances[climb.live]) & (climb.steps[climb.live] > LEAST_STEP)
             climb.live = climb.live[is_going]
             if not len(climb.live):
                 return
@@ -215,7 +211,7 @@ class NodeAscent:
     def _aim(self, climb: _Climb) -> tuple[Float64[Tensor, "live f"], Float64[Tensor, "live"]]:
         """Return Newton directions, and about twice what each promises to gain."""
         directions, gains = self._newton(climb)
-        wants_new = (gains > _STALE * climb.gains[climb.live]) & ~climb.is_fresh[climb.live]
+        wants_new = (gains > STALE * climb.gains[climb.live]) & ~climb.is_fresh[climb.live]
         if not bool(wants_new.any()):
             return directions, gains
         self._factorise(climb, climb.live[wants_new])
@@ -232,7 +228,7 @@ class NodeAscent:
         chunks = is_stale[climb.segments.nodes]
         hessians = climb.segments.only(chunks).gram(climb.point.curvatures[chunks])[nodes]
         # Rounding must not make them indefinite: it only makes steps a little shorter.
-        hessians.diagonal(dim1=1, dim2=2).mul_(1 + _ROUNDING).add_(2 * self._regulariser)
+        hessians.diagonal(dim1=1, dim2=2).mul_(1 + ROUNDING).add_(2 * self._regulariser)
         self._factors[nodes] = torch.linalg.cholesky_ex(hessians)[0]
         climb.is_fresh |= is_stale
         self._has_factor |= is_stale
@@ -244,7 +240,7 @@ class NodeAscent:
         live, steps = climb.live, climb.steps[climb.live]
         reached = self.weights.index_add(0, live, directions * steps.unsqueeze(1))
         point = self._evaluate(climb.segments, climb.right, reached)
-        slack = _ROUNDING * climb.point.values[live].abs()
+        slack = ROUNDING * climb.point.values[live].abs()
         is_better = point.values[live] >= climb.point.values[live] - slack
         # After a loss with a fresh Hessian the same one serves again, for a shorter step.
         shorter = torch.where(climb.is_fresh[live], steps / 4, steps)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
+from training.tree_kernel import LOOSE, TIGHT, NodeArrays, fit_nodes
 from training.tree_newton import NodeAscent, segments_of, sums_of_runs
 
-_LOOSE, _TIGHT = 1e-2, 1e-6  # nats a pair left to gain: before labels are split anew, at the end
 _MOST_ROUNDS = 100
 
 
@@ -23,21 +24,23 @@ class NodeBlock:
     """Some nodes of a level and what comes to them: labels, rows (a document each), pairs.
 
     Attributes:
+        features: x of every document, with a 1 behind it.
         capacity: Leaves below each node, a power of two.
         label_nodes: The node of each label, never falling; each node has two labels at least.
         label_sums: The weighted sum, over each label's documents, of x with a 1 behind it.
         row_nodes: The node of each row, never falling.
-        row_features: x of its document with a 1 behind it.
+        row_documents: Its document.
         row_pairs: How many pairs a row has; they follow each other below.
         pair_labels: The label of each pair, as an index into `label_nodes`.
         pair_weights: Its weight.
     """
 
+    features: Float32[Tensor, "document feature"]
     capacity: int
     label_nodes: Int64[Tensor, "label"]
     label_sums: Float64[Tensor, "label feature"]
     row_nodes: Int64[Tensor, "row"]
-    row_features: Float32[Tensor, "row feature"]
+    row_documents: Int64[Tensor, "row"]
     row_pairs: Int64[Tensor, "row"]
     pair_labels: Int64[Tensor, "pair"]
     pair_weights: Float32[Tensor, "pair"]
@@ -67,10 +70,51 @@ def split_nodes(block: NodeBlock, regulariser: float) -> NodeSplits:
     Unlike in the paper, w, b need only be near their best before the labels are split anew; they
     are at their best in the end.
 
+    On a CPU compiled code fits one node after another, the large ones to some of their rows first.
+
     Args:
         block: The nodes.
         regulariser: lambda_n of the paper, above zero.
     """
+    if block.features.device.type == "cpu":
+        return split_one_by_one(block, regulariser)
+    return split_in_batches(block, regulariser)
+
+
+def split_one_by_one(block: NodeBlock, regulariser: float) -> NodeSplits:
+    """Split the labels of each node by compiled code (see `split_nodes`)."""
+    num_nodes = int(block.label_nodes[-1]) + 1
+    weights = block.label_sums.new_zeros((num_nodes, block.features.shape[1]))
+    goes_right = torch.zeros_like(block.label_nodes, dtype=torch.bool)
+    log_likelihoods = block.label_sums.new_zeros(num_nodes)
+    fit_nodes(
+        NodeArrays(
+            features=block.features.numpy(),
+            row_starts=_starts(torch.bincount(block.row_nodes, minlength=num_nodes)),
+            row_documents=block.row_documents.numpy(),
+            pair_starts=_starts(block.row_pairs),
+            pair_labels=block.pair_labels.numpy(),
+            pair_weights=block.pair_weights.numpy(),
+            label_starts=_starts(torch.bincount(block.label_nodes)),
+            label_sums=block.label_sums.numpy(),
+        ),
+        block.capacity,
+        float(regulariser),
+        _MOST_ROUNDS,
+        weights.numpy(),
+        goes_right.numpy(),
+        log_likelihoods.numpy(),
+    )
+    return NodeSplits(weights, goes_right, log_likelihoods)
+
+
+def _starts(counts: Int64[Tensor, "item"]) -> Int64[np.ndarray, "items_plus_1"]:
+    """Return how many come before each item, and how many there are."""
+    return np.concatenate([[0], counts.cumsum(0).numpy()])
+
+
+def split_in_batches(block: NodeBlock, regulariser: float) -> NodeSplits:
+    """Split the labels of all nodes at once, on any device (see `split_nodes`)."""
     return _Alternation(block, regulariser).run()
 
 
@@ -81,7 +125,7 @@ class _Alternation:
         num_nodes = len(self._sizes)
         row_totals = sums_of_runs(block.pair_weights, block.row_pairs)
         self._segments, self._slots = segments_of(
-            block.row_features, row_totals, block.row_nodes, num_nodes
+            block.features[block.row_documents], row_totals, block.row_nodes, num_nodes
         )
         self._ascent = NodeAscent(self._segments, regulariser)
         node_totals = self._segments.sums(self._segments.totals.sum(1).double())
@@ -95,7 +139,7 @@ class _Alternation:
         is_tight = is_forced.clone()
         is_open = self._has_two_sides(goes_right)
         for _ in range(_MOST_ROUNDS):
-            tolerances = torch.where(is_tight, _TIGHT, _LOOSE) * self._tolerance_unit
+            tolerances = torch.where(is_tight, TIGHT, LOOSE) * self._tolerance_unit
             self._ascent.ascend(self._right_of_rows(goes_right), is_open, tolerances)
             better = self._best_split(is_open & ~is_forced, goes_right)
             is_changed = self._any_label(better != goes_right)
@@ -105,7 +149,7 @@ class _Alternation:
             if not bool(is_open.any()):
                 break
         right_of_rows = self._right_of_rows(goes_right)
-        self._ascent.ascend(right_of_rows, is_open, _TIGHT * self._tolerance_unit)
+        self._ascent.ascend(right_of_rows, is_open, TIGHT * self._tolerance_unit)
         has_two_sides = self._has_two_sides(goes_right)
         log_likelihoods = self._ascent.log_likelihoods(right_of_rows)
         return NodeSplits(

@@ -7,8 +7,9 @@ Document vectors are made here: a truncated SVD (128 dimensions) of tf-idf. Grow
 of labels is measured on synthetic problems: a document is the Gaussian centre of its label, 30 of
 which are near each other, plus noise, in 16 dimensions; four documents a label on average, by
 Zipf's law. Times are the
-process's own (all threads), and those of a clock, the smallest of several runs where one is short;
-so other load on the machine shows in the latter. Set OMP_NUM_THREADS to the cores that are free.
+process's own (all threads), for fits those of a clock too, the smallest of several runs where one
+is short; so other load on the machine shows in the latter. Set OMP_NUM_THREADS to the cores that
+are free.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     print(f"{torch.get_num_threads()} threads\n")
+    measure_growth(64)  # compiles, or loads what was compiled
     if options.sets and not options.data:
         parser.error("name the folder of the data sets in --data or LONGTAIL_DATA")
     if options.sets:
@@ -251,8 +253,8 @@ def timed(work: Callable[[], Result]) -> tuple[Result, float, float]:
 
 
 def shortest(work: Callable[[], object]) -> float:
-    """Return the least seconds of a run, of seven."""
-    return min(timed(work)[1] for _ in range(7))
+    """Return the least seconds of the processors that a run takes, of seven."""
+    return min(timed(work)[2] for _ in range(7))
 
 
 if __name__ == "__main__":

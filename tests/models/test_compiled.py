@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numba.core.caching import FunctionCache
 
-from models.compiled import compiled
+from models.compiled import compiled, vectorised
 
 
 def total(values):
@@ -26,3 +27,16 @@ def test_nothing_is_kept_where_no_folder_can_be_written_to(monkeypatch):
 
     monkeypatch.setattr(FunctionCache, "__init__", refuse)
     assert compiled(total)(np.ones(3)) == 3
+
+
+def share(values, number):
+    return values[0] / number
+
+
+def test_a_vectorised_function_gives_what_the_plain_one_gives_but_for_rounding():
+    values = np.random.default_rng(0).random(1000)
+    assert vectorised(total)(values) == pytest.approx(total(values), rel=1e-12)
+
+
+def test_a_division_by_zero_is_infinite_where_loops_are_vectorised():
+    assert vectorised(share)(np.ones(1), 0.0) == np.inf

@@ -89,7 +89,9 @@ def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, se
     assert not leaves[:, is_padding].any()
     found = tree.log_probs(features)
     assert found.shape == (2, size)
-    np.testing.assert_allclose(found.exp(), leaves[:, tree.leaf_of_label.numpy()], rtol=1e-5)
+    np.testing.assert_allclose(
+        found.double().exp(), leaves[:, tree.leaf_of_label.numpy()], rtol=1e-5
+    )
     np.testing.assert_allclose(found.double().exp().sum(1), 1, rtol=1e-5)
 
 
@@ -163,6 +165,30 @@ def test_draws_follow_the_probabilities(size: int, num: int) -> None:
         assert chisquare(found[kept], wanted[kept] * num / wanted.sum()).pvalue > 1e-3
 
 
+@given(SIZES, SEEDS, st.sampled_from([0.3, 1.0, 30.0]))
+@settings(max_examples=25)
+def test_draws_come_with_their_log_probability(size, seed, scale) -> None:
+    tree = tree_of(size, seed=seed, scale=scale)
+    features = features_of(tree, 40)
+    labels, log_probs = tree.sample_with_log_prob(features, 9, torch.Generator().manual_seed(seed))
+    assert torch.equal(labels, tree.sample(features, 9, torch.Generator().manual_seed(seed)))
+    wanted = tree.log_prob(features, labels)
+    assert wanted.isfinite().all()
+    torch.testing.assert_close(log_probs, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 4, 7])
+@pytest.mark.parametrize("scale", [0.1, 3.0, 1000.0])
+def test_the_quick_log_probability_is_the_exact_one_but_for_rounding(k, scale) -> None:
+    tree = tree_of(300, k, scale=scale)
+    features = features_of(tree, 600)
+    labels = torch.arange(600) % 300
+    found = tree.quick_log_prob(features, labels)
+    torch.testing.assert_close(
+        found, tree.log_prob(features, labels[:, None])[:, 0], rtol=1e-6, atol=1e-6
+    )
+
+
 def test_draws_follow_from_the_generator() -> None:
     tree = tree_of(37)
     features = features_of(tree, 5)
@@ -186,7 +212,9 @@ def test_a_tree_of_one_label_is_sure_of_it() -> None:
     assert tree.depth == 0
     assert tree.log_probs(features).tolist() == [[0.0], [0.0]]
     assert tree.log_prob(features, torch.tensor([[0], [1]])).tolist() == [[0.0], [-np.inf]]
-    assert tree.sample(features, 3, torch.Generator()).tolist() == [[0, 0, 0]] * 2
+    labels, log_probs = tree.sample_with_log_prob(features, 3, torch.Generator())
+    assert labels.tolist() == [[0, 0, 0]] * 2
+    assert log_probs.tolist() == [[0.0, 0.0, 0.0]] * 2
     assert TreeSource(tree, vectors_of(2)).top(np.arange(2), 2).labels.tolist() == [[0, -1]] * 2
 
 

@@ -82,6 +82,14 @@ def test_learning_curves_are_drawn_of_a_corpus_and_go_on(tiny_corpus, tmp_path):
         call("adversarial", tiny_corpus, *options, "--steps", 3)
 
 
+def test_learning_curves_of_one_task(tiny_corpus, tmp_path):
+    folder = tmp_path / "out"
+    call("adversarial", tiny_corpus, "--task", "first_label", "--output", folder, "--steps", 2,
+         "--settings", "uniform", "--dim", 8, "--judged", 10, "--rounds", 0,
+         "--seeds", 1)  # fmt: skip
+    assert set(json.loads((folder / "results.json").read_text())["results"]) == {"first_label"}
+
+
 def test_learning_curves_are_drawn_of_made_up_problems(tmp_path):
     folder = tmp_path / "out"
     sizes = ("--synthetic", 8, "--synthetic", 12)
@@ -99,4 +107,6 @@ def test_learning_curves_want_a_corpus_or_a_made_up_problem(tiny_corpus, tmp_pat
         call("adversarial", *output)
     with pytest.raises(ConfigError, match="give each an --output of its own"):
         call("adversarial", tiny_corpus, "--synthetic", 8, *output)
+    with pytest.raises(ConfigError, match="--task first_label is of a corpus"):
+        call("adversarial", "--synthetic", 8, "--task", "first_label", *output)
     assert not (tmp_path / "out").exists()

@@ -24,6 +24,7 @@ from training.objectives import SampledObjective
 from training.pair_losses import DECOUPLED_LOSSES
 from training.sampling import Pairs
 from training.signal_to_noise import TableSampler, random_table
+from training.tree import fit_tree
 from training.weights import constant, importance
 
 BATCH, L, M = 5, 7, 3
@@ -225,3 +226,21 @@ def test_a_projected_tree_draws_as_the_tree_does(is_excluded):
         assert torch.allclose(drawn.log_q.double(), rest[drawn.labels].log(), atol=1e-5)
         assert torch.allclose(drawn.log_q_positive.double(), NOISE[3, 2].log())
         assert drawn.is_drawn.all()
+
+
+def test_a_projected_label_tree_draws_as_the_tree_and_knows_log_p_n():
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((200, 6)).astype(np.float32)
+    truth = csr_array(np.eye(11, dtype=np.float32)[rng.integers(0, 11, 200)])
+    tree = fit_tree(vectors, truth, num_components=3, regulariser=0.1).tree
+    features = tree.project(torch.from_numpy(vectors))
+    given = Pairs(
+        torch.arange(200), torch.arange(200) % 11, torch.empty((200, 0), dtype=torch.int64)
+    )
+    drawn = ProjectedTree(tree, features, 5).draw(given, torch.Generator().manual_seed(1))
+    assert torch.equal(drawn.labels, tree.sample(features, 5, torch.Generator().manual_seed(1)))
+    torch.testing.assert_close(drawn.log_q, tree.log_prob(features, drawn.labels))
+    torch.testing.assert_close(
+        drawn.log_q_positive, tree.log_prob(features, given.labels.unsqueeze(1))
+    )
+    assert drawn.is_drawn.all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from unittest import mock
 
@@ -15,6 +17,19 @@ from scipy.sparse import coo_array, csr_array
 from models.errors import ConfigError, DataError
 from training.tree import FittedTree, fit_tree, principal_components
 from training.tree_levels import GrownTree, grow_tree
+from training.tree_split import split_in_batches
+
+
+@pytest.fixture(params=["one by one", "in batches"], autouse=True, scope="module")
+def way(request) -> Iterator[None]:
+    """Every test runs with the compiled fit of a CPU, and with what a GPU runs."""
+    is_cpu_s = request.param == "one by one"
+    with (
+        nullcontext()
+        if is_cpu_s
+        else mock.patch("training.tree_levels.split_nodes", split_in_batches)
+    ):
+        yield
 
 
 @dataclass(frozen=True)
@@ -162,6 +177,16 @@ def test_the_likelihood_is_no_less_than_the_reference_s() -> None:
     assert np.mean(ours) > np.mean(frequencies) + 0.5
 
 
+def test_a_node_with_many_documents_is_fitted_to_all_of_them() -> None:
+    # More than the 8,192 that such a node is first split by; label after label.
+    vectors, truth = corpus(num_documents=12_000, num_labels=7, seed=3)
+    order = truth.argmax(axis=1).argsort(kind="stable")
+    vectors, truth = vectors[order], truth[order]
+    fitted = fit_tree(vectors, truth, num_components=4, regulariser=0.1)
+    assert_every_node_is_at_an_optimum(fitted, vectors, truth)
+    assert fitted.log_likelihood > 1.01 * reference_of(fitted, vectors, truth)
+
+
 @given(st.integers(1, 40), st.integers(0, 1000))
 @settings(max_examples=12)
 def test_the_likelihood_is_that_of_the_tree_in_use(num_labels: int, seed: int) -> None:
@@ -184,6 +209,12 @@ def test_the_likelihood_is_that_of_the_tree_in_use(num_labels: int, seed: int) -
 def test_every_node_is_at_an_optimum_of_its_weights_and_of_its_split(num_labels: int) -> None:
     vectors, truth = corpus(num_labels=num_labels, seed=7)
     fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
+    assert_every_node_is_at_an_optimum(fitted, vectors, truth)
+
+
+def assert_every_node_is_at_an_optimum(
+    fitted: FittedTree, vectors: np.ndarray, truth: csr_array
+) -> None:
     features = features_of(fitted, vectors).double().numpy()
     augmented = np.column_stack([features, np.ones(len(features))])
     pairs = coo_array(truth)
