@@ -57,8 +57,7 @@ def demo(
         server.wait()
     print(
         f"\nTables and picture: {work / 'evaluation'}\n"
-        f"Now 'make serve', then see the API docs at {base}/docs "
-        f"(the page will be at {base}/, which leads there for now).\n"
+        f"Now 'make serve', then try it by hand at {base}/ (the API is described at {base}/docs).\n"
         f"Took {time.monotonic() - started:.0f} s, at most {_peak_memory_gib():.1f} GiB of memory."
     )
 

@@ -34,6 +34,11 @@ class TextBatch:
         self._progress = progress
 
     @property
+    def num_documents(self) -> int:
+        """Number of texts."""
+        return len(self.texts)
+
+    @property
     def _dense(self) -> DenseParts:
         assert self._parts.dense is not None  # only dense scorers ask, and they come with it
         return self._parts.dense
@@ -140,3 +145,8 @@ class FeatureBatch:
     """
 
     features: Float32[csr_array, "document feature"]
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return int(self.features.shape[0])

@@ -7,7 +7,7 @@ prior are two more dimensions, so one index answers every tail dial tau, exactly
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
 from models.corrected_ranking import rank_corrected
 from models.index import InnerProductIndex, InnerProductSource
@@ -15,7 +15,10 @@ from models.labels import LabelCatalogue
 from models.linear import LinearModel
 from models.manifest import CorrectionName
 from models.parts import CLASSIFIER, LINEAR, RETRIEVAL, DenseParts
-from models.ranking import Ranking, rank
+from models.ranking import Ranking, Source
+from models.selected_ranking import rank_selected, total_scores
+from models.selection import Selection
+from models.tree_search import TreeSource
 
 
 class DenseScorers:
@@ -56,6 +59,7 @@ class DenseScorers:
         scorer: str,
         correction: CorrectionName,
         tail_dial: float,
+        selection: Selection | None = None,
     ) -> Ranking:
         """Return the exact k best labels of documents.
 
@@ -65,21 +69,73 @@ class DenseScorers:
             scorer: One of the model's dense scorers.
             correction: "none", or that of the linear scorer.
             tail_dial: tau, at least 0.
+            selection: Whose labels may be returned; None: all.
 
         Raises:
             DataError: A vector is not finite, and the tree is to correct its scores.
         """
-        index = self._indexes[scorer]
-        num_more = index.vectors.shape[1] - vectors.shape[1]
+        if correction == "tree" and selection is None:
+            assert self._tree is not None
+            queries = self._queries(vectors, scorer, correction, tail_dial)
+            return rank_corrected(self._indexes[scorer], queries, self._tree, vectors, k)
+        return rank_selected(self.sources(vectors, scorer, correction, tail_dial), k, selection)
+
+    def score(
+        self,
+        vectors: Float32[np.ndarray, "document dim"],
+        labels: Int64[np.ndarray, "document m"],
+        scorer: str,
+        correction: CorrectionName,
+        tail_dial: float,
+    ) -> Float32[np.ndarray, "document m"]:
+        """Return the scores of given labels, to the bit those of `rank`.
+
+        Args:
+            vectors: As for `rank`.
+            labels: Of each document; those without a row in the scorer get -inf.
+            scorer: As for `rank`.
+            correction: As for `rank`.
+            tail_dial: As for `rank`.
+
+        Raises:
+            DataError: As `rank` does.
+        """
+        rows = np.arange(len(vectors), dtype=np.int64)
+        return total_scores(self.sources(vectors, scorer, correction, tail_dial), rows, labels)
+
+    def labels_of(self, scorer: str) -> Int64[np.ndarray, "covered"]:
+        """Return the labels that a scorer can score, rising."""
+        return self._indexes[scorer].labels
+
+    def sources(
+        self,
+        vectors: Float32[np.ndarray, "document dim"],
+        scorer: str,
+        correction: CorrectionName,
+        tail_dial: float,
+    ) -> list[Source]:
+        """Return what the scores of a scorer are the sums of."""
+        queries = self._queries(vectors, scorer, correction, tail_dial)
+        sources: list[Source] = [InnerProductSource(self._indexes[scorer], queries)]
+        if correction == "tree":
+            assert self._tree is not None
+            sources.append(TreeSource(self._tree, vectors))
+        return sources
+
+    def _queries(
+        self,
+        vectors: Float32[np.ndarray, "document dim"],
+        scorer: str,
+        correction: CorrectionName,
+        tail_dial: float,
+    ) -> Float32[np.ndarray, "document indexed"]:
+        """Return [x, 1, -tau], and 1 more where the prior corrects."""
+        num_more = self._indexes[scorer].vectors.shape[1] - vectors.shape[1]
         more = np.zeros((len(vectors), num_more), dtype=np.float32)
         more[:, :2] = 1, -tail_dial
         if correction == "prior":
             more[:, 2] = 1
-        queries = np.hstack([vectors, more])
-        if correction != "tree":
-            return rank([InnerProductSource(index, queries)], k)
-        assert self._tree is not None
-        return rank_corrected(index, queries, self._tree, vectors, k)
+        return np.hstack([vectors, more])
 
     def _indexed(
         self, model: LinearModel, correction: CorrectionName

@@ -36,6 +36,10 @@ class RequestError(LongtailError):
     """A query asks for something that can't be answered as asked."""
 
 
+class LabelNotFoundError(LongtailError):
+    """No label has the id that was asked for."""
+
+
 class OverloadedError(LongtailError):
     """More work is waiting than is allowed to wait."""
 

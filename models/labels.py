@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -24,6 +25,8 @@ class Label:
         pseudo_description: Name and keywords as the label encoder read them (DEPL section 3.2);
             empty before training.
         training_count: Number of training documents that carry the label.
+        alternative_names: Other names; in a bundle those that its label texts have.
+        parents: Names of broader labels; in a bundle those that its label texts have.
     """
 
     id: str
@@ -31,6 +34,8 @@ class Label:
     description: str = ""
     pseudo_description: str = ""
     training_count: int = 0
+    alternative_names: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
 
 
 class LabelCatalogue:
@@ -82,6 +87,10 @@ class LabelCatalogue:
             indices.setdefault(label.name, []).append(index)
         return indices
 
+    def row_of_id(self, label_id: str) -> int | None:
+        """Return the row of the label with this id; None where there is none."""
+        return self._index_by_id.get(label_id)
+
     def index_of(self, id_or_name: str) -> int:
         """Return the row of the label with this id, or else with this name.
 
@@ -110,7 +119,7 @@ class LabelCatalogue:
     def to_jsonl(self) -> str:
         """Return one JSON object a line, in row order."""
         return "".join(
-            json.dumps(asdict(label), ensure_ascii=False, sort_keys=True) + "\n"
+            json.dumps(_fields_of(label), ensure_ascii=False, sort_keys=True) + "\n"
             for label in self._labels
         )
 
@@ -126,6 +135,20 @@ class LabelCatalogue:
         )
 
 
+def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> list[Label]:
+    """Return labels with the names of their parents in place of the ids.
+
+    Args:
+        labels: Their `parents` are ids.
+        known: Labels that may be parents; parents that are none of them are left out.
+    """
+    name_of = {label.id: label.name for label in known}
+    return [
+        replace(label, parents=tuple(name_of[x] for x in label.parents if x in name_of))
+        for label in labels
+    ]
+
+
 _FIELDS = {
     "id": str,
     "name": str,
@@ -133,6 +156,8 @@ _FIELDS = {
     "pseudo_description": str,
     "training_count": int,
 }
+_LISTS = ("alternative_names", "parents")
+"""Fields that hold texts, and that a line may lack."""
 
 
 def _label_of_line(number: int, line: str) -> Label:
@@ -140,6 +165,20 @@ def _label_of_line(number: int, line: str) -> Label:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"label catalogue, line {number}: not JSON ({error})") from error
-    if not isinstance(fields, dict) or {k: type(v) for k, v in fields.items()} != _FIELDS:
+    if not isinstance(fields, dict):
+        fields = {}
+    lists: dict[str, Any] = {name: fields.pop(name) for name in _LISTS if name in fields}
+    is_good = all(
+        isinstance(found, list) and found and all(isinstance(each, str) for each in found)
+        for found in lists.values()
+    )
+    if not is_good or {k: type(v) for k, v in fields.items()} != _FIELDS:
         raise DataError(f"label catalogue, line {number}: wanted the fields {', '.join(_FIELDS)}")
+    fields |= {name: tuple(found) for name, found in lists.items()}
     return Label(**fields)
+
+
+def _fields_of(label: Label) -> dict[str, object]:
+    """Return what stands in a line; empty lists are left out, so most lines have none."""
+    fields = asdict(label)
+    return {name: value for name, value in fields.items() if value or name not in _LISTS}

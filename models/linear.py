@@ -42,7 +42,8 @@ class LinearScorer:
         model: Its rows; labels without training documents have none.
         correction: What it was trained to be corrected with (Bamler & Mandt 2020, Eq. 5); with
             "prior", log p_n is the log of a label's share of the training pairs.
-        tree: p_n(y|x) over all labels of the catalogue, where the correction is "tree"; else None.
+        tree: p_n(y|x) over the labels of the catalogue, where the correction is "tree"; else None.
+            Labels that were added after training are no leaves of it.
     """
 
     model: LinearModel

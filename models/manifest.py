@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from models.errors import BundleCorruptError, BundleVersionError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+_FIELDS_SINCE = {4: ("calibrations", "ensemble")}
+"""Fields that bundles of earlier formats lack; those are read as if nothing stood there."""
+_READABLE_VERSIONS = (3, FORMAT_VERSION)
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
+
+_WEIGHT_TOLERANCE = 1e-9
+"""How far the sum of an ensemble's weights may be from 1."""
 
 Input = Literal["text", "features"]
 """What a model reads: texts, or rows of features that were made of them elsewhere."""
@@ -62,6 +69,33 @@ class EncoderInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """How scores become log-odds that a label is right: a line with bends, rising everywhere.
+
+    Attributes:
+        knots: The scores at which it bends, rising; at least one.
+        slopes: Of each piece, from below the first knot to above the last, in nats a score; all
+            above 0, so that labels keep their order.
+        intercept: The log-odds at the first knot, in nats.
+    """
+
+    knots: tuple[float, ...]
+    slopes: tuple[float, ...]
+    intercept: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """The blend of calibrated probabilities that the scorer `ensemble` ranks by.
+
+    Attributes:
+        weights: Of each scorer, at least 0; their sum is 1.
+    """
+
+    weights: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """Everything about a bundle but its arrays.
 
@@ -80,6 +114,8 @@ class Manifest:
         metrics: Of every scorer on the dev split; empty without one.
         linear_correction: What the scorer `linear` was trained to be corrected with; None where
             there is no such scorer.
+        calibrations: Of every scorer that was calibrated, on the dev split.
+        ensemble: The weights found on the dev split; None where there is no such scorer.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
         longtail_version: The release that wrote it.
@@ -97,6 +133,8 @@ class Manifest:
     data_fingerprint: str
     metrics: dict[str, Any]
     linear_correction: CorrectionName | None = None
+    calibrations: dict[str, Calibration] = field(default_factory=dict)
+    ensemble: Ensemble | None = None
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     longtail_version: str = ""
@@ -106,6 +144,8 @@ class Manifest:
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""
         content = asdict(self)
+        for name in _fields_after(self.format_version):
+            del content[name]
         content["digest"] = digest_of(content)
         return _canonical(content)
 
@@ -118,7 +158,7 @@ class Manifest:
             where: Name of the bundle, for messages.
 
         Raises:
-            BundleVersionError: The format is not the one that this release reads.
+            BundleVersionError: The format is none that this release reads.
             BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
         """
         try:
@@ -128,10 +168,10 @@ class Manifest:
             raise BundleCorruptError(
                 f"{where}: {MANIFEST_NAME} is not a bundle's manifest ({error!r}); {RESTORE}"
             ) from error
-        if version != FORMAT_VERSION:
+        if type(version) is not int or version not in _READABLE_VERSIONS:
             raise BundleVersionError(
                 f"{where}: {MANIFEST_NAME} has format version {version!r}, this release reads "
-                f"{FORMAT_VERSION}; install the release that wrote it "
+                f"{' and '.join(map(str, _READABLE_VERSIONS))}; install the release that wrote it "
                 f"({content.get('longtail_version')!r}) or train again with this one"
             )
         if content.get("digest") != digest_of(content) or text != _canonical(content):
@@ -148,6 +188,13 @@ def digest_of(content: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(rest).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _fields_after(format_version: int) -> list[str]:
+    """Return the fields that a bundle of this format does not have yet."""
+    return [
+        name for since, names in _FIELDS_SINCE.items() if since > format_version for name in names
+    ]
+
+
 def _canonical(content: dict[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=True, indent=1, sort_keys=True) + "\n"
 
@@ -158,7 +205,8 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
     Raises:
         BundleCorruptError: A field is missing, unknown or of the wrong form.
     """
-    names = {item.name for item in fields(Manifest)}
+    lacking = _fields_after(content["format_version"])
+    names = {item.name for item in fields(Manifest)}.difference(lacking)
     if set(content) != names:
         odd = ", ".join(sorted(set(content) ^ names))
         raise BundleCorruptError(
@@ -168,6 +216,11 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         typed: dict[str, Any] = content | {
             "encoder": None if content["encoder"] is None else EncoderInfo(**content["encoder"]),
             "scorers": tuple(content["scorers"]),
+            "calibrations": {
+                name: Calibration(tuple(info["knots"]), tuple(info["slopes"]), info["intercept"])
+                for name, info in content.get("calibrations", {}).items()
+            },
+            "ensemble": Ensemble(**content["ensemble"]) if content.get("ensemble") else None,
             "files": {path: FileInfo(**info) for path, info in content["files"].items()},
             "tensors": {
                 path: {
@@ -179,6 +232,10 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         }
         manifest = Manifest(**typed)
         _check_types(manifest)
+        for name, calibration in manifest.calibrations.items():
+            _check_calibration(name, calibration)
+        if manifest.ensemble is not None:
+            _check_ensemble(manifest.ensemble, manifest)
     except (AttributeError, KeyError, TypeError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
@@ -208,6 +265,43 @@ def _check_types(manifest: Manifest) -> None:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a text")
     _check_choices(manifest)
+
+
+def _check_calibration(name: str, found: Calibration) -> None:
+    """Refuse a calibration that does not rise everywhere.
+
+    Raises:
+        TypeError: It does not, or a number is not finite.
+    """
+    _check_finite([*found.knots, *found.slopes, found.intercept])
+    is_rising = all(a < b for a, b in zip(found.knots, found.knots[1:], strict=False))
+    if not found.knots or not is_rising:
+        raise TypeError(f"the knots of {name!r}, {found.knots}, do not rise")
+    if len(found.slopes) != len(found.knots) + 1 or min(found.slopes) <= 0:
+        raise TypeError(
+            f"the slopes of {name!r}, {found.slopes}, wanted {len(found.knots) + 1} above 0"
+        )
+
+
+def _check_ensemble(found: Ensemble, manifest: Manifest) -> None:
+    """Refuse weights that are none, or of scorers that can't be blended.
+
+    Raises:
+        TypeError: They are.
+    """
+    weights = list(found.weights.values())
+    _check_finite(weights)
+    if not weights or min(weights) < 0 or abs(sum(weights) - 1) > _WEIGHT_TOLERANCE:
+        raise TypeError(f"ensemble weights {weights}, wanted at least 0 each and 1 in all")
+    for name in found.weights:
+        if name not in manifest.scorers or name not in manifest.calibrations:
+            raise TypeError(f"an ensemble weight of {name!r}, which is not calibrated or no scorer")
+
+
+def _check_finite(numbers: list[float]) -> None:
+    for number in numbers:
+        if type(number) is not float or not math.isfinite(number):
+            raise TypeError(f"{number!r} is not a finite number with a decimal point")
 
 
 def _check_choices(manifest: Manifest) -> None:

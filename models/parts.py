@@ -3,6 +3,7 @@
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
 sparse.json                vocabulary and lemmas
+probes.jsonl               texts to try the model on (`models.probes`), where it brings some
 
 The dense half, which a model may lack:
 
@@ -17,7 +18,8 @@ tree.safetensors           the label tree that corrects it, if one does
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +34,8 @@ from models.encoder import load_tokenizer, load_transformer, window_of
 from models.errors import BundleCorruptError
 from models.labels import LabelCatalogue
 from models.linear import LinearModel, LinearScorer
-from models.manifest import FEATURES, Input, Manifest
+from models.manifest import FEATURES, Calibration, Ensemble, Input, Manifest
+from models.probes import PROBES_NAME, probes_to_jsonl
 from models.sparse import SparseModel, TfidfModel
 from models.tree import LabelTree
 
@@ -40,9 +43,15 @@ RETRIEVAL = "retrieval"
 CLASSIFIER = "classifier"
 LINEAR = "linear"
 SPARSE = "sparse"
+HYBRID = "hybrid"
+ENSEMBLE = "ensemble"
+HYBRID_OF = (RETRIEVAL, CLASSIFIER)
+"""The scorers that make `hybrid` (DEPL+c)."""
+BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, SPARSE)
+"""The scorers that an ensemble may blend."""
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
-_RETRIEVAL_FILE = "retrieval.safetensors"
+RETRIEVAL_FILE = "retrieval.safetensors"
 _CLASSIFIER_FILE = "classifier.safetensors"
 _LINEAR_FILE = "linear.safetensors"
 _TREE_FILE = "tree.safetensors"
@@ -81,23 +90,41 @@ class ModelParts:
         catalogue: The labels.
         sparse: The sparse model.
         dense: The dense half; None if the run trained none.
+        has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
+        calibrations: What makes log-odds of the scores of a scorer.
+        ensemble: The weights of the scorer `ensemble`; None if there is none.
     """
 
     input: Input
     catalogue: LabelCatalogue
     sparse: SparseModel
     dense: DenseParts | None
+    has_hybrid: bool = False
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    ensemble: Ensemble | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers that these parts make."""
-        if self.dense is None:
-            return (SPARSE,)
-        optional = {CLASSIFIER: self.dense.classifier, LINEAR: self.dense.linear}
-        return (RETRIEVAL, *(name for name, part in optional.items() if part is not None), SPARSE)
+        has_classifier = self.dense is not None and self.dense.classifier is not None
+        there = {
+            RETRIEVAL: self.dense is not None,
+            CLASSIFIER: has_classifier,
+            HYBRID: has_classifier and self.has_hybrid,
+            LINEAR: self.dense is not None and self.dense.linear is not None,
+            SPARSE: True,
+            ENSEMBLE: self.ensemble is not None,
+        }
+        return tuple(name for name, is_there in there.items() if is_there)
 
 
-def write_parts(folder: Path, parts: ModelParts, manifest: Manifest, scratch: Path) -> Manifest:
+def write_parts(
+    folder: Path,
+    parts: ModelParts,
+    manifest: Manifest,
+    scratch: Path,
+    probes: Sequence[str] = (),
+) -> Manifest:
     """Write a bundle of these parts (see `models.bundle.write_bundle`).
 
     Args:
@@ -105,7 +132,11 @@ def write_parts(folder: Path, parts: ModelParts, manifest: Manifest, scratch: Pa
         parts: What to write.
         manifest: All but its files and digest.
         scratch: A folder in which the encoder is saved first, if there is one.
+        probes: Texts that it brings along to be tried on.
     """
+    texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
+    if probes:
+        texts[PROBES_NAME] = probes_to_jsonl(probes)
     tensors = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
     if parts.dense is not None:
         parts.dense.encoder.transformer.save_pretrained(scratch)
@@ -116,7 +147,7 @@ def write_parts(folder: Path, parts: ModelParts, manifest: Manifest, scratch: Pa
         manifest=manifest,
         catalogue=parts.catalogue,
         tensors=tensors,
-        texts={_VOCABULARY_FILE: parts.sparse.tfidf.to_json()},
+        texts=texts,
         encoder_folder=None if parts.dense is None else scratch,
     )
 
@@ -127,13 +158,16 @@ def read_parts(bundle: Bundle) -> ModelParts:
     Raises:
         BundleCorruptError: The parts contradict each other or the manifest.
     """
-    encoder = bundle.manifest.encoder
+    manifest, encoder = bundle.manifest, bundle.manifest.encoder
     try:
         parts = ModelParts(
-            input=bundle.manifest.input,
+            input=manifest.input,
             catalogue=bundle.catalogue,
             sparse=read_sparse(bundle),
             dense=None if encoder is None else _read_dense(bundle, encoder.max_tokens),
+            has_hybrid=HYBRID in manifest.scorers,
+            calibrations=manifest.calibrations,
+            ensemble=manifest.ensemble,
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(_contradiction(bundle, "its files", repr(error))) from error
@@ -149,7 +183,7 @@ def _dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
     }
     arrays = {
         _DUAL_ENCODER_FILE: poolers,
-        _RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
+        RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
     }
     if dense.classifier is not None:
         arrays[_CLASSIFIER_FILE] = _arrays_of(dense.classifier)
@@ -165,7 +199,21 @@ def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
 
 
 def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
-    """Return the dense half of a bundle that has one.
+    """Return the dense half of a bundle that has one."""
+    has_classifier = CLASSIFIER in bundle.manifest.scorers
+    has_linear = LINEAR in bundle.manifest.scorers
+    return DenseParts(
+        encoder=read_dual_encoder(bundle),
+        tokenizer=load_tokenizer(bundle.encoder_folder),
+        max_tokens=max_tokens,
+        label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
+        classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
+        linear=_read_linear(bundle) if has_linear else None,
+    )
+
+
+def read_dual_encoder(bundle: Bundle) -> DualEncoder:
+    """Return the dual encoder of a bundle that has one, in evaluation mode.
 
     Raises:
         BundleCorruptError: The encoder and its poolers don't belong together.
@@ -178,16 +226,7 @@ def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
         raise BundleCorruptError(
             _contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
         )
-    has_classifier = CLASSIFIER in bundle.manifest.scorers
-    has_linear = LINEAR in bundle.manifest.scorers
-    return DenseParts(
-        encoder=encoder.eval(),
-        tokenizer=load_tokenizer(bundle.encoder_folder),
-        max_tokens=max_tokens,
-        label_vectors=bundle.tensors(_RETRIEVAL_FILE)["label_vectors"],
-        classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
-        linear=_read_linear(bundle) if has_linear else None,
-    )
+    return encoder.eval()
 
 
 def _read_linear(bundle: Bundle) -> LinearScorer:
@@ -246,17 +285,32 @@ def _check(bundle: Bundle, parts: ModelParts) -> None:
         _check_dense(bundle, parts.dense)
         if parts.dense.linear is not None:
             _check_linear(bundle, parts.dense.linear, parts.dense.encoder.dim)
+    _check_scorers(bundle, parts)
+    if parts.input == FEATURES and parts.dense is not None:
+        said = f"input {parts.input!r} with an encoder, which reads texts"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
+
+
+def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
+    """Refuse a manifest that tells of other scorers than the parts make.
+
+    Raises:
+        BundleCorruptError: It does.
+    """
     if parts.scorers != bundle.manifest.scorers:
         said = f"scorers {bundle.manifest.scorers}, the files make {parts.scorers}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if bundle.manifest.default_scorer not in parts.scorers:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
+    odd = set(parts.calibrations).difference(parts.scorers)
+    if parts.ensemble is not None:
+        odd |= set(parts.ensemble.weights).difference(BLENDABLE)
+    if odd:
+        said = f"calibrations or ensemble weights of {sorted(odd)}, wanted those of scorers"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
     if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
         said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"
-        raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
-    if parts.input == FEATURES and parts.dense is not None:
-        said = f"input {parts.input!r} with an encoder, which reads texts"
         raise BundleCorruptError(_contradiction(bundle, "manifest.json", said))
 
 
@@ -269,7 +323,7 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
     num_labels, dim = len(bundle.catalogue), dense.encoder.dim
     if dense.label_vectors.shape != (num_labels, dim):
         shapes = f"label_vectors {dense.label_vectors.shape}, wanted {(num_labels, dim)}"
-        raise BundleCorruptError(_contradiction(bundle, _RETRIEVAL_FILE, shapes))
+        raise BundleCorruptError(_contradiction(bundle, RETRIEVAL_FILE, shapes))
     if dense.classifier is not None:
         _check_model(bundle, _CLASSIFIER_FILE, dense.classifier, dim)
     said = bundle.manifest.encoder
@@ -291,10 +345,14 @@ def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
     """
     _check_model(bundle, _LINEAR_FILE, linear.model, dim)
     if linear.tree is not None:
-        found = (linear.tree.num_labels, len(linear.tree.mean))
-        wanted = (len(bundle.catalogue), dim)
-        if found != wanted:
-            what = f"a tree of (labels, dimensions) {found}, wanted {wanted}"
+        # Labels that were added later are no leaves: p_n of them is 0, and they have no row here.
+        num_labels, least = linear.tree.num_labels, int(linear.model.labels[-1]) + 1
+        most, tree_dim = len(bundle.catalogue), len(linear.tree.mean)
+        if not least <= num_labels <= most or tree_dim != dim:
+            what = (
+                f"a tree of (labels, dimensions) {(num_labels, tree_dim)}, wanted {least} to "
+                f"{most}, and {dim}"
+            )
             raise BundleCorruptError(_contradiction(bundle, _TREE_FILE, what))
     counts = bundle.catalogue.training_counts[linear.model.labels]
     if linear.correction == "prior" and not counts.all():

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import faiss
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from joblib import cpu_count
 from scipy.sparse import csr_array
-from scipy.special import expit
+from torch import nn
 
 from models.batches import FeatureBatch, TextBatch
+from models.blending import Blend, Sources, mean_of_sigmoids, weighted_blend
 from models.bundle import Bundle
+from models.calibration import IDENTITY, probabilities_of
 from models.dense_scoring import DenseScorers
 from models.encoder import Precision, dtype_for
 from models.errors import ConfigError, RequestError
+from models.explanation import Explainer, Explanation
 from models.features import unit_rows
+from models.label_facts import LabelDetails, LabelFacts
+from models.label_search import LabelSearch
 from models.labels import LabelCatalogue
-from models.manifest import FEATURES, TEXT, CorrectionName, Input
-from models.parts import CLASSIFIER, LINEAR, RETRIEVAL, SPARSE, ModelParts, read_parts
-from models.ranking import NO_LABEL, Ranking, Source, rank
+from models.manifest import FEATURES, TEXT, Calibration, CorrectionName, Input
+from models.onnx_encoder import OnnxPrecision, OnnxTransformer, load_onnx_transformer
+from models.parts import (
+    CLASSIFIER,
+    ENSEMBLE,
+    HYBRID,
+    HYBRID_OF,
+    LINEAR,
+    RETRIEVAL,
+    SPARSE,
+    ModelParts,
+    read_parts,
+)
+from models.ranking import NO_LABEL, Ranking, Source
+from models.selected_ranking import rank_selected, total_scores
+from models.selection import LabelFilter, LabelSelector
 from models.sparse import SparseSource
 
-_LOGITS = (RETRIEVAL, CLASSIFIER)
-"""Scorers whose score is a logit: its sigmoid is what their training's cross-entropy fits."""
+_LOGITS = (RETRIEVAL, CLASSIFIER, HYBRID)
+"""Scorers whose score is a logit: its sigmoid is what their training's cross-entropy fits, and
+their probability where none was calibrated."""
 
 MOST_TAIL_DIAL = 1000.0
 """Beyond it, float32 scores would tell labels of unlike frequency apart, and no others."""
@@ -42,8 +62,9 @@ class LabelScore:
         name: What people read.
         score: What labels are ordered by, correction and tail dial included; comparable only
             within one scorer, correction and tail dial.
-        probability: The model's own estimate that the text carries the label; None where the
-            scorer gives none, and where the tail dial has changed the scores.
+        probability: That the text carries the label, as calibrated on the dev split; where nothing
+            was calibrated, the model's own estimate. None where the scorer has neither, and where
+            the tail dial or another correction has changed the scores.
     """
 
     index: int
@@ -64,6 +85,7 @@ class Prediction:
         exact: Whether no other label can have a better score. Every way of ranking that there is
             certifies that before it answers.
         correction: What was added to the scores.
+        explanations: Why, of each label; empty where nobody asked.
     """
 
     labels: tuple[LabelScore, ...]
@@ -71,6 +93,7 @@ class Prediction:
     truncated: bool
     exact: bool
     correction: CorrectionName
+    explanations: tuple[Explanation, ...] = ()
 
 
 class Predictor:
@@ -112,8 +135,13 @@ class Predictor:
                 "CUDA on a machine with an NVIDIA GPU"
             )
         self.catalogue: LabelCatalogue = parts.catalogue
+        self._selector = LabelSelector(parts.catalogue)
+        self._facts = LabelFacts(parts)
+        self._explainer = Explainer(parts, self._facts)
         self.scorers = parts.scorers
+        self.calibrations = parts.calibrations
         self.default_scorer = default_scorer or self.scorers[0]
+        self._blends = _blends(parts)
         self._dense: DenseScorers | None = None
         if parts.dense is not None:
             parts.dense.encoder.to(self._device)
@@ -129,7 +157,7 @@ class Predictor:
         *,
         device: str | None = None,
         num_threads: int | None = None,
-        precision: Precision = "float32",
+        precision: Precision | OnnxPrecision = "float32",
     ) -> Predictor:
         """Load a bundle.
 
@@ -138,16 +166,20 @@ class Predictor:
             device: "cpu" or "cuda"; None: a GPU if there is one.
             num_threads: Of PyTorch and FAISS, for the whole process, and of the sparse model; None:
                 as they are, and one a core.
-            precision: What the encoder computes in.
+            precision: What the encoder computes in; by ONNX Runtime only on the CPU.
 
         Raises:
             BundleCorruptError: Its parts contradict each other.
-            ConfigError: There is no such device.
+            ConfigError: There is no such device, or no such precision on it.
         """
         if num_threads is not None:
             torch.set_num_threads(num_threads)
             faiss.omp_set_num_threads(num_threads)
         parts = read_parts(bundle)
+        if precision == "onnx-float32" or precision == "onnx-int8":  # in this form for mypy
+            _compute_by_onnx(parts, bundle, precision, device, num_threads)
+            device = "cpu"
+            precision = "float32"  # of the poolers
         return cls(
             parts,
             default_scorer=bundle.manifest.default_scorer,
@@ -155,6 +187,11 @@ class Predictor:
             num_threads=num_threads,
             precision=precision,
         )
+
+    @cached_property
+    def label_search(self) -> LabelSearch:
+        """Finds labels by words; made when first asked for."""
+        return LabelSearch(self.catalogue)
 
     @property
     def input(self) -> Input:
@@ -216,6 +253,7 @@ class Predictor:
         scorer: str | None = None,
         correction: str | None = None,
         tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
     ) -> Ranking:
         """Return the exact k best labels of each document.
 
@@ -227,10 +265,11 @@ class Predictor:
                 the latter.
             tail_dial: tau, from 0 to `MOST_TAIL_DIAL`: tau times log pi_y is taken off the score of
                 every label y, pi_y being its share of the training pairs (logit adjustment).
+            label_filter: Whose labels are ranked; None: all.
 
         Raises:
-            RequestError: There is no such scorer, k or the tail dial is out of its range, or the
-                scorer was not trained with this correction.
+            RequestError: There is no such scorer, k or the tail dial is out of its range, the
+                scorer was not trained with this correction, or the filter names unknown labels.
         """
         scorer = self._scorer(scorer)
         applied = self.correction_of(scorer, correction)
@@ -240,11 +279,47 @@ class Predictor:
             raise RequestError(
                 f"tail_dial is {tail_dial}; wanted a number from 0 to {MOST_TAIL_DIAL:g}"
             )
+        selection = self._selector.select(label_filter)
+        if scorer in self._blends:
+            blend = self._blends[scorer]
+            return blend.rank(self._sources_of(blend, batch), k, tail_dial, selection)
         if scorer == SPARSE:
-            return rank([self._sparse_source(batch, tail_dial)], k)
+            return rank_selected([self._sparse_source(batch, tail_dial)], k, selection)
         # A model that reads features is sparse.
         assert isinstance(batch, TextBatch) and self._dense is not None
-        return self._dense.rank(batch.vectors, k, scorer, applied, tail_dial)
+        return self._dense.rank(batch.vectors, k, scorer, applied, tail_dial, selection)
+
+    def score(
+        self,
+        batch: TextBatch | FeatureBatch,
+        labels: Int64[np.ndarray, "document m"],
+        scorer: str | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
+    ) -> Float32[np.ndarray, "document m"]:
+        """Return the scores of given labels of each document, to the bit those of `rank`.
+
+        Args:
+            batch: As for `rank`.
+            labels: Label indices; those that the scorer does not know get -inf, and so does
+                `NO_LABEL`.
+            scorer: As for `rank`.
+            correction: As for `rank`.
+            tail_dial: As for `rank`.
+
+        Raises:
+            RequestError: There is no such scorer, or it was not trained with this correction.
+        """
+        scorer = self._scorer(scorer)
+        applied = self.correction_of(scorer, correction)
+        rows = np.arange(len(labels), dtype=np.int64)
+        if scorer in self._blends:
+            blend = self._blends[scorer]
+            return blend.score(self._sources_of(blend, batch), rows, labels, tail_dial)
+        if scorer == SPARSE:
+            return total_scores([self._sparse_source(batch, tail_dial)], rows, labels)
+        assert isinstance(batch, TextBatch) and self._dense is not None
+        return self._dense.score(batch.vectors, labels, scorer, applied, tail_dial)
 
     def predict(
         self,
@@ -255,6 +330,8 @@ class Predictor:
         threshold: float | None = None,
         correction: str | None = None,
         tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
+        explain: bool = False,
     ) -> list[Prediction]:
         """Return the best labels of each text.
 
@@ -266,6 +343,8 @@ class Predictor:
             correction: As in `rank`.
             tail_dial: As in `rank`; above 0, scores are no log-odds any more, and labels have no
                 probabilities.
+            label_filter: As in `rank`.
+            explain: Whether to say why, too; some milliseconds a label.
 
         Raises:
             RequestError: Any of them is not so, the model reads features, or there are no
@@ -274,12 +353,27 @@ class Predictor:
         batch = self.read(texts)
         return self.predict_batch(
             batch, k=k, scorer=scorer, threshold=threshold, correction=correction,
-            tail_dial=tail_dial,
+            tail_dial=tail_dial, label_filter=label_filter, explain=explain,
         )  # fmt: skip
 
     def needs_encoder(self, scorer: str) -> bool:
-        """Whether a scorer reads texts by the encoder, else as features."""
-        return scorer != SPARSE
+        """Whether a scorer reads texts by the encoder, else as features only."""
+        return self._scorers_in(scorer) != {SPARSE}
+
+    @property
+    def device(self) -> str:
+        """Where it computes: "cpu" or "cuda"."""
+        return self._device
+
+    @property
+    def encoder_precision(self) -> str | None:
+        """What the encoder computes in, such as "bfloat16"; None where there is no encoder."""
+        if self._parts.dense is None:
+            return None
+        transformer: nn.Module = self._parts.dense.encoder.transformer
+        if isinstance(transformer, OnnxTransformer):
+            return transformer.precision
+        return str(transformer.dtype).removeprefix("torch.")
 
     @property
     def batch_tokens(self) -> int:
@@ -297,7 +391,10 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        lengths: list[int] = batch.prepare(self._scorer(scorer) == SPARSE).tolist()
+        scorer = self._scorer(scorer)
+        if SPARSE in self._scorers_in(scorer):
+            _ = batch.features
+        lengths: list[int] = batch.prepare(not self.needs_encoder(scorer)).tolist()
         return lengths
 
     def encode(self, batch: TextBatch) -> None:
@@ -313,6 +410,8 @@ class Predictor:
         threshold: float | None = None,
         correction: str | None = None,
         tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
+        explain: bool = False,
     ) -> list[Prediction]:
         """Return the best labels of texts that `read` has made ready (see `predict`).
 
@@ -320,23 +419,48 @@ class Predictor:
             RequestError: As `predict` does, of what is not about the texts.
         """
         scorer = self._scorer(scorer)
-        has_probabilities = scorer in _LOGITS and tail_dial == 0
-        self._check_threshold(threshold, scorer, has_probabilities)
+        applied = self.correction_of(scorer, correction)
+        calibration = None
+        if tail_dial == 0 and applied == self.correction_of(scorer):
+            calibration = self._calibration_of(scorer)
+        self._check_threshold(threshold, scorer, calibration)
         if not batch.texts:
             return []
-        ranking = self.rank(batch, k, scorer, correction, tail_dial)
-        return [
+        ranking = self.rank(batch, k, scorer, correction, tail_dial, label_filter)
+        predictions = [
             Prediction(
-                labels=self._labels(labels, scores, has_probabilities, threshold),
+                labels=self._labels(labels, scores, calibration, threshold),
                 num_tokens=num_tokens,
                 truncated=truncated,
                 exact=True,
-                correction=self.correction_of(scorer, correction),
+                correction=applied,
             )
             for labels, scores, (num_tokens, truncated) in zip(
-                ranking.labels, ranking.scores, batch.extents(scorer == SPARSE), strict=True
+                ranking.labels,
+                ranking.scores,
+                batch.extents(not self.needs_encoder(scorer)),
+                strict=True,
             )
         ]
+        if not explain:
+            return predictions
+        labels = [[label.index for label in each.labels] for each in predictions]
+        explained = self._explainer.explain(self, batch, labels, scorer, correction, tail_dial)
+        return [
+            replace(prediction, explanations=explanations)
+            for prediction, explanations in zip(predictions, explained, strict=True)
+        ]
+
+    def describe(self, label: int) -> LabelDetails:
+        """Return all that is known of a label, by its row in the catalogue."""
+        (nearest,) = self._facts.nearest([label])
+        return LabelDetails(
+            index=label,
+            label=self.catalogue[label],
+            keywords=self._facts.keywords(label),
+            nearest=nearest,
+            scorers=tuple(name for name in self.scorers if self._knows(name, label)),
+        )
 
     def correction_of(self, scorer: str, asked: str | None = None) -> CorrectionName:
         """Return what is added to the scores of a scorer: as asked for, or by default its own.
@@ -360,6 +484,35 @@ class Predictor:
             f"correction {asked!r} came for scorer {scorer!r}, which was not trained with it, so "
             f"that it would bias the scores; wanted {wanted}"
         )
+
+    def _calibration_of(self, scorer: str) -> Calibration | None:
+        own = IDENTITY if scorer in _LOGITS else None
+        return self.calibrations.get(scorer, own)
+
+    def _scorers_in(self, scorer: str) -> set[str]:
+        """Return the scorer, or those that it blends."""
+        blend = self._blends.get(scorer)
+        return {scorer} if blend is None else {member.name for member in blend.members}
+
+    def _sources_of(self, blend: Blend, batch: TextBatch | FeatureBatch) -> list[Sources]:
+        """Return the sources of the scorers in a blend, with their own corrections."""
+        sources: list[Sources] = []
+        for member in blend.members:
+            if member.name == SPARSE:
+                sources.append([self._sparse_source(batch, 0.0)])
+                continue
+            assert isinstance(batch, TextBatch) and self._dense is not None
+            correction = self.correction_of(member.name)
+            sources.append(self._dense.sources(batch.vectors, member.name, correction, 0.0))
+        return sources
+
+    def _knows(self, scorer: str, label: int) -> bool:
+        if scorer in self._blends:
+            return any(self._knows(name, label) for name in self._scorers_in(scorer))
+        if scorer == SPARSE:
+            return label in self._parts.sparse.labels
+        assert self._dense is not None
+        return label in self._dense.labels_of(scorer)
 
     def _sparse_source(self, batch: TextBatch | FeatureBatch, tail_dial: float) -> Source:
         model, bias = self._parts.sparse, None
@@ -387,39 +540,76 @@ class Predictor:
         return scorer
 
     def _check_threshold(
-        self, threshold: float | None, scorer: str, has_probabilities: bool
+        self, threshold: float | None, scorer: str, calibration: Calibration | None
     ) -> None:
         if threshold is None:
             return
         if not 0 <= threshold <= 1:
             raise RequestError(f"threshold is {threshold}; wanted a probability from 0 to 1")
-        if not has_probabilities and scorer in _LOGITS:
+        if calibration is not None:
+            return
+        if self._calibration_of(scorer) is not None:
             raise RequestError(
-                f"threshold {threshold} came with a tail dial, which leaves no probabilities to "
-                "compare with it; leave out one of the two"
+                f"threshold {threshold} came with a tail dial or without the scorer's correction, "
+                "which leaves no probabilities to compare with it; leave out one of the two"
             )
-        if not has_probabilities:
-            others = ", ".join(name for name in self.scorers if name in _LOGITS)
-            raise RequestError(
-                f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
-                "leave the threshold out" + (f", or use one of {others}" if others else "")
-            )
+        others = ", ".join(name for name in self.scorers if self._calibration_of(name))
+        raise RequestError(
+            f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
+            "leave the threshold out" + (f", or use one of {others}" if others else "")
+        )
 
     def _labels(
         self,
         labels: np.ndarray,
         scores: np.ndarray,
-        has_probabilities: bool,
+        calibration: Calibration | None,
         threshold: float | None,
     ) -> tuple[LabelScore, ...]:
-        found = []
-        for index, score in zip(labels.tolist(), scores.tolist(), strict=True):
-            probability = float(expit(score)) if has_probabilities else None
+        found: list[LabelScore] = []
+        probabilities: list[float | None] = [None] * len(scores)
+        if calibration is not None:
+            probabilities = probabilities_of(calibration, scores).tolist()
+        for index, score, probability in zip(
+            labels.tolist(), scores.tolist(), probabilities, strict=True
+        ):
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
                 break  # scores fall, and with them the probabilities
             label = self.catalogue[index]
             found.append(LabelScore(index, label.id, label.name, score, probability))
         return tuple(found)
+
+
+def _blends(parts: ModelParts) -> dict[str, Blend]:
+    """Return the scorers that are made of others."""
+    blends, log_priors = {}, parts.catalogue.log_priors
+    if HYBRID in parts.scorers:
+        blends[HYBRID] = mean_of_sigmoids(HYBRID_OF, log_priors)
+    if parts.ensemble is not None:
+        weights = parts.ensemble.weights
+        blends[ENSEMBLE] = weighted_blend(weights, parts.calibrations, log_priors)
+    return blends
+
+
+def _compute_by_onnx(
+    parts: ModelParts,
+    bundle: Bundle,
+    precision: OnnxPrecision,
+    device: str | None,
+    num_threads: int | None,
+) -> None:
+    """Let ONNX Runtime stand in for the transformer of these parts, if there is one.
+
+    Raises:
+        ConfigError: On a GPU; or it can't.
+    """
+    if device == "cuda":
+        raise ConfigError(
+            f"precision {precision!r} came with device 'cuda'; wanted 'cpu', or another precision"
+        )
+    if parts.dense is not None:
+        made = load_onnx_transformer(bundle.encoder_folder, precision, num_threads)
+        parts.dense.encoder.transformer = made  # type: ignore[assignment]  # only read from now on
 
 
 def _is_unicode(text: str) -> bool:

@@ -109,7 +109,7 @@ def _threshold_round(
     """
     tops = [source.top(rows, min(depth, source.num_labels)) for source in sources]
     named = np.concatenate([top.labels for top in tops], axis=1)  # (row, sources x depth)
-    named = _without_repeats(named)
+    named = without_repeats(named)
     totals = np.zeros(named.shape, dtype=np.float32)
     for source in sources:
         totals += source.score(rows, named)
@@ -121,7 +121,7 @@ def _threshold_round(
     return best, best.scores[:, -1] > frontier
 
 
-def _without_repeats(labels: Int64[np.ndarray, "row m"]) -> Int64[np.ndarray, "row m"]:
+def without_repeats(labels: Int64[np.ndarray, "row m"]) -> Int64[np.ndarray, "row m"]:
     """Return each row sorted, with all but the first of equal labels turned into `NO_LABEL`."""
     ordered = np.sort(labels, axis=1)
     ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = NO_LABEL

@@ -9,14 +9,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path
 
 from models.errors import NotReadyError
-from service.deps import ServiceDep, require_json
+from service.deps import ServiceDep, require_json, require_known_query
 from service.manager import Canary
 from service.problems import responses
 from service.redeploy import Change
 from service.schemas import CanaryRequest, ModelChange
 
 router = APIRouter(
-    prefix="/v1/admin", tags=["admin"], responses=responses(401, 403, 404, 409, 422, 503)
+    prefix="/v1/admin",
+    tags=["admin"],
+    dependencies=[Depends(require_known_query)],
+    responses=responses(401, 403, 404, 409, 422, 503),
 )
 
 VersionPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="Number of the version.")]

@@ -15,21 +15,31 @@ from models.bundle import Bundle
 from models.registry import Registry
 from service.admin import router as admin_router
 from service.admission import Streams
-from service.compute_threads import limit_threads
+from service.annif_api import SuggestForm
+from service.annif_api import router as annif_router
+from service.compute_threads import ComputeSetup
 from service.deps import Service
 from service.engine import Engine, Limits
+from service.inference_protocol import router as protocol_router
 from service.keys import KeyRing, Keys
+from service.label_routes import router as label_router
+from service.label_sets import LabelSets
 from service.limits import BodyLimitMiddleware
+from service.logs import REQUEST_ID_HEADER
 from service.manager import Canary, ModelManager, Predictor
 from service.model_loading import ModelLoader
+from service.page import read_page
+from service.page import router as page_router
 from service.problems import add_handlers, set_media_types
 from service.redeploy import Policy, Redeployer
 from service.routes import router
-from service.schemas import batch_schemas
+from service.schemas import batch_schemas, schemas_of
 from service.security import AuthMiddleware, HeadersMiddleware, describe_security
 from service.settings import Settings, load_settings
 from service.sources import RegistrySource
 from service.telemetry import Telemetry, TelemetryMiddleware
+from service.tensors import InferAnswer, InferRequest
+from service.tracing import Tracing, TracingMiddleware, make_tracing
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
 
@@ -40,22 +50,29 @@ def create_app(
     settings: Settings | None = None,
     *,
     load: Callable[[Bundle], Predictor] | None = None,
+    tracing: Tracing | None = None,
 ) -> FastAPI:
     """Return the service; it begins to load models when it is started, not here.
 
     Args:
         settings: Where absent, read from `LONGTAIL_` variables.
         load: Makes a verified bundle into a model that can answer; where absent, the real one.
+        tracing: Takes the spans; where absent, as the settings say.
 
     Raises:
         ConfigError: A setting is wrong.
     """
     settings = settings or load_settings()
-    service = _assemble(settings, load)
+    service = _assemble(settings, load, tracing or make_tracing(settings.otel, _release()))
     app = FastAPI(title="Longtail", version=_release(), description=DESCRIPTION, lifespan=_lifespan)
     app.state.service = service
+    app.state.page = read_page()
+    app.include_router(page_router)
     app.include_router(router)
+    app.include_router(label_router)
     app.include_router(admin_router)
+    app.include_router(annif_router)
+    app.include_router(protocol_router)
     add_handlers(app)
     # The last one is the first to see a request.
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
@@ -65,10 +82,12 @@ def create_app(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "Content-Encoding"],
-            expose_headers=["Retry-After"],
+            allow_headers=["Authorization", "Content-Type", "Content-Encoding", REQUEST_ID_HEADER],
+            expose_headers=["Retry-After", REQUEST_ID_HEADER],
         )
     app.add_middleware(HeadersMiddleware)
+    if service.tracing is not None:
+        app.add_middleware(TracingMiddleware, tracing=service.tracing)
     app.add_middleware(TelemetryMiddleware, telemetry=service.telemetry)
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents
     return app
@@ -86,20 +105,30 @@ def load_predictor(settings: Settings, bundle: Bundle) -> Predictor:
     )
 
 
-def _assemble(settings: Settings, load: Callable[[Bundle], Predictor] | None) -> Service:
+def _assemble(
+    settings: Settings, load: Callable[[Bundle], Predictor] | None, tracing: Tracing | None
+) -> Service:
     registry = Registry(settings.registry)
     manager = ModelManager(registry)
     limits = Limits(
         max_texts=settings.max_texts_per_request,
         max_text_characters=settings.max_text_characters,
         max_k=settings.max_k,
+        max_filter_labels=settings.max_filter_labels,
+        max_explained_labels=settings.max_explained_labels,
         max_queue_tokens=settings.max_queue_tokens,
         max_batch_tokens=settings.max_batch_tokens,
         request_timeout_s=settings.request_timeout_s,
     )
     telemetry = Telemetry()
-    prepare_thread = int if load else partial(limit_threads, settings.num_threads)
-    engine = Engine(manager, limits, telemetry, prepare_thread=prepare_thread)
+    compute = ComputeSetup(settings.num_threads)
+    engine = Engine(
+        manager,
+        limits,
+        telemetry,
+        label_sets=LabelSets(settings.label_sets),
+        prepare_thread=int if load else compute.prepare_thread,
+    )
     telemetry.watch_queue(lambda: engine.admission.tokens)
     return Service(
         settings=settings,
@@ -112,6 +141,8 @@ def _assemble(settings: Settings, load: Callable[[Bundle], Predictor] | None) ->
             admin=KeyRing("admin", settings.admin_keys, settings.admin_keys_file),
             api=KeyRing("api", settings.api_keys, settings.api_keys_file),
         ),
+        compute=compute,
+        tracing=tracing,
     )
 
 
@@ -143,6 +174,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     service.redeployer.close()
     service.engine.close()
+    if service.tracing is not None:
+        service.tracing.close()
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -151,10 +184,13 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
     limits = service.settings
     schemas = document["components"]["schemas"]
-    for name, schema in batch_schemas().items():
+    unnamed = batch_schemas() | schemas_of(InferRequest, InferAnswer, SuggestForm)
+    for name, schema in unnamed.items():
         schemas.setdefault(name, schema)
     fields = schemas["PredictRequest"]["properties"]
     fields["k"]["maximum"] = limits.max_k
+    for listed in (fields["include"]["anyOf"][0], fields["exclude"]):
+        listed["maxItems"] = limits.max_filter_labels
     fields["text"]["maxLength"] = limits.max_text_characters
     fields["texts"]["maxItems"] = limits.max_texts_per_request
     fields["texts"]["items"]["maxLength"] = limits.max_text_characters

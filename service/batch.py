@@ -20,7 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from models.errors import LongtailError, RequestError
 from service.admission import DeadlineError, Streams
-from service.engine import Answer, Engine, Query
+from service.answering import query_of
+from service.engine import Answer, Engine
 from service.inflate import Inflater
 from service.lines import (
     LineError,
@@ -46,6 +47,8 @@ _LINE_BYTES = 2**14
 """That a line in work is counted with at least: 256 of them fill the window."""
 _LABEL_BYTES = 2**7
 """That a label in an answer is counted with."""
+_EXPLAINED_BYTES = 2**12
+"""That one with an explanation is."""
 _CHUNK_BYTES = 2**16
 """Answers that are ready go out together up to this size."""
 
@@ -158,7 +161,7 @@ class BatchResponse(Response):
             lines=tally.num_lines,
             errors=tally.num_errors,
             whole=writer.done() and not writer.cancelled() and self._error is None,
-            lines_per_s=f"{tally.num_lines / (time.perf_counter() - started):.1f}",
+            lines_per_s=round(tally.num_lines / (time.perf_counter() - started), 1),
         )
 
     async def _end(self, *tasks: asyncio.Task[None]) -> None:
@@ -226,7 +229,7 @@ class BatchResponse(Response):
         num_bytes = _LINE_BYTES + len(line or b"")
         parsed = self._parsed(line)
         if isinstance(parsed, BatchLine):
-            num_bytes += _LABEL_BYTES * parsed.k
+            num_bytes += (_EXPLAINED_BYTES if parsed.explain else _LABEL_BYTES) * parsed.k
         await self._window.take(num_bytes)
         answer = asyncio.create_task(self._answer(index, parsed))
         self._entries.append(_Entry(answer, num_bytes))
@@ -245,14 +248,14 @@ class BatchResponse(Response):
         try:
             if isinstance(line, LineError):
                 raise line
-            answer = await self._engine.predict_in_stream(query_of(line))
+            answer = await self._engine.predict_in_stream(query_of(line, (line.text,)))
+            return self._result_line(index, line, answer)
         except LongtailError as error:
             return self._error_line(index, line.id, problem_of_error(error))
         except Exception as error:
             logger.exception("a line of a batch failed with %s", type(error).__name__)
             detail = "an unexpected error; its cause is in the log"
             return self._error_line(index, line.id, problem_of(INTERNAL, detail))
-        return self._result_line(index, line, answer)
 
     def _error_line(self, index: int, known_by: str | int | None, problem: Problem) -> bytes:
         self._tally.num_errors += 1
@@ -261,10 +264,11 @@ class BatchResponse(Response):
 
     def _result_line(self, index: int, line: BatchLine, answer: Answer) -> bytes:
         prediction = answer.predictions[0]
+        result = result_line(index, line, answer.model.version, answer.scorer, prediction)
         self._tally.versions[answer.model.version] += 1
         self._tally.num_truncated += prediction.truncated
         self._telemetry.count_line("result")
-        return result_line(index, line, answer.model.version, answer.scorer, prediction)
+        return result
 
     async def _write(self, send: Send) -> None:
         """Write the answers in order, and the summary; give up where the client does not read."""
@@ -306,16 +310,3 @@ class BatchResponse(Response):
             return chunk
         mode = zlib.Z_FINISH if is_last else zlib.Z_SYNC_FLUSH
         return self._packer.compress(chunk) + self._packer.flush(mode)
-
-
-def query_of(line: BatchLine) -> Query:
-    """Return what a line asks for."""
-    return Query(
-        texts=(line.text,),
-        k=line.k,
-        scorer=line.scorer,
-        threshold=line.threshold,
-        correction=line.correction,
-        tail_dial=line.tail_dial,
-        version=line.version,
-    )

@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
+from models.selection import LabelFilter
 from service.admission import Priority
 
 if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
@@ -29,6 +30,10 @@ _BULK_TURN = 8
 """Every so manieth batch is one of bulk work where some waits, however much else does."""
 
 
+EXPLANATION_TOKENS = 16
+"""Tokens of text that take about as long as the explanation of a label."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What to answer about a text; texts of equal options are ranked together."""
@@ -38,6 +43,17 @@ class Options:
     threshold: float | None = None
     correction: str | None = None
     tail_dial: float = 0.0
+    label_filter: LabelFilter | None = None
+    explain: bool = False
+
+    @property
+    def extra_tokens(self) -> int:
+        """What has to be done for a text besides reading it, in tokens that take as long."""
+        return EXPLANATION_TOKENS * self.k if self.explain else 0
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return them as `Predictor.predict` takes them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(slots=True)
@@ -47,10 +63,17 @@ class Seconds:
     Attributes:
         queue: Until the first of its texts was computed; tokenising is part of it.
         compute: Of the batches that its texts were in, which may have held others' too.
+        phases: When each phase began first and ended last, by `time.perf_counter`.
     """
 
     queue: float = 0.0
     compute: float = 0.0
+    phases: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def note(self, phase: str, started: float, ended: float) -> None:
+        """Take when a phase began and ended; several pieces of it make one."""
+        first, _ = self.phases.get(phase, (started, ended))
+        self.phases[phase] = first, ended
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +136,7 @@ class Item:
         job: Whose it is.
         number: Its place there.
         batch: The text alone, tokenised.
-        tokens: That have to be read of it.
+        tokens: That have to be read of it, and what else there is to do for it.
     """
 
     job: Job

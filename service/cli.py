@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from models.labels import Label
     from models.manifest import Manifest
     from models.registry import Registry
 
@@ -63,6 +64,16 @@ def serve(
     max_k: Annotated[
         int | None, typer.Option(help="Most labels for one text.", show_default="1000")
     ] = None,
+    max_filter_labels: Annotated[
+        int | None,
+        typer.Option(help="Most label ids that a request may name.", show_default="10000"),
+    ] = None,
+    max_explained_labels: Annotated[
+        int | None, typer.Option(help="Most labels explained in a request.", show_default="100")
+    ] = None,
+    label_sets: Annotated[
+        Path | None, typer.Option(help="Folder of stored label sets.", show_default="none")
+    ] = None,
     max_batch_tokens: Annotated[
         int | None,
         typer.Option(help="Most tokens computed together.", show_default="chosen by the device"),
@@ -81,7 +92,10 @@ def serve(
         typer.Option(help="Seconds that a batch stream may stand still.", show_default="60"),
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="auto, float32 or bfloat16.", show_default="auto")
+        str | None,
+        typer.Option(
+            help="auto, float32, bfloat16, onnx-float32 or onnx-int8.", show_default="auto"
+        ),
     ] = None,
     device: Annotated[
         str | None,
@@ -138,8 +152,19 @@ def serve(
         str | None,
         typer.Option(help="Origins whose pages may ask, with commas.", show_default="none"),
     ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(help="Language of texts and labels, for Annif's clients.", show_default="en"),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="text, or json.", show_default="text")
+    ] = None,
+    otel: Annotated[
+        bool | None,
+        typer.Option(help="Send traces by OpenTelemetry.", show_default="chosen by itself"),
     ] = None,
 ) -> None:
     """Serve models over HTTP.
@@ -150,14 +175,14 @@ def serve(
     from models.registry import Registry
     from service.app import create_app
     from service.compute_threads import prepare_process
+    from service.logs import configure_logging
     from service.settings import load_settings
     from service.shutdown import serve as serve_until_stopped
-    from service.telemetry import configure_logging
 
     settings = load_settings(**chosen)
     for version in () if settings.registry_source else settings.versions:
         Registry(settings.registry).resolve(version)  # a missing one stops the start, in one line
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     prepare_process(settings.num_threads)
     serve_until_stopped(create_app(settings))
 
@@ -198,6 +223,24 @@ def predict(
     tail_dial: Annotated[
         float, typer.Option(min=0, max=1000, help="How much rare labels are raised.")
     ] = 0.0,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(help="Id of a label to return, and no others; repeat it for more."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Id of a label not to return; repeat it for more.")
+    ] = None,
+    include_set: Annotated[
+        str | None, typer.Option(help="Stored set of labels to return besides.")
+    ] = None,
+    exclude_set: Annotated[
+        str | None, typer.Option(help="Stored set of labels not to return besides.")
+    ] = None,
+    label_sets: Annotated[
+        Path | None,
+        typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why, too.")] = False,
     device: Annotated[
         str | None,
         typer.Option(help="cpu or cuda (the first GPU).", show_default="chosen by itself"),
@@ -206,11 +249,14 @@ def predict(
         int | None,
         typer.Option(min=1, help="Threads for computing.", show_default="chosen by itself"),
     ] = None,
-    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="auto, float32, bfloat16, onnx-float32 or onnx-int8.")
+    ] = "auto",
 ) -> None:
     """Label every text of a file, without a service; started again, it goes on."""
     from models.predictor import Predictor
     from models.registry import Registry
+    from service.label_sets import LabelSets
     from service.offline import Task, checked_options, checked_precision, predict_file
 
     options = {
@@ -219,11 +265,20 @@ def predict(
         "threshold": threshold,
         "correction": correction,
         "tail_dial": tail_dial,
+        "include": include or None,
+        "exclude": exclude or None,
+        "include_set": include_set,
+        "exclude_set": exclude_set,
+        "explain": explain or None,
     }
     store = Registry(registry)
     number = store.resolve(version)
     bundle = store.open(number)
-    task = Task(source, target, number, bundle.manifest.digest, checked_options(options))
+    sets = LabelSets(label_sets)
+    for name in filter(None, (include_set, exclude_set)):
+        sets.get(name)  # a missing one stops the work, in one line
+    digest = bundle.manifest.digest
+    task = Task(source, target, number, digest, checked_options(options), sets)
     predictor = Predictor.of_bundle(
         bundle, device=device, num_threads=num_threads, precision=checked_precision(precision)
     )
@@ -333,6 +388,71 @@ def remove(
         _print_json({"removed": version})
     else:
         print(f"Version {version} is removed.")
+
+
+@registry_app.command("add-label")
+def add_label(
+    label_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of the label.")] = None,
+    name: Annotated[str | None, typer.Argument(help="What people read.")] = None,
+    description: Annotated[str, typer.Option(help="A text about the label.")] = "",
+    source: Annotated[
+        Path | None,
+        typer.Option("--file", help="JSON lines with id, name, description instead; or .gz."),
+    ] = None,
+    version: Annotated[
+        str, typer.Option(help="The version to add to: a number, or 'current'.")
+    ] = "current",
+    move: Annotated[
+        bool, typer.Option("--activate", help="Let 'current' name the new version.")
+    ] = False,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Add labels to a model without training, as a new version; its encoder reads their text."""
+    from tqdm import tqdm
+
+    from models.added_labels import add_labels
+    from models.bundle import read_manifest
+
+    labels = _new_labels(label_id, name, description, source)
+    store = _registry(registry)
+    number = store.resolve(version)
+    with tqdm(total=len(labels), desc="new labels", unit="label") as bar:
+        write = add_labels(store.open(number), labels, bar.update)
+    made = store.publish(write, activate=move)
+    manifest = read_manifest(store.folder_of(made))
+    if as_json:
+        found = {"version": made, "from_version": number, "num_added": len(labels)}
+        _print_json(
+            found
+            | {"label_count": manifest.label_count, "digest": manifest.digest}
+            | {"current": store.current()}
+        )
+        return
+    print(f"Version {made} has {manifest.label_count} labels, {len(labels)} more than {number}.")
+    print(f"Digest {manifest.digest}")
+    print(f"Current is version {store.current()}.")
+
+
+def _new_labels(
+    label_id: str | None, name: str | None, description: str, source: Path | None
+) -> list[Label]:
+    """Return the labels of a file, or the one that is named.
+
+    Raises:
+        ConfigError: Neither is asked for in full, or both.
+    """
+    from models.added_labels import read_new_labels
+    from models.errors import ConfigError
+    from models.labels import Label
+
+    if source is None and label_id is not None and name is not None:
+        return [Label(label_id, name, description)]
+    if source is not None and label_id is None and not description:
+        return read_new_labels(source)
+    came = {"ID": label_id, "NAME": name, "--description": description, "--file": source}
+    given = ", ".join(key for key, value in came.items() if value) or "nothing"
+    raise ConfigError(f"add-label: {given} came; wanted ID and NAME, or --file alone")
 
 
 @contextmanager

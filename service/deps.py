@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from service.admission import Streams
+from service.compute_threads import ComputeSetup
 from service.engine import Engine
 from service.keys import Keys
 from service.manager import ModelManager
 from service.redeploy import Redeployer
 from service.settings import Settings
 from service.telemetry import Telemetry
+from service.tracing import Tracing
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
@@ -35,6 +39,8 @@ class Service:
     streams: Streams
     redeployer: Redeployer
     keys: Keys
+    compute: ComputeSetup
+    tracing: Tracing | None
 
 
 def service_of(request: Request) -> Service:
@@ -64,6 +70,27 @@ def require_lines(request: Request) -> None:
         raise HTTPException(
             415, "Send the body with the header 'Content-Type: application/x-ndjson'"
         )
+
+
+def require_known_query(request: Request) -> None:
+    """Refuse parameters in the query that the route does not have, such as misspelt ones.
+
+    Raises:
+        RequestValidationError: There are some.
+    """
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = [field.alias for field in route.dependant.query_params]
+    wanted = f"wanted {', '.join(known)}" if known else "this path takes none"
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise RequestValidationError(
+            [
+                {"type": "extra_forbidden", "loc": ("query", name), "input": None,
+                 "msg": f"Unknown parameter; {wanted}"}
+                for name in unknown
+            ]
+        )  # fmt: skip
 
 
 def media_type_of(request: Request) -> str:

@@ -11,16 +11,20 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
-from models.errors import NotReadyError, RequestError
+from models.errors import LabelNotFoundError, NotReadyError, RequestError
+from models.selection import LabelFilter, LabelSet
 from service.admission import Admission, DeadlineError, Priority, estimate_tokens
-from service.batching import Job, Options, Seconds, WorkQueue
+from service.batching import EXPLANATION_TOKENS, Job, Options, Seconds, WorkQueue
+from service.label_sets import LabelSets
 from service.manager import LoadedModel, ModelManager
 from service.worker import Observer, compute_batches, tokenise_jobs
 
-if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
+if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
+    from models.label_facts import LabelDetails
     from models.predictor import Prediction
 
 T = TypeVar("T")
@@ -35,6 +39,8 @@ class Limits:
     max_texts: int
     max_text_characters: int
     max_k: int
+    max_filter_labels: int = 10_000
+    max_explained_labels: int = 100
     max_queue_tokens: int = 2**16
     max_batch_tokens: int | None = None
     request_timeout_s: float = 30.0
@@ -52,6 +58,11 @@ class Query:
         correction: As in `models.predictor.Predictor.rank`.
         tail_dial: As there.
         version: A version's number, or "current"; None: the service's first.
+        include: Ids of the only labels wanted; None: all, or those of the set.
+        exclude: Ids of labels not wanted.
+        include_set: Name of a stored set of labels wanted besides.
+        exclude_set: Name of one of labels not wanted besides.
+        explain: Whether to say why a text got its labels.
         timeout_s: Seconds in which the answer is of use; None: the service's limit, which also
             bounds it.
     """
@@ -63,6 +74,11 @@ class Query:
     correction: str | None = None
     tail_dial: float = 0.0
     version: int | str | None = None
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    include_set: str | None = None
+    exclude_set: str | None = None
+    explain: bool = False
     timeout_s: float | None = None
 
 
@@ -85,6 +101,7 @@ class Engine:
         limits: Limits,
         observer: Observer,
         *,
+        label_sets: LabelSets | None = None,
         prepare_thread: Callable[[], object] = int,
     ) -> None:
         """Take the parts; `start` comes next.
@@ -93,10 +110,12 @@ class Engine:
             manager: Has the models.
             limits: What queries may ask for.
             observer: Is told of every batch.
+            label_sets: The sets of labels that queries may name.
             prepare_thread: Called first of all on the compute thread.
         """
         self._manager = manager
         self._limits = limits
+        self.label_sets = label_sets or LabelSets()
         self.admission = Admission(limits.max_queue_tokens)
         self._queue = WorkQueue(limits.max_batch_tokens)
         self._queue.call(prepare_thread)
@@ -152,6 +171,55 @@ class Engine:
             model, options, _ = self._examine(query)  # the model may be another one by now
             return await self._answer(model, query.texts, options, Priority.BULK)
 
+    async def describe(
+        self, label_id: str, version: int | str | None = None
+    ) -> tuple[LoadedModel, LabelDetails]:
+        """Return all that a model knows of a label.
+
+        Raises:
+            LabelNotFoundError: It has no such label.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: No model is loaded yet, or the service is stopping.
+            QueueFullError: Too much work is waiting.
+            DeadlineError: The answer was not there in time.
+        """
+        model = self._manager.get(version)
+        row = model.predictor.catalogue.row_of_id(label_id)
+        if row is None:
+            raise LabelNotFoundError(
+                f"version {model.version} has no label with the id {label_id[:100]!r}; look for it "
+                "by GET /v1/labels?query=..., and send the id percent-encoded"
+            )
+        timeout_s = self._limits.request_timeout_s
+        with self.admission.admit(EXPLANATION_TOKENS, timeout_s):
+            return model, await self._on_compute_thread(
+                partial(model.predictor.describe, row), timeout_s
+            )
+
+    async def _on_compute_thread(self, work: Callable[[], T], timeout_s: float) -> T:
+        """Return the result of some work that is done between two batches.
+
+        Raises:
+            NotReadyError: The service is stopping.
+            DeadlineError: It was not there in time.
+            CancelledError: Nobody waits for it any more.
+        """
+        results: list[T] = []
+        future = self._queue.call(lambda: results.append(work()))
+        try:
+            async with asyncio.timeout(timeout_s):
+                # Shielded, as the thread would stumble over a call that was cancelled under way.
+                await asyncio.shield(asyncio.wrap_future(future))
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"there was no answer within {timeout_s:g} s; ask again later"
+            ) from error
+        except asyncio.CancelledError:
+            if future.cancelled():
+                raise NotReadyError(_STOPPING) from None
+            raise
+        return results[0]
+
     def check_room(self) -> None:
         """Refuse a stream where a single request would be refused, or no model is loaded.
 
@@ -188,9 +256,25 @@ class Engine:
         _check(query, self._limits)
         model = self._manager.get(query.version)
         scorer = query.scorer or model.predictor.default_scorer
-        options = Options(query.k, scorer, query.threshold, query.correction, query.tail_dial)
+        options = Options(
+            query.k, scorer, query.threshold, query.correction, query.tail_dial,
+            label_filter=self._filter_of(query), explain=query.explain,
+        )  # fmt: skip
         most = model.predictor.max_tokens if model.predictor.needs_encoder(scorer) else None
-        return model, options, estimate_tokens(query.texts, most)
+        tokens = estimate_tokens(query.texts, most) + len(query.texts) * options.extra_tokens
+        return model, options, tokens
+
+    def _filter_of(self, query: Query) -> LabelFilter | None:
+        wanted = LabelFilter(
+            include=query.include,
+            exclude=query.exclude,
+            include_set=self._set_of(query.include_set),
+            exclude_set=self._set_of(query.exclude_set),
+        )
+        return None if wanted.is_empty else wanted
+
+    def _set_of(self, name: str | None) -> LabelSet | None:
+        return None if name is None else self.label_sets.get(name)
 
     async def _answer(
         self, model: LoadedModel, texts: Sequence[str], options: Options, priority: Priority
@@ -233,3 +317,15 @@ def _check(query: Query, limits: Limits) -> None:
             )
     if not 1 <= query.k <= limits.max_k:
         raise RequestError(f"k is {query.k}; wanted 1 to {limits.max_k}")
+    num_ids = len(query.include or ()) + len(query.exclude)
+    if num_ids > limits.max_filter_labels:
+        raise RequestError(
+            f"include and exclude name {num_ids} labels; wanted at most "
+            f"{limits.max_filter_labels}; let the service store them as a set, and name that"
+        )
+    num_explained = query.k * len(query.texts)
+    if query.explain and num_explained > limits.max_explained_labels:
+        raise RequestError(
+            f"{num_explained} labels are to be explained (k times texts); wanted at most "
+            f"{limits.max_explained_labels}; ask for fewer, or send the texts one by one"
+        )

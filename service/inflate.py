@@ -1,4 +1,4 @@
-"""Gzip in pieces of bounded size, whatever is sent: no body is ever held whole to be unpacked."""
+"""Gzip and deflate in bounded pieces: no body is ever held whole to be unpacked."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ MOST_RATIO = 200
 """Of unpacked to packed bytes; texts reach 3 to 20, and a body that only wastes time 1000."""
 _FREE_BYTES = 2**20
 """Unpacked bytes from which the ratio counts: a small body may hold one text many times."""
-_GZIP = 16 + zlib.MAX_WBITS
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
 class BadGzipError(RequestError):
-    """What was sent as gzip is none, or only looks like a body."""
+    """What was sent as gzip or deflate is none, or only looks like a body."""
 
 
 class Inflater:
-    """Unpacks a gzip stream of one member or several."""
+    """Unpacks a stream of one gzip or zlib member or several."""
 
     def __init__(self) -> None:
-        self._member = zlib.decompressobj(_GZIP)
+        self._member = zlib.decompressobj(_GZIP_OR_ZLIB)
         self._has_begun = False
         self._num_packed = 0
         self._num_unpacked = 0
@@ -38,7 +38,7 @@ class Inflater:
         is_full = False
         while packed or is_full:
             if self._member.eof:  # the next member
-                self._member, self._has_begun = zlib.decompressobj(_GZIP), False
+                self._member, self._has_begun = zlib.decompressobj(_GZIP_OR_ZLIB), False
             piece = self._unpack(packed)
             packed = self._member.unconsumed_tail or self._member.unused_data
             is_full = len(piece) == PIECE_BYTES and not self._member.eof  # there may be more inside
@@ -58,7 +58,9 @@ class Inflater:
         try:
             piece = self._member.decompress(packed, PIECE_BYTES)
         except zlib.error as error:
-            raise BadGzipError(f"the body is not gzip: {error}; send it whole") from error
+            raise BadGzipError(
+                f"the body is not gzip or deflate: {error}; send it whole"
+            ) from error
         self._has_begun = True
         self._num_unpacked += len(piece)
         if self._num_unpacked > max(_FREE_BYTES, MOST_RATIO * self._num_packed):

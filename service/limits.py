@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.inflate import BadGzipError, Inflater
 from service.problems import HTTP_KINDS, BodyError, problem_response
 
-ENCODINGS = ("identity", "gzip")
+ENCODINGS = ("identity", "gzip", "deflate")
 STREAM_PATHS = frozenset({"/v1/batch"})
 """Whose bodies may be of any length, because they are never held whole."""
 
@@ -107,7 +107,7 @@ def inflater_for(headers: Headers) -> Inflater | None:
         known = ", ".join(ENCODINGS)
         detail = f"The body's Content-Encoding is {encoding[:40]!r}; wanted one of {known}"
         raise BodyError(415, detail, {"Accept-Encoding": known})
-    return Inflater() if encoding == "gzip" else None
+    return None if encoding == "identity" else Inflater()
 
 
 def accepts_gzip(accepted: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from models.errors import LongtailError
+from service.label_answers import explanation_of
 from service.problems import INVALID, MALFORMED, Kind, describe_invalid, kind_of, problem_of
 from service.schemas import (
     SURROGATE,
@@ -139,14 +140,20 @@ def result_line(
         truncated=prediction.truncated,
         exact=prediction.exact,
     )
-    return result.model_dump_json().encode() + b"\n"
+    return result.model_dump_json(exclude_unset=True).encode() + b"\n"
 
 
 def scored_labels(prediction: Prediction) -> list[ScoredLabel]:
-    """Return the labels of a text as answers have them."""
-    return [
+    """Return the labels of a text as answers have them; those not explained don't say so."""
+    labels = [
         ScoredLabel(id=label.id, name=label.name, score=label.score, probability=label.probability)
         for label in prediction.labels
+    ]
+    if not prediction.explanations:
+        return labels
+    return [
+        label.model_copy(update={"explanation": explanation_of(why)})
+        for label, why in zip(labels, prediction.explanations, strict=True)
     ]
 
 

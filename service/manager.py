@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from models.errors import BundleNotFoundError, NotReadyError
+from models.label_search import LabelSearch
 from models.labels import LabelCatalogue
 from models.registry import Registry
+from models.selection import LabelFilter
 
-if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
+if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
+    from models.label_facts import LabelDetails
     from models.predictor import Prediction
 
 _LOADING = "the models are still loading; try again soon"
@@ -46,6 +49,11 @@ class Predictor(Protocol):
         ...
 
     @property
+    def label_search(self) -> LabelSearch:
+        """Finds labels by words; made when first asked for, which takes seconds."""
+        ...
+
+    @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers that the bundle has."""
         ...
@@ -58,6 +66,16 @@ class Predictor(Protocol):
     @property
     def max_tokens(self) -> int | None:
         """Tokens that the encoder reads of a text; None where there is no encoder."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes: "cpu" or "cuda"."""
+        ...
+
+    @property
+    def encoder_precision(self) -> str | None:
+        """What the encoder computes in; None where there is no encoder."""
         ...
 
     @property
@@ -90,6 +108,8 @@ class Predictor(Protocol):
         threshold: float | None = None,
         correction: str | None = None,
         tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
+        explain: bool = False,
     ) -> list[Prediction]:
         """Return the best labels of texts made ready."""
         ...
@@ -105,6 +125,10 @@ class Predictor(Protocol):
         tail_dial: float = 0.0,
     ) -> list[Prediction]:
         """Return the best labels of each text."""
+        ...
+
+    def describe(self, label: int) -> LabelDetails:
+        """Return all that is known of a label, by its row in the catalogue."""
         ...
 
 

@@ -104,6 +104,7 @@ class ModelLoader:
             bundle = self._open(number)
             self._check_memory(bundle)
             predictor = self._load(bundle)
+            _ = predictor.label_search  # made here, so that nobody waits for it
             warm_up(predictor, run)
             probes = probes_of(bundle)
             check_scorers(predictor, run, probes)

@@ -13,15 +13,24 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic import ValidationError
 
 from models.encoder import Precision
-from models.errors import BundleNotFoundError, ConfigError, DataError, LongtailError
+from models.errors import (
+    BundleNotFoundError,
+    ConfigError,
+    DataError,
+    LongtailError,
+    RequestError,
+)
+from models.onnx_encoder import OnnxPrecision
+from models.selection import LabelFilter
 from service.batching import Options
+from service.label_sets import LabelSets
 from service.lines import (
     TOO_LONG,
     LineError,
@@ -53,6 +62,7 @@ class Task:
         version: Number of the model version; the only one that lines may name.
         digest: Of that version.
         defaults: What is asked for where a line says nothing.
+        label_sets: The sets of labels that lines may name.
     """
 
     source: Path
@@ -60,6 +70,7 @@ class Task:
     version: int
     digest: str
     defaults: dict[str, Any]
+    label_sets: LabelSets = field(default_factory=LabelSets)
 
     @property
     def part(self) -> Path:
@@ -80,6 +91,7 @@ class Task:
             "modified_ns": found.st_mtime_ns,
             "digest": self.digest,
             "defaults": self.defaults,
+            "label_sets": self.label_sets.digest(),
         }
 
 
@@ -128,15 +140,16 @@ def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
         ) from error
 
 
-def checked_precision(name: str) -> Precision:
+def checked_precision(name: str) -> Precision | OnnxPrecision:
     """Return a precision by its name.
 
     Raises:
         ConfigError: There is none of this name.
     """
-    if name not in get_args(Precision):
-        raise ConfigError(f"--precision: got {name!r}; wanted one of {get_args(Precision)}")
-    return cast(Precision, name)
+    known = get_args(Precision) + get_args(OnnxPrecision)
+    if name not in known:
+        raise ConfigError(f"--precision: got {name!r}; wanted one of {known}")
+    return cast(Precision | OnnxPrecision, name)
 
 
 def predict_file(
@@ -244,16 +257,10 @@ def _answers(
     for index, content in enumerate(lines, first):
         try:
             line = _parsed(content, task)
+            options = _options_of(line, task, predictor.default_scorer)
         except LineError as error:
             answers[index] = error_line(index, error.id, problem_of_error(error))
         else:
-            options = Options(
-                line.k,
-                line.scorer or predictor.default_scorer,
-                line.threshold,
-                line.correction,
-                line.tail_dial,
-            )
             groups.setdefault(options, []).append((index, line))
     for options, group in groups.items():
         answers |= _answer_group(predictor, task, options, group)
@@ -279,11 +286,32 @@ def _parsed(content: bytes | None, task: Task) -> BatchLine:
     return line
 
 
+def _options_of(line: BatchLine, task: Task, default_scorer: str) -> Options:
+    """Return what a line asks for, as it is computed together with others.
+
+    Raises:
+        LineError: It names a set of labels that there is not.
+    """
+    try:
+        include_set, exclude_set = (
+            None if name is None else task.label_sets.get(name)
+            for name in (line.include_set, line.exclude_set)
+        )
+    except RequestError as error:
+        raise LineError(KINDS[RequestError], str(error), known_by=line.id) from error
+    include = None if line.include is None else tuple(line.include)
+    wanted = LabelFilter(include, tuple(line.exclude), include_set, exclude_set)
+    return Options(
+        line.k, line.scorer or default_scorer, line.threshold, line.correction, line.tail_dial,
+        label_filter=None if wanted.is_empty else wanted, explain=line.explain,
+    )  # fmt: skip
+
+
 def _answer_group(
     predictor: Predictor, task: Task, options: Options, group: Sequence[tuple[int, BatchLine]]
 ) -> dict[int, bytes]:
     try:
-        predictions = predictor.predict([line.text for _, line in group], **asdict(options))
+        predictions = predictor.predict([line.text for _, line in group], **options.as_arguments())
     except LongtailError as error:  # all have asked for the same
         problem = problem_of_error(error)
         return {index: error_line(index, line.id, problem) for index, line in group}

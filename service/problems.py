@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from models.errors import (
     BundleNotFoundError,
+    LabelNotFoundError,
     LongtailError,
     NotReadyError,
     OverloadedError,
@@ -25,6 +26,7 @@ from service.admission import DeadlineError, QueueFullError
 from service.deps import service_of
 from service.model_loading import ChangeError
 from service.schemas import Problem, ProblemDetail
+from service.telemetry import request_id_headers
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ INTERNAL = Kind("internal", 500, "The service failed")
 KINDS: dict[type[Exception], Kind] = {
     RequestError: Kind("request", 422, "The request can't be answered as asked"),
     BundleNotFoundError: Kind("model-not-found", 404, "No such model version is loaded"),
+    LabelNotFoundError: Kind("label-not-found", 404, "The model has no such label"),
     ChangeError: Kind("model-change", 409, "The models can't be changed as asked"),
     DeadlineError: Kind("deadline", 504, "There was no answer in time", retry_after_s=1),
     OverloadedError: Kind("overloaded", 429, "Too much work is waiting", retry_after_s=1),
@@ -82,6 +85,19 @@ _HTTP_DETAILS = {
 }
 
 
+INFERENCE_PROTOCOL = "/v2"
+PROTOCOL_PATHS = (INFERENCE_PROTOCOL, "/v1/projects")
+"""Where paths of protocols begin that say 400 where our own routes say 422."""
+
+
+class KindError(LongtailError):
+    """An error that brings its kind of problem with it."""
+
+    def __init__(self, kind: Kind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
 class BodyError(HTTPException):
     """A body that is refused, with words of our own."""
 
@@ -104,7 +120,12 @@ def problem_response(
 ) -> Response:
     """Return the answer for a problem, and count it."""
     service_of(request).telemetry.count_problem(kind.slug)
+    path = _path_of(request)
+    if kind.status == 422 and is_under(path, *PROTOCOL_PATHS):
+        kind = replace(kind, status=400)
     problem = problem_of(kind, detail, errors=errors, instance=request.url.path)
+    if is_under(path, INFERENCE_PROTOCOL):
+        problem = problem.model_copy(update={"error": detail})
     headers = dict(headers or {})
     if kind.retry_after_s is not None:
         headers.setdefault("Retry-After", str(kind.retry_after_s))
@@ -131,8 +152,21 @@ def problem_of(
     )
 
 
+def is_under(path: str, *prefixes: str) -> bool:
+    """Whether a path is one of these or below one of them."""
+    return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
+
+
+def _path_of(request: Request) -> str:
+    root: str = request.scope.get("root_path", "")
+    path: str = request.scope["path"]
+    return path.removeprefix(root)
+
+
 def kind_of(error: LongtailError) -> Kind:
-    """Return the kind of the error's closest class that has one."""
+    """Return the kind that the error brings, or that of its closest class that has one."""
+    if isinstance(error, KindError):
+        return error.kind
     return next(KINDS[base] for base in type(error).__mro__ if base in KINDS)
 
 
@@ -191,7 +225,8 @@ def _kind_of_status(status: int) -> Kind:
 def _on_unexpected(request: Request, error: Exception) -> Response:
     # Its traceback is the server's to log: Starlette raises the error again after this answer.
     logger.error("unexpected %s in %s", type(error).__name__, request.scope["method"])
-    return problem_response(request, INTERNAL, "An unexpected error; its cause is in the log")
+    detail = "An unexpected error; its cause is in the log"
+    return problem_response(request, INTERNAL, detail, headers=request_id_headers(request.scope))
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:
@@ -212,8 +247,10 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def set_media_types(document: dict[str, Any]) -> dict[str, Any]:
     """Let an OpenAPI document say that errors are problem documents; returns the same one."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    for path in document["paths"].values():
-        for operation in path.values():
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if is_under(path, *PROTOCOL_PATHS):
+                operation["responses"].pop("422", None)
             for status, response in operation["responses"].items():
                 if status[0] in "45":
                     response["content"] = content

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
 
-from models.errors import LongtailError
+from models.errors import BundleError, LongtailError
 from models.registry import CURRENT
 from service.loader_thread import LoaderThread, lower_priority
 from service.manager import Canary, LoadedModel, ModelManager, Serving
@@ -262,7 +262,10 @@ class Redeployer:
         self._swap(number, self._registry.activate, default=number, current=number)
 
     def _roll_back(self) -> None:
-        number = self._registry.previous()
+        try:
+            number = self._registry.previous()
+        except BundleError as error:
+            raise ChangeError(str(error)) from error
         self._swap(number, lambda _: self._registry.rollback(), default=number, current=number)
 
     def _set_canary(self, canary: Canary | None) -> None:

@@ -7,13 +7,21 @@ from typing import Annotated, Any
 import fastapi
 from fastapi import APIRouter, Depends, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from models.bundle import read_manifest
 from models.errors import BundleError
+from models.manifest import CorrectionName, Manifest
+from service.answering import answer_request
 from service.batch import MEDIA_TYPE, BatchResponse, BatchSettings
-from service.deps import Service, ServiceDep, require_json, require_lines, while_connected
-from service.engine import Answer, Query
+from service.deps import (
+    Service,
+    ServiceDep,
+    require_json,
+    require_known_query,
+    require_lines,
+)
+from service.engine import Answer
 from service.limits import accepts_gzip, inflater_for
 from service.lines import scored_labels
 from service.manager import Serving
@@ -27,9 +35,11 @@ from service.schemas import (
     ModelSummary,
     PredictRequest,
     PredictResponse,
+    Runtime,
+    ServiceLimits,
     TextResult,
 )
-from service.telemetry import add_log_fields
+from service.settings import Settings
 
 router = APIRouter()
 
@@ -51,34 +61,17 @@ BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
     "/v1/predict",
     tags=["labels"],
     summary="Labels of texts",
-    dependencies=[Depends(require_json)],
+    dependencies=[Depends(require_known_query), Depends(require_json)],
+    response_model_exclude_unset=True,
     responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
 )
 async def predict(body: PredictRequest, request: Request, service: ServiceDep) -> PredictResponse:
     """Return the best labels of one text or several, each with its score.
 
-    The answer names the model version. `probability` is null for scorers that have none.
+    The answer names the model version. `probability` is null for scorers that have none. Labels
+    have an `explanation` only where `explain` asks for it.
     """
-    add_log_fields(request.scope, texts=len(body.all_texts), k=body.k)
-    query = Query(
-        texts=body.all_texts,
-        k=body.k,
-        scorer=body.scorer,
-        threshold=body.threshold,
-        correction=body.correction,
-        tail_dial=body.tail_dial,
-        version=body.version,
-        timeout_s=body.timeout_s,
-    )
-    answer = await while_connected(request, service.engine.predict(query))
-    service.telemetry.observe_predict(answer.scorer, answer.model.version, answer.seconds.compute)
-    add_log_fields(
-        request.scope,
-        version=answer.model.version,
-        scorer=answer.scorer,
-        queue_ms=f"{answer.seconds.queue * 1000:.1f}",
-        compute_ms=f"{answer.seconds.compute * 1000:.1f}",
-    )
+    answer = await answer_request(request, service, body)
     return _predict_response(answer, body.tail_dial)
 
 
@@ -119,7 +112,13 @@ async def batch(
     )
 
 
-@router.get("/v1/models", tags=["models"], summary="Model versions", responses=responses())
+@router.get(
+    "/v1/models",
+    tags=["models"],
+    summary="Model versions",
+    dependencies=[Depends(require_known_query)],
+    responses=responses(422),
+)
 def list_models(service: ServiceDep) -> ModelList:
     """Return every version of the registry: whether it is loaded, what it can do, how well."""
     registry = service.manager.registry
@@ -131,6 +130,8 @@ def list_models(service: ServiceDep) -> ModelList:
             for version in registry.versions()
         ],
         problem=service.redeployer.problem,
+        limits=_limits(service.settings),
+        runtime=_runtime(service, serving),
     )
 
 
@@ -157,12 +158,6 @@ async def readyz(service: ServiceDep) -> Health:
 async def metrics(service: ServiceDep) -> Response:
     """Return counters and histograms in Prometheus' text format; times are in seconds."""
     return Response(service.telemetry.exposition(), media_type=CONTENT_TYPE_LATEST)
-
-
-@router.get("/", include_in_schema=False)
-async def root() -> RedirectResponse:
-    """Send people to the documentation of the API."""
-    return RedirectResponse("/docs")
 
 
 def _predict_response(answer: Answer, tail_dial: float) -> PredictResponse:
@@ -203,9 +198,44 @@ def _model_summary(
         label_count=manifest.label_count if manifest else None,
         scorers=list(manifest.scorers) if manifest else [],
         default_scorer=manifest.default_scorer if manifest else None,
+        corrections=_corrections(manifest) if manifest else {},
         metrics=manifest.metrics if manifest else {},
         problem=problem,
         state=state,
         traffic_share=shares_of(serving).get(version, 0.0),
         load_problem=load_problem,
+    )
+
+
+def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
+    found: dict[str, list[CorrectionName]] = {scorer: ["none"] for scorer in manifest.scorers}
+    own = manifest.linear_correction
+    if own is not None and own != "none":
+        found["linear"] = [own, "none"]  # the only scorer that is trained with one
+    return found
+
+
+def _limits(settings: Settings) -> ServiceLimits:
+    return ServiceLimits(
+        max_k=settings.max_k,
+        max_texts=settings.max_texts_per_request,
+        max_text_characters=settings.max_text_characters,
+        max_explained_labels=settings.max_explained_labels,
+        max_queue_tokens=settings.max_queue_tokens,
+    )
+
+
+def _runtime(service: Service, serving: Serving | None) -> Runtime:
+    predictor = serving.models[serving.default].predictor if serving else None
+    libraries = service.compute.libraries
+    return Runtime(
+        device=predictor.device if predictor else None,
+        encoder_precision=predictor.encoder_precision if predictor else None,
+        max_batch_tokens=service.settings.max_batch_tokens
+        or (predictor.batch_tokens if predictor else None),
+        torch_threads=libraries.torch_threads if libraries else None,
+        faiss_threads=libraries.faiss_threads if libraries else None,
+        tokeniser_threads=libraries.tokeniser_threads if libraries else None,
+        torch_version=libraries.torch_version if libraries else None,
+        faiss_version=libraries.faiss_version if libraries else None,
     )

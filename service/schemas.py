@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     FiniteFloat,
@@ -16,13 +17,19 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
+from pydantic.config import JsonDict
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _check_text(text: str) -> str:
+def check_text(text: str) -> str:
+    """Return a text that can be labelled, as it came.
+
+    Raises:
+        PydanticCustomError: It can't be labelled.
+    """
     if not text.strip():
         raise PydanticCustomError("text_blank", "The text is empty or only white space")
     if "\x00" in text:
@@ -48,12 +55,23 @@ def _check_version(value: object, validate: ValidatorFunctionWrapHandler) -> obj
         ) from error
 
 
+def _whole(value: object) -> object:
+    """Turn 3.0 into 3: JSON knows no difference."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole)]
+VersionNumber = Annotated[int, Field(ge=1, le=2**63 - 1), BeforeValidator(_whole)]
 Version = Annotated[
-    Annotated[int, Field(ge=1, le=2**63 - 1)] | Literal["current"], WrapValidator(_check_version)
+    VersionNumber | Literal["current"],
+    WrapValidator(_check_version),
 ]
-# The pattern only tells clients what `_check_text` checks, whose answers are clearer.
+# The pattern only tells clients what `check_text` checks, whose answers are clearer.
 _SOME_TEXT = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85][^\x00]*$"
-Text = Annotated[str, Field(json_schema_extra={"pattern": _SOME_TEXT}), AfterValidator(_check_text)]
+Text = Annotated[str, Field(json_schema_extra={"pattern": _SOME_TEXT}), AfterValidator(check_text)]
+
+
+LabelSetName = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class Options(BaseModel):
@@ -63,7 +81,7 @@ class Options(BaseModel):
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
     )
 
-    k: int = Field(5, ge=1)
+    k: WholeNumber = Field(5, ge=1)
     """Labels to return for each text."""
     scorer: Annotated[str, Field(max_length=100)] | None = None
     """How to score labels; one of the model's `scorers`, its default where absent."""
@@ -75,6 +93,17 @@ class Options(BaseModel):
     tail_dial: float = Field(0.0, ge=0, le=1000, allow_inf_nan=False)
     """How much rare labels are raised: this times the log of its share of the training data is
     taken off each label's score. Above 0, labels have no probabilities."""
+    include: list[str] | None = Field(None, examples=[["1264", "1309"]])
+    """Ids of the only labels to return, together with those of `include_set`; all where neither is
+    given. The answer is exact all the same."""
+    exclude: list[str] = Field([], examples=[["2136"]])
+    """Ids of labels not to return, even if they are included."""
+    include_set: LabelSetName | None = None
+    """Name of a stored set of labels (`GET /v1/label-sets`) to return besides `include`."""
+    exclude_set: LabelSetName | None = None
+    """Name of a stored set of labels not to return besides `exclude`."""
+    explain: bool = False
+    """Whether to say of each label why it was found."""
     version: Version | None = None
     """Model version, a number or `current`; the service's first where absent."""
 
@@ -85,7 +114,16 @@ class PredictRequest(Options):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["text"]}, {"required": ["texts"]}],
-            "examples": [{"text": "Imports of olive oil from third countries", "k": 5}],
+            "examples": [
+                {"text": "Imports of olive oil from third countries", "k": 5},
+                {
+                    "texts": ["Imports of olive oil", "Fishing quotas"],
+                    "k": 3,
+                    "scorer": "sparse",
+                    "tail_dial": 0.5,
+                    "explain": True,
+                },
+            ],
         },
     )
 
@@ -119,7 +157,7 @@ class BatchLine(Options):
 
     text: Text
     """The text to label."""
-    id: Annotated[str, Field(max_length=1000)] | int | None = None
+    id: Annotated[str, Field(max_length=1000)] | WholeNumber | None = None
     """Whatever the answer shall be known by."""
 
 
@@ -138,6 +176,74 @@ class ModelReference(Answer):
     """Digest of the whole bundle: the same digest is the same model."""
 
 
+class TokenContribution(Answer):
+    """What a token of the text adds to the score of the sparse model."""
+
+    token: str
+    """A word or phrase as the sparse model knows it: lower-case, perhaps a lemma."""
+    contribution: FiniteFloat
+    """Its tf-idf in the text times its weight for the label; below 0 it speaks against it."""
+    spans: list[tuple[int, int]]
+    """Where it stands in the text, up to 50 places: the first character, and the one behind the
+    last. Characters are Unicode code points; in JavaScript, those of `Array.from(text)`."""
+
+
+class TokenExplanation(Answer):
+    """Of what the sparse model's score of a label is the sum."""
+
+    tokens: list[TokenContribution]
+    """Up to 10 that speak for the label and 5 against it, the largest contribution first."""
+    rest: FiniteFloat
+    """The sum of all other tokens."""
+    bias: FiniteFloat
+    """What the label gets whatever the text."""
+
+
+class Keyword(Answer):
+    """A token by which the sparse model knows a label."""
+
+    token: str
+    weight: FiniteFloat
+
+
+class NearLabel(Answer):
+    """A label that is like another one."""
+
+    id: str
+    name: str
+    similarity: FiniteFloat
+    """Cosine of the labels' vectors; of their sparse weights where the model has no encoder."""
+
+
+class ScoreExplanation(Answer):
+    """What one scorer gives to a label: `base`, `correction` and `tail_dial` add up to `score`."""
+
+    scorer: str
+    score: FiniteFloat
+    """Higher is better; comparable only within one scorer. Other scorers than the one asked for are
+    corrected as they were trained."""
+    base: FiniteFloat
+    correction: FiniteFloat
+    """What the correction adds."""
+    tail_dial: FiniteFloat
+    """What the tail dial adds."""
+
+
+class LabelExplanation(Answer):
+    """Why a label was found."""
+
+    tokens: TokenExplanation | None
+    """What the tokens of the text say; null where the sparse model does not know the label."""
+    keywords: list[Keyword]
+    """What the sparse model knows the label by, the largest weight first."""
+    nearest: list[NearLabel]
+    """Labels that are like it, the nearest first."""
+    training_count: int
+    """Number of training documents that carry it."""
+    scores: list[ScoreExplanation]
+    """Of every scorer of the model that knows the label."""
+
+
 class ScoredLabel(Answer):
     """One label and how well it fits."""
 
@@ -147,6 +253,8 @@ class ScoredLabel(Answer):
     """Higher is better; comparable only within one scorer."""
     probability: FiniteFloat | None
     """Probability that the label is right, where the scorer has one."""
+    explanation: LabelExplanation | None = None
+    """Why it was found; only where `explain` was asked for."""
 
 
 class TextResult(Answer):
@@ -199,6 +307,8 @@ class Problem(BaseModel):
     """Path of the request."""
     errors: list[ProblemDetail] | None = None
     """All that is wrong with the body, up to a limit; only where the body was not valid."""
+    error: str | None = None
+    """The same as `detail`, where clients of the Open Inference Protocol look; only under `/v2`."""
 
 
 class BatchResult(TextResult):
@@ -261,6 +371,9 @@ class ModelSummary(Answer):
     label_count: int | None
     scorers: list[str]
     default_scorer: str | None
+    corrections: dict[str, list[Literal["none", "prior", "tree"]]]
+    """Of each scorer, what its scores can be corrected with; what holds where a request says
+    nothing comes first."""
     metrics: dict[str, Any]
     """As measured after training; empty where it was not."""
     problem: str | None
@@ -273,6 +386,41 @@ class ModelSummary(Answer):
     """Why it could not be loaded when it was last tried, if so."""
 
 
+class ServiceLimits(Answer):
+    """What one request may ask for; more is refused with 422."""
+
+    max_k: int
+    """Labels of each text."""
+    max_texts: int
+    max_text_characters: int
+    """Characters (Unicode code points) of one text."""
+    max_explained_labels: int
+    """Labels to explain: `k` times the texts."""
+    max_queue_tokens: int
+    """Tokens that may wait, of all requests together, before more are refused with 429."""
+
+
+class Runtime(Answer):
+    """What the service computes with; numbers of threads are those of each library."""
+
+    device: str | None
+    """`cpu` or `cuda`; null as long as no model is loaded."""
+    encoder_precision: str | None
+    """What the encoder of the default model computes in; null where it has none."""
+    max_batch_tokens: int | None
+    """Tokens computed together, padding included; null as long as no model is loaded."""
+    torch_threads: int | None
+    """Of PyTorch; null, like all below, where the service was started without these libraries."""
+    faiss_threads: int | None
+    """Of FAISS."""
+    tokeniser_threads: int | None
+    """Of the tokeniser."""
+    torch_version: str | None
+    """Release of PyTorch."""
+    faiss_version: str | None
+    """Release of FAISS."""
+
+
 class ModelList(Answer):
     """What the registry holds and the service has loaded."""
 
@@ -280,6 +428,8 @@ class ModelList(Answer):
     """In rising order of version."""
     problem: str | None
     """Why the registry's `current` can't be followed at the moment, if so."""
+    limits: ServiceLimits
+    runtime: Runtime
 
 
 class CanaryRequest(BaseModel):
@@ -293,7 +443,7 @@ class CanaryRequest(BaseModel):
         json_schema_extra={"examples": [{"version": 2, "share": 0.1}]},
     )
 
-    version: int = Field(ge=1, le=2**63 - 1)
+    version: VersionNumber
     """Number of the version; it is loaded if need be."""
     share: float = Field(ge=0, le=1, allow_inf_nan=False)
     """Share of the requests that name no version."""
@@ -313,6 +463,89 @@ class ModelChange(Answer):
     """How long the change took."""
 
 
+class LabelSummary(Answer):
+    """A label of the catalogue."""
+
+    id: str
+    name: str
+    description: str
+    """A text about the label that its publisher gave; may be empty."""
+    training_count: int
+    """Number of training documents that carry it."""
+
+
+_MODEL_EXAMPLE: JsonDict = {
+    "version": 1,
+    "digest": "75ae5e8ced3129e3939d64899df9a8341fa0ce83482e9482a3d28021f793a8a0",
+}
+_LABEL_EXAMPLE: JsonDict = {
+    "id": "1264",
+    "name": "olive oil",
+    "description": "",
+    "training_count": 25,
+}
+
+
+class LabelList(Answer):
+    """The labels that a query finds."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"model": _MODEL_EXAMPLE, "total": 1, "labels": [_LABEL_EXAMPLE]}]
+        }
+    )
+
+    model: ModelReference
+    total: int
+    """How many it finds in all."""
+    labels: list[LabelSummary]
+    """Those that were asked for, the best first."""
+
+
+class LabelDetail(LabelSummary):
+    """All that is known of a label."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                _LABEL_EXAMPLE
+                | {
+                    "model": _MODEL_EXAMPLE,
+                    "pseudo_description": "olive oil. olive oil virgin",
+                    "keywords": [{"token": "olive", "weight": 2.25}],
+                    "nearest": [{"id": "2136", "name": "olive", "similarity": 0.75}],
+                    "scorers": ["retrieval", "classifier", "sparse"],
+                }
+            ]
+        }
+    )
+
+    model: ModelReference
+    pseudo_description: str
+    """Name, description and keywords, as the label encoder read them; may be empty."""
+    keywords: list[Keyword]
+    """What the sparse model knows the label by, the largest weight first."""
+    nearest: list[NearLabel]
+    """Labels that are like it, the nearest first."""
+    scorers: list[str]
+    """Those that can give it a score."""
+
+
+class LabelSetSummary(Answer):
+    """A stored set of labels."""
+
+    name: str
+    label_count: int
+    """How many ids it has; a model version may lack some of them."""
+
+
+class LabelSetList(Answer):
+    """The stored sets of labels."""
+
+    label_sets: list[LabelSetSummary]
+    """By name."""
+
+
 class Health(Answer):
     """That a probe succeeded."""
 
@@ -321,9 +554,14 @@ class Health(Answer):
 
 def batch_schemas() -> dict[str, Any]:
     """Return the OpenAPI schemas of the lines of a batch, which no route names by itself."""
-    lines: list[tuple[type[BaseModel], Literal["validation"]]] = [
-        (line, "validation") for line in (BatchLine, BatchResult, BatchError, BatchEnd)
+    return schemas_of(BatchLine, BatchResult, BatchError, BatchEnd)
+
+
+def schemas_of(*models: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI schemas of models, and of all that they are made of."""
+    kinds: list[tuple[type[BaseModel], Literal["validation"]]] = [
+        (model, "validation") for model in models
     ]
-    _, definitions = models_json_schema(lines, ref_template="#/components/schemas/{model}")
+    _, definitions = models_json_schema(kinds, ref_template="#/components/schemas/{model}")
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas

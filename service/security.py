@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -9,6 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.keys import KeyRing, Keys
+from service.page import PAGE_PREFIX
 from service.problems import Kind, problem_response
 from service.telemetry import add_log_fields
 
@@ -62,7 +64,7 @@ class AuthMiddleware:
             await response(scope, receive, send)
             return
         if ring is not None and ring.is_configured:
-            name = ring.name_of(_bearer(Headers(scope=scope)))
+            name = ring.name_of(self._key_of(scope, ring))
             if name is None:
                 response = problem_response(
                     Request(scope),
@@ -75,11 +77,20 @@ class AuthMiddleware:
             add_log_fields(scope, key=name)
         await self._app(scope, receive, send)
 
+    def _key_of(self, scope: Scope, ring: KeyRing) -> str:
+        kind, _, value = Headers(scope=scope).get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return value.strip()
+        # Clients that know no other keys. Not for admin: browsers send it without being told.
+        if kind.lower() == "basic" and ring is self._keys.api:
+            return _password(value)
+        return ""
+
     def _ring_for(self, path: str) -> KeyRing | None:
         # Wherever it stands: behind a prefix of a proxy, the router still finds the admin routes.
         if ADMIN_PREFIX in path:
             return self._keys.admin
-        if path in PUBLIC_PATHS:
+        if path in PUBLIC_PATHS or path.startswith(PAGE_PREFIX):
             return None
         return self._keys.api
 
@@ -123,6 +134,9 @@ def describe_security(document: dict[str, Any], keys: Keys) -> dict[str, Any]:
     return document
 
 
-def _bearer(headers: Headers) -> str:
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+def _password(value: str) -> str:
+    """Return the password of HTTP Basic credentials (RFC 7617); "" where they are none."""
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""

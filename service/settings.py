@@ -45,6 +45,13 @@ class Settings(BaseSettings):
     """Most bytes in the body of one request."""
     max_k: int = Field(1000, ge=1)
     """Most labels that a request may ask for a text."""
+    max_filter_labels: int = Field(10_000, ge=0)
+    """Most label ids that a request may include and exclude by name."""
+    max_explained_labels: int = Field(100, ge=0)
+    """Most labels that a request may have explained: its `k` times its texts."""
+    label_sets: Path | None = None
+    """Folder of stored label sets, which requests include or exclude by name: NAME.json, a list of
+    ids, or NAME.txt, an id a line."""
     max_batch_tokens: int | None = Field(None, ge=1)
     """Most tokens computed together, padding included; 1024 on CPUs and 16384 on GPUs where
     empty."""
@@ -56,8 +63,9 @@ class Settings(BaseSettings):
     """Most batch streams at a time; further ones are refused with 429."""
     stream_idle_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
     """Seconds after which a batch stream ends whose client neither sends nor reads."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """How the encoder computes; `auto`: bfloat16 where the processor or GPU has it."""
+    precision: Literal["auto", "float32", "bfloat16", "onnx-float32", "onnx-int8"] = "auto"
+    """How the encoder computes; `auto`: bfloat16 where the processor or GPU has it. The last two:
+    by ONNX Runtime, on the CPU."""
     device: Literal["cpu", "cuda"] | None = None
     """Where the models compute: `cpu` or `cuda` (the first GPU); chosen by itself where empty."""
     num_threads: int | None = Field(None, ge=1)
@@ -90,8 +98,15 @@ class Settings(BaseSettings):
     """File with more of them, one a line, read again when it changes."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins, with commas, whose pages may ask from a browser; `*` for all."""
+    language: str = Field("en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)
+    """Language of texts and labels (IETF BCP 47), as clients of Annif are told."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
+    log_format: Literal["text", "json"] = "text"
+    """How they are written: for people, or a JSON object each."""
+    otel: bool | None = None
+    """Whether traces are sent by OpenTelemetry, whose own variables (`OTEL_...`) say where to;
+    where empty, if `OTEL_EXPORTER_OTLP_ENDPOINT` is set."""
 
     @field_validator("cors_origins", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""What operators see: Prometheus metrics, one log line a request, and the logging set-up.
+"""What operators see: Prometheus metrics, and one log line a request.
 
 A text never appears here. Label values come from small fixed sets, whatever a client sends.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.logs import REQUEST_ID_HEADER, request_id_of, start_log_context, structured
 from service.model_metrics import ModelMetrics
 
 logger = logging.getLogger("service.requests")
@@ -21,8 +23,10 @@ logger = logging.getLogger("service.requests")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = tuple(2**power for power in range(18))
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics"})
+QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
+"""Those that are asked all the time; their log lines are for debugging."""
 _LOG_FIELDS = "log_fields"
+_REQUEST_ID = "request_id"
 
 
 class Telemetry:
@@ -134,11 +138,15 @@ class TelemetryMiddleware:
             return
         status = 500
         started = time.perf_counter()
+        request_id = request_id_of(Headers(scope=scope).get(REQUEST_ID_HEADER))
+        scope.setdefault("state", {})[_REQUEST_ID] = request_id
+        start_log_context(request_id=request_id)
 
         async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
             await send(message)
 
         try:
@@ -147,14 +155,15 @@ class TelemetryMiddleware:
             self._note(scope, status, time.perf_counter() - started)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "none")
+        route = route_of(scope)
         self._telemetry.observe_request(scope["method"], route, status, seconds)
-        fields = {"method": scope["method"], "route": route, "status": status}
-        fields |= {"ms": f"{seconds * 1000:.1f}"} | scope.get("state", {}).get(_LOG_FIELDS, {})
+        fields: dict[str, object] = {"method": scope["method"], "route": route, "status": status}
+        fields |= {"ms": round(seconds * 1000, 1)} | log_fields_of(scope)
         logger.log(
-            logging.DEBUG if route in _QUIET_ROUTES else logging.INFO,
+            logging.DEBUG if route in QUIET_ROUTES else logging.INFO,
             "request %s",
             " ".join(f"{name}={value}" for name, value in fields.items()),
+            extra=structured("request", fields),
         )
 
 
@@ -163,8 +172,18 @@ def add_log_fields(scope: Scope, **fields: object) -> None:
     scope.setdefault("state", {}).setdefault(_LOG_FIELDS, {}).update(fields)
 
 
-def configure_logging(level: str) -> None:
-    """Send the log of this process to standard error, one line a record; for `cli.py`."""
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
+def log_fields_of(scope: Scope) -> dict[str, object]:
+    """Return the fields that were added to the log line of a request."""
+    fields: dict[str, object] = scope.get("state", {}).get(_LOG_FIELDS, {})
+    return fields
+
+
+def route_of(scope: Scope) -> str:
+    """Return the path of the route that a request came to, as it was declared; "none" if none."""
+    return str(getattr(scope.get("route"), "path", "none"))
+
+
+def request_id_headers(scope: Scope) -> Mapping[str, str]:
+    """Return the header with a request's id, for answers that `TelemetryMiddleware` never sees."""
+    request_id = scope.get("state", {}).get(_REQUEST_ID)
+    return {REQUEST_ID_HEADER: request_id} if request_id else {}

@@ -5,15 +5,14 @@ They run where all model work runs, a few at a time, so that requests go in betw
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from models.bundle import Bundle
-from models.errors import BundleCorruptError, LongtailError
-from models.manifest import RESTORE
+from models.errors import LongtailError
+from models.probes import read_probes
 from service.manager import Predictor
 
 if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
@@ -21,10 +20,6 @@ if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
 
 T = TypeVar("T")
 
-PROBES_NAME = "probes.jsonl"
-"""The file of a bundle with texts like those that it is asked about, one {"text": ...} a line."""
-MAX_PROBES = 32
-"""The first of them are used."""
 DEFAULT_PROBES = (
     "Imports of olive oil from third countries and the duties on them",
     "The committee approved the annual budget for research and technology",
@@ -52,22 +47,12 @@ class Run(Protocol):
 
 
 def probes_of(bundle: Bundle) -> tuple[str, ...]:
-    """Return the texts that a bundle is tried on.
+    """Return the texts that a bundle is tried on: its own, or ours where it brings none.
 
     Raises:
         BundleCorruptError: Its file of texts is not as it should be.
     """
-    if PROBES_NAME not in bundle.manifest.files:
-        return DEFAULT_PROBES
-    try:
-        lines = bundle.text(PROBES_NAME).splitlines()
-        texts = [json.loads(line)["text"].strip() for line in lines[:MAX_PROBES]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BundleCorruptError(
-            f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} can't be read ({error!r}); "
-            f"{RESTORE}"
-        ) from error
-    return tuple(filter(None, texts)) or DEFAULT_PROBES
+    return read_probes(bundle) or DEFAULT_PROBES
 
 
 def warm_up(predictor: Predictor, run: Run) -> None:

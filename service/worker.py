@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 from models.errors import LongtailError, RequestError
@@ -66,6 +65,8 @@ def compute(items: Sequence[Item], observer: Observer) -> None:
     observer.observe_phase("rank", ranked - encoded)
     for job in jobs_of(items):
         job.seconds.compute += ranked - started
+        job.seconds.note("encode", started, encoded)
+        job.seconds.note("rank", encoded, ranked)
     for item, prediction in answers:
         _answer(item, prediction)
 
@@ -100,6 +101,7 @@ def _compute_next(
     for job in jobs_of(work):
         if not job.seconds.queue:
             job.seconds.queue = started - job.added_at
+            job.seconds.note("queue", job.added_at, started)
             observer.observe_phase("queue", job.seconds.queue)
     compute(work, observer)
     tokens = sum(item.tokens for item in work)
@@ -111,6 +113,7 @@ def _compute_next(
 def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
     """Turn jobs of one model and scorer into texts that wait to be computed."""
     predictor, scorer = jobs[0].model.predictor, jobs[0].options.scorer
+    started = time.perf_counter()
     try:
         batch = predictor.read([text for job in jobs for text in job.texts])
         tokens = predictor.prepare(batch, scorer)
@@ -121,11 +124,15 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
         for job in jobs:
             _tokenise([job], queue)
         return
+    ended = time.perf_counter()
     rows = iter(range(len(tokens)))
     for job in jobs:
+        job.seconds.note("tokenise", started, ended)
         numbered = zip(range(len(job.texts)), rows, strict=False)
+        extra = job.options.extra_tokens
         queue.add_items(
-            job, [Item(job, number, batch.take([row]), tokens[row]) for number, row in numbered]
+            job,
+            [Item(job, number, batch.take([row]), tokens[row] + extra) for number, row in numbered],
         )
 
 
@@ -142,7 +149,7 @@ def _ranked(batch: TextBatch, items: Sequence[Item]) -> list[tuple[Item, Predict
     model, options = items[0].job.model, items[0].job.options
     answers: list[tuple[Item, Prediction]] = []
     try:
-        predictions = model.predictor.predict_batch(batch, **asdict(options))
+        predictions = model.predictor.predict_batch(batch, **options.as_arguments())
         answers += zip(items, predictions, strict=True)
     except RequestError as error:  # all have asked for the same
         for job in jobs_of(items):

@@ -21,10 +21,12 @@ from models.predictor import Predictor
 from models.ranking import Ranking
 from models.sparse import TfidfModel
 from training.baselines import label_name_ranking, nearest_neighbour_ranking
+from training.calibration import ReliabilityReport, draw_reliability, report_reliability
 from training.corpus import Dataset
 from training.evaluation import Evaluation, evaluate
 from training.features import check_documents, split_features
 from training.plots import draw_by_frequency, write_figure
+from training.scored_pairs import PairCollector
 
 NEAREST_NEIGHBOURS = "30-NN tf-idf"
 NEAREST_BY_FEATURES = "30-NN features"
@@ -45,19 +47,30 @@ class Assessment:
         rankings: The best labels of each document, by scorer.
         truth: The labels of each document.
         training_counts: Training documents of each label.
+        reliability: Of the probabilities; None where it was not asked for.
     """
 
     evaluation: Evaluation
     rankings: dict[str, Ranking]
     truth: Float32[csr_array, "document label"]
     training_counts: Int64[np.ndarray, "label"]
+    reliability: ReliabilityReport | None = None
 
     def write(self, folder: Path) -> list[Path]:
-        """Write evaluation.json, evaluation.md and by_frequency.png, and return their paths."""
+        """Write evaluation.json, evaluation.md and the pictures, and return their paths.
+
+        The pictures are by_frequency.png and, of the probabilities, reliability.png.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in ("evaluation.json", "evaluation.md", "by_frequency.png")]
-        paths[0].write_text(json.dumps(self.evaluation.to_json(), indent=1) + "\n", "utf-8")
-        paths[1].write_text(self.evaluation.to_markdown() + "\n", "utf-8")
+        content, text = self.evaluation.to_json(), self.evaluation.to_markdown()
+        if self.reliability is not None:
+            content |= {"probabilities": self.reliability.to_json()}
+            text += f"\n## Probabilities\n\n{self.reliability.to_markdown()}\n"
+            paths.append(folder / "reliability.png")
+            write_figure(draw_reliability(self.reliability), paths[-1])
+        paths[0].write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+        paths[1].write_text(text + "\n", "utf-8")
         num_places = self.evaluation.ks[-1]
         picture = draw_by_frequency(
             self.rankings,
@@ -79,6 +92,7 @@ def assess(
     tfidf: TfidfModel | None = None,
     num_places: int = MOST_PLACES,
     tail_dial: float = 0.0,
+    reliability: bool = False,
 ) -> Assessment:
     """Rank a split with every scorer of a model, and measure.
 
@@ -94,6 +108,7 @@ def assess(
             training split then.
         num_places: Labels that are ranked; the metrics need ten.
         tail_dial: Of all scorers (see `Predictor.rank`); above 0, it stands in their names.
+        reliability: Whether to measure the probabilities, too, which are those without a tail dial.
 
     Raises:
         RequestError: The tail dial is out of its range.
@@ -109,13 +124,10 @@ def assess(
         )
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
     k = min(num_places, len(predictor.catalogue))
-    if dataset.input == FEATURES:
-        rankings = rank_features(predictor, split.features(), k, desc=split_name, dial=tail_dial)
-    else:
-        num_texts = truth.shape[0]
-        rankings = rank_texts(
-            predictor, split.texts(), num_texts, k, desc=split_name, dial=tail_dial
-        )
+    pairs = PairCollector(predictor, truth) if reliability else None
+    batches = split_batches(predictor, dataset, split_name, truth.shape[0])
+    watched = batches if pairs is None else pairs.watch(batches)
+    rankings = _rank_batches(predictor, watched, k, tail_dial)
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
     counts = predictor.catalogue.training_counts
@@ -125,7 +137,29 @@ def assess(
         rankings=rankings,
         truth=truth,
         training_counts=counts,
+        reliability=None if pairs is None else report_reliability(predictor, pairs.pairs),
     )
+
+
+def split_batches(
+    predictor: Predictor, dataset: Dataset, split_name: str, num_documents: int
+) -> Iterator[TextBatch | FeatureBatch]:
+    """Give the documents of a split, ready to be ranked, some at a time, with a progress bar.
+
+    Args:
+        predictor: The model; it reads what the dataset holds.
+        dataset: The corpus.
+        split_name: One of its splits.
+        num_documents: How many it has.
+
+    Yields:
+        The next documents, in order.
+    """
+    split = dataset.split(split_name)
+    if dataset.input == FEATURES:
+        yield from feature_batches(predictor, split.features(), desc=split_name)
+    else:
+        yield from text_batches(predictor, split.texts(), num_documents, desc=split_name)
 
 
 def rank_texts(
@@ -147,9 +181,20 @@ def rank_texts(
         desc: What the progress bar says.
         dial: The tail dial.
     """
+    return _rank_batches(predictor, text_batches(predictor, texts, num_texts, desc=desc), k, dial)
+
+
+def text_batches(
+    predictor: Predictor, texts: Iterable[str], num_texts: int, *, desc: str
+) -> Iterator[TextBatch]:
+    """Give texts ready to be ranked, with a progress bar (see `rank_texts`).
+
+    Yields:
+        The next texts.
+    """
     with tqdm(total=num_texts, desc=desc, unit="doc", mininterval=1.0) as bar:
-        batches = (predictor.read(chunk, bar.update) for chunk in chunks(texts))
-        return _rank_batches(predictor, batches, k, dial)
+        for chunk in chunks(texts):
+            yield predictor.read(chunk, bar.update)
 
 
 def rank_features(
@@ -169,10 +214,20 @@ def rank_features(
         desc: What the progress bar says.
         dial: The tail dial.
     """
+    return _rank_batches(predictor, feature_batches(predictor, features, desc=desc), k, dial)
+
+
+def feature_batches(
+    predictor: Predictor, features: Float32[csr_array, "document feature"], *, desc: str
+) -> Iterator[FeatureBatch]:
+    """Give documents ready to be ranked, with a progress bar (see `rank_features`).
+
+    Yields:
+        The next documents.
+    """
     starts = range(0, features.shape[0], _CHUNK)
-    with tqdm(starts, desc=desc, unit="chunk", mininterval=1.0) as bar:
-        batches = (predictor.read_features(features[start : start + _CHUNK]) for start in bar)
-        return _rank_batches(predictor, batches, k, dial)
+    for start in tqdm(starts, desc=desc, unit="chunk", mininterval=1.0):
+        yield predictor.read_features(features[start : start + _CHUNK])
 
 
 def _rank_batches(

@@ -1,4 +1,4 @@
-"""The offline commands: `longtail train`, `evaluate`, `compare`, `describe`, `diagnose`, ..."""
+"""The offline commands: `longtail train`, `evaluate`, `report`, `compare`, `describe`, ..."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def add_commands(app: typer.Typer) -> None:
     """Register these commands on the command of the whole product."""
     app.command("train")(train)
     app.command("evaluate")(evaluate)
+    app.command("report")(report)
     app.command("compare")(compare)
     app.command("describe")(describe)
     app.command("diagnose")(diagnose)
@@ -88,7 +89,7 @@ def evaluate(
     version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     output: Annotated[
-        Path, typer.Option(help="Folder for evaluation.json, evaluation.md and the picture.")
+        Path, typer.Option(help="Folder for evaluation.json, evaluation.md and the pictures.")
     ] = Path("runs/evaluation"),
     baselines: Annotated[
         bool, typer.Option(help="Measure 30-nearest-neighbour and label-name matching too.")
@@ -108,7 +109,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Measure every scorer of a model on a split: tables, JSON and a picture."""
+    """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
     _check_k(k, predictions)
     configure_logging(verbose)
     from models.parts import read_parts
@@ -130,6 +131,7 @@ def evaluate(
         tfidf=parts.sparse.tfidf if baselines else None,
         num_places=max(k, MOST_PLACES),
         tail_dial=tail_dial,
+        reliability=True,
     )
     paths = found.write(output)
     if predictions:
@@ -149,6 +151,50 @@ def _check_k(k: int | None, predictions: bool) -> None:
     """
     if k is not None and not predictions:
         raise ConfigError(f"evaluate: -k {k} came without --predictions; wanted both or neither")
+
+
+def report(
+    data: DataArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    split: Annotated[str, typer.Option(help="train, dev or test.")] = "dev",
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run that made the model: its losses, time and memory."),
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("runs/report.html"),
+    baselines: Annotated[
+        bool, typer.Option(help="Measure 30-nearest-neighbour and label-name matching too.")
+    ] = True,
+    skip_bad: SkipBadOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
+    configure_logging(verbose)
+    from models.parts import read_parts
+    from models.predictor import Predictor
+    from models.registry import Registry
+    from training.assessment import assess
+    from training.corpus import open_dataset
+    from training.report import read_run_log, report_page
+
+    store = Registry(registry)
+    number = store.resolve(version)
+    bundle = store.open(number)
+    log = None if work is None else read_run_log(work, bundle.manifest)
+    parts = read_parts(bundle)
+    dataset = open_dataset(data, skip_bad=skip_bad)
+    found = assess(
+        Predictor(parts, default_scorer=bundle.manifest.default_scorer),
+        dataset,
+        split,
+        num_training_documents=bundle.manifest.training_document_count,
+        tfidf=parts.sparse.tfidf if baselines else None,
+        reliability=True,
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(report_page(bundle, number, dataset, split, found, log), "utf-8")
+    print(f"Written: {output}")
 
 
 def compare(

@@ -17,6 +17,7 @@ from pydantic import (
 
 from models.errors import ConfigError
 from models.manifest import TEXT, Input
+from models.probes import MAX_PROBES
 from training.learning_config import (
     DecoupledLossConfig,
     DeplLossConfig,
@@ -31,7 +32,7 @@ from training.linear_config import LinearConfig
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 StopWordLanguage = Literal["en", "de"]
-Scorer = Literal["retrieval", "classifier", "linear", "sparse"]
+Scorer = Literal["retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"]
 
 _DENSE_KEYS = (
     ("encoder", ""),
@@ -42,15 +43,24 @@ _DENSE_KEYS = (
     ("classifier", ""),
     ("retrieval", ""),
     ("linear", ""),
+    ("ensemble", ""),
 )
 """What concerns the dense half alone: a section and a key of it, or all of the section."""
+_BESIDE = {
+    "classifier": "retrieval",
+    "linear": "retrieval",
+    "ensemble": "retrieval",
+    "hybrid": "classifier",
+}
+"""Scorers that are made only beside another one."""
 _TEXT_KEYS = (
+    ("probes", ""),
     ("sparse", "min_document_count"),
     ("sparse", "max_document_share"),
     ("sparse", "lemma_language"),
     ("sparse", "max_ngram"),
 )
-"""What concerns the making of features from texts alone."""
+"""What concerns corpora of texts alone."""
 
 
 class _Section(BaseModel):
@@ -103,6 +113,10 @@ class DescriptionConfig(_Section):
     """Leave out keywords without a letter."""
     drop_stop_words: tuple[StopWordLanguage, ...] = ()
     """Leave out the stop-words of these languages; see `training.stop_words`."""
+    alternative_names: int = Field(default=0, ge=0)
+    """Other names of a label that stand before its keywords, at most; the label file has them."""
+    parents: bool = False
+    """Whether the names of broader labels stand there too."""
     max_tokens: int = Field(default=32, ge=4, le=512)
     """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
 
@@ -205,15 +219,34 @@ class RetrievalConfig(StageConfig):
             )
 
 
+class EnsembleConfig(_Section):
+    """What the ensemble's weights are to be good at on the dev split: a weighted sum of metrics."""
+
+    places: Positive = 5
+    """k of the metrics."""
+    precision: float = Field(default=1.0, ge=0)
+    """Weight of P@k."""
+    propensity_scored_precision: float = Field(default=1.0, ge=0)
+    """Weight of PSP@k, in which rare labels count more."""
+    tail_f1: float = Field(default=1.0, ge=0)
+    """Weight of macro-F1@k over the labels with 1-9 training documents."""
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> EnsembleConfig:
+        if not (self.precision or self.propensity_scored_precision or self.tail_f1):
+            raise ValueError("all three weights are 0; give one that is more")
+        return self
+
+
 class TrainingConfig(_Section):
     """Everything that decides what a run learns."""
 
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Two runs with one seed give the same bundle on one machine."""
-    scorers: tuple[Scorer, ...] = ("retrieval", "classifier", "linear", "sparse")
+    scorers: tuple[Scorer, ...] = get_args(Scorer)
     """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
-    beside "retrieval", whose document vectors they read. With "sparse" alone no encoder is
-    needed."""
+    beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier",
+    "ensemble" only beside "retrieval". With "sparse" alone no encoder is needed."""
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -222,11 +255,15 @@ class TrainingConfig(_Section):
     """Lowest transformer layers (and the embeddings) that stay as they are: cheaper steps."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the matrix products in training; auto: bfloat16 where the processor or GPU has it."""
+    probes: int = Field(default=16, ge=0, le=MAX_PROBES)
+    """Training texts that the bundle brings along, so that a service can try it on them; 0: no
+    text of the corpus is in the bundle."""
     sparse: SparseConfig = SparseConfig()
     descriptions: DescriptionConfig = DescriptionConfig()
     classifier: ClassifierConfig = ClassifierConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
+    ensemble: EnsembleConfig = EnsembleConfig()
 
     @field_validator("scorers")
     @classmethod
@@ -235,9 +272,9 @@ class TrainingConfig(_Section):
             raise ValueError("a scorer is named twice; name each once")
         if "sparse" not in scorers:
             raise ValueError("'sparse' is missing; descriptions and hard negatives come from it")
-        for name in ("classifier", "linear"):
-            if name in scorers and "retrieval" not in scorers:
-                raise ValueError(f"{name!r} without 'retrieval'; add it, or leave both out")
+        for name, other in _BESIDE.items():
+            if name in scorers and other not in scorers:
+                raise ValueError(f"{name!r} without {other!r}; add it, or leave both out")
         return tuple(name for name in get_args(Scorer) if name in scorers)
 
     @property
@@ -265,9 +302,10 @@ class TrainingConfig(_Section):
         ]
 
     def _unused(self, data: Input) -> tuple[tuple[str, str], ...]:
-        unused: tuple[tuple[str, str], ...] = () if self.is_dense else _DENSE_KEYS
-        if self.is_dense and "linear" not in self.scorers:
-            unused = (("linear", ""),)
+        unused: tuple[tuple[str, str], ...] = _DENSE_KEYS
+        if self.is_dense:
+            optional = ("linear", "ensemble")
+            unused = tuple((name, "") for name in optional if name not in self.scorers)
         return unused if data == TEXT else (*unused, *_TEXT_KEYS)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from models.errors import DataError
-from models.labels import Label, LabelCatalogue
+from models.labels import Label, LabelCatalogue, with_names_of_parents
 from models.manifest import FEATURES, Input
 from training.corpus_files import SPLIT_NAMES, CorpusFiles, either, find_files
 from training.feature_splits import FeatureShape, open_feature_splits, read_names
@@ -194,7 +194,7 @@ def _labels_of_file(path: Path, form: Format, max_problems: int) -> LabelCatalog
         )
     if not labels:
         raise DataError(f"{path}: no labels; give one a line")
-    return LabelCatalogue(labels)
+    return LabelCatalogue(with_names_of_parents(labels, labels))
 
 
 def _labels_of_documents(path: Path, form: Format) -> LabelCatalogue:

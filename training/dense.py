@@ -49,6 +49,7 @@ from training.neural import (
 )
 from training.objectives import make_objective, make_subset_loss
 from training.pair_steps import PairBatches, encoder_material, pair_step
+from training.run_log import stage_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +194,17 @@ def train_dense(
     """
     model, machine = start.model, start.machine
     stages = Stages(texts, config.seed, machine, folder)
-    stages.train("classifier", model, classifier_step(model, texts, machine), config.classifier)
+    with stage_cost(folder, "classifier"):
+        stages.train("classifier", model, classifier_step(model, texts, machine), config.classifier)
     start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
     keep = CLASSIFIER in config.scorers
-    step = _retrieval_step(start, texts, subsets, config, folder)
-    stages.train("retrieval", model, step, config.retrieval)
-    with tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar:
+    with stage_cost(folder, "retrieval"):
+        step = _retrieval_step(start, texts, subsets, config, folder)
+        stages.train("retrieval", model, step, config.retrieval)
+    with (
+        stage_cost(folder, "label vectors"),
+        tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar,
+    ):
         vectors = encode_all(
             model.encoder,
             texts.labels,
@@ -252,21 +258,23 @@ def _trained_linear(
     start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
 ) -> LinearScorer:
     """Train the linear scorer on the document vectors of the trained dual encoder."""
-    vectors = encode_documents(
-        start.model.encoder,
-        texts.documents,
-        pad_id=texts.pad_id,
-        device=start.machine.device,
-        folder=folder / "linear" / "vectors",
-    )
-    return train_linear_scorer(
-        vectors,
-        texts.truth,
-        config.linear,
-        seed=config.seed,
-        device=start.machine.device,
-        folder=folder / "linear",
-    )
+    with stage_cost(folder, "document vectors"):
+        vectors = encode_documents(
+            start.model.encoder,
+            texts.documents,
+            pad_id=texts.pad_id,
+            device=start.machine.device,
+            folder=folder / "linear" / "vectors",
+        )
+    with stage_cost(folder, "linear"):
+        return train_linear_scorer(
+            vectors,
+            texts.truth,
+            config.linear,
+            seed=config.seed,
+            device=start.machine.device,
+            folder=folder / "linear",
+        )
 
 
 def _trained_classifier(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 from jaxtyping import Float, Int64
 
+from models.label_text import PART_END, pseudo_description
 from models.labels import Label, LabelCatalogue
 from models.sparse import SparseModel, TfidfModel, tokenize
 from training.config import DescriptionConfig
 from training.stop_words import stop_words_of
-
-_PART_END = ". "
 
 
 def keywords_of_labels(
@@ -55,6 +55,18 @@ def keywords_of_labels(
     return keywords
 
 
+def related(catalogue: LabelCatalogue, config: DescriptionConfig) -> LabelCatalogue:
+    """Return the catalogue with the other names and parents that label texts are to have."""
+    return LabelCatalogue(
+        replace(
+            label,
+            alternative_names=label.alternative_names[: config.alternative_names],
+            parents=label.parents if config.parents else (),
+        )
+        for label in catalogue
+    )
+
+
 def positive_weights(
     model: SparseModel, row: int
 ) -> tuple[Int64[np.ndarray, "positive"], Float[np.ndarray, "positive"]]:
@@ -79,22 +91,12 @@ def pseudo_descriptions(
     ]
 
 
-def pseudo_description(label: Label, keywords: Sequence[str]) -> str:
-    """Return pseudo_label(l) = label_name(l) + keywords(l) (DEPL section 3.2).
-
-    A publisher's description, where there is one, stands between the two. A full stop parts them,
-    so that the encoder doesn't read a name and a keyword as one phrase.
-    """
-    parts = (label.name, label.description, " ".join(keywords))
-    return _PART_END.join(part.strip() for part in parts if part.strip())
-
-
 def keyword_part(label: Label) -> str:
     """Return the keywords at the end of a label's pseudo description; "" where there are none."""
     before = pseudo_description(label, ())
     if not label.pseudo_description.startswith(before):
         return ""
-    return label.pseudo_description[len(before) :].removeprefix(_PART_END)
+    return label.pseudo_description[len(before) :].removeprefix(PART_END)
 
 
 def _dropped_everywhere(tfidf: TfidfModel, config: DescriptionConfig) -> set[str]:

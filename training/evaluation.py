@@ -39,6 +39,16 @@ FREQUENCY_BINS: Mapping[str, tuple[int, int | None]] = {
 TAIL_BIN = "1-9"
 """The tail labels of DEPL, section 6: 1 to 9 training documents (the union of two bins)."""
 
+SHOT_GROUPS: Mapping[str, tuple[int, int | None]] = {
+    "50+": (50, None),
+    "1-49": (1, 49),
+    "0": (0, 0),
+}
+"""Frequent, few-shot and zero-shot labels (Chalkidis et al. 2019, section 4), as the bins above."""
+
+SHOT_NAMES: Mapping[str, str] = {"50+": "frequent", "1-49": "few-shot", "0": "zero-shot"}
+"""What people call them."""
+
 ALL_LABELS = "all"
 """The name of the subset that holds every label."""
 
@@ -52,6 +62,10 @@ _OVERALL_COLUMNS = (
     (ZERO_SHOT_BIN, "R@10"),
 )
 _BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", "PSP@5")
+_SHOT_METRICS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
+Cells = tuple[list[str], list[list[str]]]
+"""The heading of a table, and its rows."""
+
 NOT_MEASURED = "-"
 """Stands in tables for what could not be measured."""
 
@@ -79,9 +93,9 @@ class SubsetMetrics:
 def label_subsets(
     training_counts: Int64[np.ndarray, "label"],
 ) -> dict[str, Bool[np.ndarray, "label"]]:
-    """Which labels belong to `ALL_LABELS`, to each of `FREQUENCY_BINS`, and to `TAIL_BIN`."""
+    """Which labels belong to `ALL_LABELS`, to each bin and shot group, and to `TAIL_BIN`."""
     subsets = {ALL_LABELS: np.ones(len(training_counts), dtype=np.bool_)}
-    for name, (least, greatest) in FREQUENCY_BINS.items():
+    for name, (least, greatest) in {**FREQUENCY_BINS, **SHOT_GROUPS}.items():
         is_below = True if greatest is None else training_counts <= greatest
         subsets[name] = (training_counts >= least) & is_below
     subsets[TAIL_BIN] = subsets["1"] | subsets["2-9"]
@@ -157,7 +171,7 @@ class Evaluation:
         num_labels: Labels that were ranked.
         num_training_documents: N of the propensities.
         scorers: Metrics by scorer or baseline, in the order given, then by subset of the labels
-            (`ALL_LABELS`, the names of `FREQUENCY_BINS`, `TAIL_BIN`).
+            (`ALL_LABELS`, the names of `FREQUENCY_BINS` and `SHOT_GROUPS`, `TAIL_BIN`).
     """
 
     ks: tuple[int, ...]
@@ -171,17 +185,43 @@ class Evaluation:
         """Return everything as plain dictionaries; metrics are fractions."""
         return {**asdict(self), "ks": list(self.ks)}
 
-    def overall_table(self) -> str:
-        """Return a markdown table with one row a scorer; metrics in percent."""
+    def overall_cells(self) -> Cells:
+        """Return the heading and the rows of a table with one row a scorer; metrics in percent."""
         header = ["scorer", *(_overall_heading(*column) for column in _OVERALL_COLUMNS)]
-        rows = [
+        return header, [
             [scorer, *(_percent(subsets[name], metric) for name, metric in _OVERALL_COLUMNS)]
             for scorer, subsets in self.scorers.items()
         ]
-        return markdown_table(header, rows)
 
-    def bin_table(self, scorer: str) -> str:
-        """Return a markdown table with one row a frequency bin; metrics in percent.
+    def overall_table(self) -> str:
+        """Return `overall_cells` as markdown."""
+        return markdown_table(*self.overall_cells())
+
+    def shot_cells(self) -> Cells:
+        """Return one row a scorer: recall and nDCG on frequent, few-shot and zero-shot labels.
+
+        As Chalkidis et al. 2019 report them: the truth is restricted to the labels of the group,
+        documents without one are left out, and the ranking is over all labels. Metrics in percent.
+        """
+        columns = [(group, metric) for group in SHOT_GROUPS for metric in _SHOT_METRICS]
+        header = ["scorer", *(f"{SHOT_NAMES[group]} {metric}" for group, metric in columns)]
+        return header, [
+            [scorer, *(_percent(subsets[group], metric) for group, metric in columns)]
+            for scorer, subsets in self.scorers.items()
+        ]
+
+    def shot_sizes(self) -> str:
+        """Return how many labels, and documents that carry one, each group of `shot_cells` has."""
+        subsets = next(iter(self.scorers.values()))
+        sizes = [
+            f"{SHOT_NAMES[group]} ({_range(*bounds)} training documents) "
+            f"{subsets[group].num_labels:,} labels, {subsets[group].num_documents:,} documents"
+            for group, bounds in SHOT_GROUPS.items()
+        ]
+        return f"{'; '.join(sizes)}.".capitalize()
+
+    def bin_cells(self, scorer: str) -> Cells:
+        """Return one row a frequency bin; metrics in percent.
 
         Raises:
             DataError: This scorer was not evaluated.
@@ -190,20 +230,36 @@ class Evaluation:
             raise DataError(f"no evaluation of {scorer!r}; there is {', '.join(self.scorers)}")
         header = ["training documents", "labels", "documents", "occurrences", *_BIN_METRICS]
         rows = []
-        for name, subset in self.scorers[scorer].items():
+        for name in (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN):
+            subset = self.scorers[scorer][name]
             counts = (subset.num_labels, subset.num_documents, subset.num_occurrences)
             metrics = (_percent(subset, metric) for metric in _BIN_METRICS)
             rows.append([name, *(f"{count:,}" for count in counts), *metrics])
-        return markdown_table(header, rows)
+        return header, rows
 
-    def to_markdown(self) -> str:
-        """Return the overall table and the table by bin of each scorer, with headings."""
-        measured_on = (
+    def bin_table(self, scorer: str) -> str:
+        """Return `bin_cells` as markdown.
+
+        Raises:
+            DataError: This scorer was not evaluated.
+        """
+        return markdown_table(*self.bin_cells(scorer))
+
+    def measured_on(self) -> str:
+        """Return what was measured on, in words."""
+        return (
             f"{self.num_documents:,} documents ({self.num_documents_without_labels:,} without a "
             f"label), {self.num_labels:,} labels, {self.num_training_documents:,} training "
             "documents. Metrics in percent."
         )
-        parts = [measured_on, f"## All scorers\n\n{self.overall_table()}"]
+
+    def to_markdown(self) -> str:
+        """Return the overall tables and the table by bin of each scorer, with headings."""
+        parts = [self.measured_on(), f"## All scorers\n\n{self.overall_table()}"]
+        shots = markdown_table(*self.shot_cells())
+        parts.append(
+            f"## Frequent, few-shot and zero-shot labels\n\n{self.shot_sizes()}\n\n{shots}"
+        )
         parts += [
             f"## {scorer}: by training documents of the label\n\n{self.bin_table(scorer)}"
             for scorer in self.scorers
@@ -265,6 +321,12 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         padded += [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
         lines.append(f"| {' | '.join(padded)} |")
     return "\n".join(lines)
+
+
+def _range(least: int, greatest: int | None) -> str:
+    if greatest is None:
+        return f"{least} or more"
+    return f"{least}" if least == greatest else f"{least}-{greatest}"
 
 
 def _overall_heading(subset: str, metric: str) -> str:

@@ -66,7 +66,7 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class RawLabel:
-    """A label and the number of its line, from 1."""
+    """A label, whose parents are still ids, and the number of its line, from 1."""
 
     line: int
     label: Label
@@ -194,20 +194,40 @@ def _parse_csv_document(line: int, fields: _Fields) -> RawDocument:
 
 
 def _parse_indexed_label(line: int, fields: _Fields) -> RawLabel:
-    return _raw_label(line, fields, ("uid", "title", "content"))
+    return _raw_label(line, fields, ("uid", "title", "content", "alt"))
 
 
 def _parse_label(line: int, fields: _Fields) -> RawLabel:
-    return _raw_label(line, fields, ("id", "name", "description"))
+    return _raw_label(line, fields, ("id", "name", "description", "alternative_names"))
 
 
-def _raw_label(line: int, fields: _Fields, names: tuple[str, str, str]) -> RawLabel:
-    id_field, name_field, description_field = names
+def _raw_label(line: int, fields: _Fields, names: tuple[str, str, str, str]) -> RawLabel:
+    id_field, name_field, description_field, alternatives_field = names
     label_id, name = _id(fields, id_field), _string(fields, name_field).strip()
     if not label_id or not name:
         missing = name_field if label_id else id_field
         raise DataError(f"no {missing!r}; {_present(fields)}")
-    return RawLabel(line, Label(label_id, name, _string(fields, description_field)))
+    label = Label(
+        label_id,
+        name,
+        _string(fields, description_field),
+        alternative_names=_strings(fields, alternatives_field),
+        parents=_strings(fields, "parents"),
+    )
+    return RawLabel(line, label)
+
+
+def _strings(fields: _Fields, name: str) -> tuple[str, ...]:
+    # Empty where the field is missing or null; blank ones are left out. A cell has semicolons.
+    values = fields.get(name)
+    if values is None:
+        return ()
+    if isinstance(values, str):
+        values = values.split(";")
+    if not isinstance(values, list):
+        raise DataError(f"{name} is {_shown(values)}; wanted a list of strings")
+    found = (_id({name: value}, name) for value in values)
+    return tuple(value for value in found if value)
 
 
 def _text(fields: _Fields, *names: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -32,6 +33,7 @@ from training.adagrad import AdagradRows
 from training.checkpoints import newest_checkpoint, save_states
 from training.objectives import Objective
 from training.reduction import Exclude, make_pairs, pairs_at
+from training.run_log import ProgressLog
 from training.sampling import step_generator
 
 _STATE_NAME = "linear.safetensors"
@@ -233,10 +235,16 @@ def train_linear(
         trainer.load(folder)
     last_checkpoint = time.monotonic()
     total, done = trainer.num_steps, trainer.steps_done
-    with tqdm(total=total, initial=done, desc="linear", unit="step", mininterval=1.0) as bar:
+    with (
+        tqdm(total=total, initial=done, desc="linear", unit="step", mininterval=1.0) as bar,
+        ProgressLog(folder, done, total) if folder is not None else nullcontext() as log,
+    ):
         while trainer.steps_done < total:
-            bar.set_postfix(loss=f"{trainer.step():.3f}", refresh=False)
+            loss = trainer.step()
+            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
             bar.update()
+            if log is not None:
+                log.note(trainer.steps_done, loss, options.learning_rate)
             is_due = time.monotonic() - last_checkpoint >= _CHECKPOINT_EVERY_S
             if folder is not None and (is_due or trainer.steps_done == total):
                 trainer.save(folder)

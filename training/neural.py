@@ -29,6 +29,7 @@ from training.checkpoints import is_done, load_checkpoint, save_checkpoint
 from training.config import StageConfig
 from training.losses import SubsetLoss, depl_loss
 from training.negatives import LabelSubsets, positives_among
+from training.run_log import ProgressLog
 
 logger = logging.getLogger(__name__)
 _LOG_EVERY_S = 30.0
@@ -214,7 +215,10 @@ class Stages:
         total = per_epoch * config.epochs
         stage_seed = [self.seed, int.from_bytes(name.encode()[:4], "big")]
         clock = _Clock(time.monotonic(), time.monotonic())
-        with _progress_bar(name, done, per_epoch, config, num_documents) as bar:
+        with (
+            _progress_bar(name, done, per_epoch, config, num_documents) as bar,
+            ProgressLog(folder, done, total) as log,
+        ):
             for number in range(done, total):
                 epoch, position = divmod(number, per_epoch)
                 order = np.random.default_rng([*stage_seed, _ORDER, epoch]).permutation(
@@ -226,6 +230,7 @@ class Stages:
                 loss = _train_step(model, step, optimizer, config, self.machine, rows, step_seed)
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
                 bar.update(len(rows))
+                log.note(number + 1, loss, optimizer.param_groups[0]["lr"])
                 clock.tick(name, number + 1, total, loss, bar)
                 if clock.is_checkpoint_due() and number + 1 < total:
                     save_checkpoint(folder, number + 1, model, optimizer)

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from models.bundle import read_json, write_json_durably
 from models.errors import ConfigError, DataError
 from models.labels import LabelCatalogue
 from models.manifest import TEXT, EncoderInfo, Manifest
-from models.parts import DenseParts, ModelParts, write_parts
+from models.parts import ENSEMBLE, HYBRID, DenseParts, ModelParts, write_parts
 from models.predictor import Predictor
 from models.registry import Registry
 from models.sparse import SparseModel
-from training.assessment import assess
+from training.assessment import assess, split_batches
+from training.blend import Blending, fit_blending, kept_blending
 from training.config import TrainingConfig
 from training.corpus import Dataset
 from training.dense import (
@@ -34,9 +35,12 @@ from training.dense import (
     start_dense,
     train_dense,
 )
-from training.descriptions import keywords_of_labels, pseudo_descriptions
+from training.descriptions import keywords_of_labels, pseudo_descriptions, related
 from training.evaluation import ALL_LABELS
 from training.features import training_features
+from training.probes import choose_probes
+from training.run_log import stage_cost
+from training.scored_pairs import PairCollector
 from training.sparse import fit_sparse_model
 
 logger = logging.getLogger(__name__)
@@ -78,16 +82,25 @@ def train(run: Run, registry: Registry) -> int:
     start = start_dense(config, truth) if config.is_dense else None
     _claim_folder(run, start)
     with _reproducible():
-        tfidf, features = training_features(run.dataset, config.sparse)
-        sparse = fit_sparse_model(
-            tfidf, features, truth, config.sparse, seed=config.seed, folder=run.folder / "sparse"
-        )
-        catalogue = _described(run, sparse)
+        with stage_cost(run.folder, "features"):
+            tfidf, features = training_features(run.dataset, config.sparse)
+        with stage_cost(run.folder, "sparse"):
+            sparse = fit_sparse_model(
+                tfidf, features, truth, config.sparse,
+                seed=config.seed, folder=run.folder / "sparse",
+            )  # fmt: skip
+            catalogue = _described(run, sparse)
         dense = _train_dense(run, start, catalogue, sparse, features, truth) if start else None
-        parts = ModelParts(run.dataset.input, catalogue, sparse, dense)
-        metrics = _dev_metrics(run.dataset, parts, truth.shape[0])
+        parts = ModelParts(
+            run.dataset.input, catalogue, sparse, dense, has_hybrid=HYBRID in config.scorers
+        )
+        with stage_cost(run.folder, "probabilities"):
+            parts = _blended(run, parts, truth.shape[0])
+        with stage_cost(run.folder, "dev metrics"):
+            metrics = _dev_metrics(run.dataset, parts, truth.shape[0])
     manifest = _manifest(run, start, parts, truth.shape[0], metrics)
-    return _publish(run, parts, manifest, registry)
+    with stage_cost(run.folder, "bundle"):
+        return _publish(run, parts, manifest, registry)
 
 
 def _check_input(run: Run) -> None:
@@ -118,16 +131,39 @@ def _train_dense(
     features: Float32[csr_array, "document feature"],
     truth: Float32[csr_array, "document label"],
 ) -> DenseParts:
-    texts = read_training_texts(start, run.config, run.dataset, catalogue, truth)
-    subsets = find_label_subsets(run.config.retrieval, sparse, features, truth)
+    with stage_cost(run.folder, "tokens and hard negatives"):
+        texts = read_training_texts(start, run.config, run.dataset, catalogue, truth)
+        subsets = find_label_subsets(run.config.retrieval, sparse, features, truth)
     return train_dense(start, texts, subsets, run.config, run.folder)
 
 
 def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
     """Return the catalogue with its pseudo descriptions."""
-    catalogue = run.dataset.catalogue
+    catalogue = related(run.dataset.catalogue, run.config.descriptions)
     keywords = keywords_of_labels(sparse, catalogue, run.config.descriptions)
     return catalogue.replaced(pseudo_description=pseudo_descriptions(catalogue, keywords))
+
+
+def _blended(run: Run, parts: ModelParts, num_documents: int) -> ModelParts:
+    """Return the parts with what is fitted on the dev split: calibrations and an ensemble."""
+    if "dev" not in run.dataset.split_names:
+        logger.warning(
+            "%s has no dev split: no probabilities are calibrated, and there is no ensemble",
+            run.dataset.folder,
+        )
+        return parts
+    config = run.config.ensemble if ENSEMBLE in run.config.scorers else None
+
+    def fit() -> Blending:
+        truth = run.dataset.split("dev").scan().labels
+        predictor = Predictor(parts)
+        collector = PairCollector(predictor, truth)
+        for _ in collector.watch(split_batches(predictor, run.dataset, "dev", truth.shape[0])):
+            pass
+        return fit_blending(collector.pairs, truth, parts.catalogue, num_documents, config)
+
+    found = kept_blending(run.folder / "blending", fit)
+    return replace(parts, calibrations=found.calibrations, ensemble=found.ensemble)
 
 
 def _dev_metrics(dataset: Dataset, parts: ModelParts, num_documents: int) -> dict[str, Any]:
@@ -175,6 +211,8 @@ def _manifest(
         data_fingerprint=run.dataset.fingerprint,
         metrics={"dev": metrics} if metrics else {},
         linear_correction=correction,
+        calibrations=dict(parts.calibrations),
+        ensemble=parts.ensemble,
         longtail_version=version("longtail"),
     )
 
@@ -182,7 +220,10 @@ def _manifest(
 def _publish(run: Run, parts: ModelParts, manifest: Manifest, registry: Registry) -> int:
     scratch = run.folder / "encoder"
     shutil.rmtree(scratch, ignore_errors=True)
-    return registry.publish(lambda folder: write_parts(folder, parts, manifest, scratch))
+    probes: list[str] = []
+    if parts.input == TEXT:
+        probes = choose_probes(run.dataset.split("train"), run.config.probes)
+    return registry.publish(lambda folder: write_parts(folder, parts, manifest, scratch, probes))
 
 
 def _claim_folder(run: Run, start: DenseStart | None) -> None:
@@ -192,8 +233,10 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
         ConfigError: It does.
     """
     path = run.folder / _RUN_NAME
+    settings = run.config.settings_used(run.dataset.input)
+    settings.pop("probes", None)  # chosen when all is done
     wanted: dict[str, Any] = {
-        "config": run.config.settings_used(run.dataset.input),
+        "config": settings,
         "data_fingerprint": run.dataset.fingerprint,
     }
     if start is not None:

@@ -6,21 +6,22 @@ Drawn through matplotlib's objects, without pyplot and without a display.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from scipy.sparse import csr_array
 
 from models.errors import ConfigError, DataError
 from models.ranking import Ranking
-from training.evaluation import FREQUENCY_BINS, label_subsets
-from training.metrics import Judged, judge, label_f1_at, recall_at
+from training.evaluation import FREQUENCY_BINS, SHOT_GROUPS, SHOT_NAMES, label_subsets
+from training.metrics import Judged, judge, label_f1_at, ndcg_at, recall_at
 
 _DEFAULT_NUM_BINS = 35
 # Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
@@ -39,17 +40,18 @@ def draw_by_frequency(
     recall_k: int = 10,
     labels_per_bin: int | None = None,
 ) -> Figure:
-    """Draw macro-F1@k by label rank above recall@recall_k by frequency bin, each for every scorer.
+    """Draw macro-F1@k by label rank, and what rare and common labels are found by every scorer.
 
-    Above, as in DEPL, Figure 1: the labels from rare to common in bins of equal size. Below: the
-    bins of `FREQUENCY_BINS`, each over the documents that carry one of its labels.
+    Above, as in DEPL, Figure 1: the labels from rare to common in bins of equal size. Below:
+    recall in the bins of `FREQUENCY_BINS`, then recall and nDCG in the groups of `SHOT_GROUPS`,
+    each over the documents that carry one of its labels.
 
     Args:
         rankings: By name of the scorer, one row a document, over all labels.
         truth: Ones where the document carries the label.
         training_counts: Number of training documents that carry each label.
         k: Places that count for F1; 5 by default, DEPL's choice for all its sets but Wiki10-31K.
-        recall_k: Places that count for recall.
+        recall_k: Places that count for recall and nDCG.
         labels_per_bin: Labels averaged into one point; chosen for about 35 points by default.
 
     Raises:
@@ -58,11 +60,12 @@ def draw_by_frequency(
     if not rankings:
         raise DataError("plot: no rankings came; give at least one")
     judged = {name: judge(ranking.labels, truth) for name, ranking in rankings.items()}
-    figure = Figure(figsize=(9, 8), layout="constrained")
+    figure = Figure(figsize=(9, 11), layout=ConstrainedLayoutEngine(h_pad=0.1))
     FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, height_ratios=(3, 2))
+    above, middle, below = figure.subplots(3, 1, height_ratios=(3, 2, 2))
     _draw_f1_by_rank(above, judged, training_counts, k, labels_per_bin)
-    _draw_recall_by_bin(below, judged, training_counts, recall_k)
+    _draw_recall_by_bin(middle, judged, training_counts, recall_k)
+    _draw_shot_groups(below, judged, training_counts, recall_k)
     handles, names = above.get_legend_handles_labels()
     num_rows = math.ceil(len(names) / _MAX_LEGEND_COLUMNS)
     figure.legend(
@@ -168,23 +171,49 @@ def _draw_recall_by_bin(
     axes: Axes, judged: Mapping[str, Judged], training_counts: Int64[np.ndarray, "label"], k: int
 ) -> None:
     subsets = label_subsets(training_counts)
-    width = 0.84 / len(judged)
-    for index, (name, one) in enumerate(judged.items()):
-        kept = [one.restricted_to(subsets[bin_name]) for bin_name in FREQUENCY_BINS]
-        places = [place for place, part in enumerate(kept) if part.num_documents]
-        recalls = [100 * recall_at(kept[place], k) for place in places]
-        offset = (index - (len(judged) - 1) / 2) * width
-        bars = axes.bar(
-            [place + offset for place in places], recalls, width, label=name,
-            color=_COLOURS[index % len(_COLOURS)], hatch="//" * (index // len(_COLOURS)),
-        )  # fmt: skip
-        axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
-    sizes = [int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS]
-    ticks = [f"{name}\n({size:,} labels)" for name, size in zip(FREQUENCY_BINS, sizes, strict=True)]
-    axes.set_xticks(range(len(ticks)), ticks)
+    sizes = {name: int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS}
+    groups = [
+        (f"{name}\n({size:,} labels)", subsets[name], recall_at) for name, size in sizes.items()
+    ]
+    _draw_bars(axes, judged, groups, k)
     axes.set_title(f"Recall@{k} by training documents of the label")
     axes.set_xlabel("training documents of the label")
     axes.set_ylabel(f"recall@{k} (%)")
+
+
+def _draw_shot_groups(
+    axes: Axes, judged: Mapping[str, Judged], training_counts: Int64[np.ndarray, "label"], k: int
+) -> None:
+    subsets = label_subsets(training_counts)
+    groups = [
+        (f"{metric}\n{SHOT_NAMES[name]}", subsets[name], measured)
+        for metric, measured in ((f"R@{k}", recall_at), (f"nDCG@{k}", ndcg_at))
+        for name in SHOT_GROUPS
+    ]
+    _draw_bars(axes, judged, groups, k)
+    axes.set_title("Frequent (50 or more training documents), few-shot and zero-shot labels")
+    axes.set_ylabel("%")
+
+
+def _draw_bars(
+    axes: Axes,
+    judged: Mapping[str, Judged],
+    groups: Sequence[tuple[str, Bool[np.ndarray, "label"], Callable[[Judged, int], float]]],
+    k: int,
+) -> None:
+    """Draw a bar for each group of labels and each scorer, where documents carry such a label."""
+    width = 0.84 / len(judged)
+    for index, (name, one) in enumerate(judged.items()):
+        kept = [(one.restricted_to(is_in), measured) for _, is_in, measured in groups]
+        places = [place for place, (part, _) in enumerate(kept) if part.num_documents]
+        values = [100 * kept[place][1](kept[place][0], k) for place in places]
+        offset = (index - (len(judged) - 1) / 2) * width
+        bars = axes.bar(
+            [place + offset for place in places], values, width, label=name,
+            color=_COLOURS[index % len(_COLOURS)], hatch="//" * (index // len(_COLOURS)),
+        )  # fmt: skip
+        axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
+    axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
     axes.set_ylim(0, 109)  # room for a 100 above the highest bar
     axes.set_yticks(range(0, 101, 20))
     axes.grid(axis="y", alpha=0.3)

@@ -87,15 +87,17 @@ class Client:
 
 def predict_requests(texts: Sequence[str], **options: object) -> list[bytes]:
     """Return one request for each text."""
-    found = []
-    for text in texts:
-        body = json.dumps({"text": text, **options}).encode()
-        head = (
-            "POST /v1/predict HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
-        found.append(head.encode() + body)
-    return found
+    bodies = [json.dumps({"text": text, **options}).encode() for text in texts]
+    return [post("/v1/predict", body) for body in bodies]
+
+
+def post(path: str, body: bytes, media_type: str = "application/json") -> bytes:
+    """Return a request with a body."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {media_type}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 GET = "GET {} HTTP/1.1\r\nHost: bench\r\n\r\n"

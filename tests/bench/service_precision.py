@@ -1,28 +1,45 @@
-"""What bfloat16 gains and costs: speed and ranking against float32, in one run.
+"""What ways to compute the encoder gain and cost: speed and ranking against float32, in one run.
 
     python tests/bench/service_precision.py REGISTRY DATA [--texts 400] [--rounds 3]
+        [--ways float32,bfloat16,onnx-float32,onnx-int8,compile]
 
-DATA is a corpus with a dev split. Both precisions encode the same texts in turn; the ratio is that
-of their best rounds. Ranking: P@1, P@3 and P@5 on the dev split, and how many of the five best
-labels are the same.
+DATA is a corpus with a dev split. All ways encode the same texts in turn, in the batches that a
+service would make; speeds are those of their best rounds, and latency is the median of single
+texts of about 32 tokens. Ranking: P@1, P@3 and P@5 on the dev split, and how many of the five best
+labels are the same. `compile` is `torch.compile` of the float32 encoder, for shapes of any size;
+it is measured only. Seconds to load hold the export or compilation.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from models.encoder import Precision
+from models.batches import TextBatch
 from models.predictor import Predictor
 from models.registry import Registry
 from training.corpus import open_dataset
 
 DEPTHS = (1, 3, 5)
+WAYS = ("float32", "bfloat16", "onnx-float32", "onnx-int8", "compile")
+SHORT_CHARACTERS = 130
+
+
+@dataclass
+class Way:
+    """A way to compute the encoder, and its best figures so far."""
+
+    predictor: Predictor
+    load_s: float
+    documents_per_s: float = 0.0
+    single_ms: float = float("inf")
 
 
 def main() -> None:
@@ -33,44 +50,72 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--ways", default=",".join(WAYS))
     chosen = parser.parse_args()
 
     dataset = open_dataset(chosen.data)
     documents = list(islice(dataset.split("dev"), chosen.texts))
     texts = [document.text for document in documents]
     truths = [{dataset.catalogue[i].id for i in document.labels} for document in documents]
-    precisions: tuple[Precision, ...] = ("float32", "bfloat16")
-    predictors = {
-        name: Predictor.of_bundle(
-            Registry(chosen.registry).open(), num_threads=chosen.threads, precision=name
-        )
-        for name in precisions
-    }
-    best: dict[str, float] = dict.fromkeys(precisions, 0.0)
+    names = ["float32", *(name for name in chosen.ways.split(",") if name != "float32")]
+    ways = {name: load(chosen.registry, name, chosen.threads, texts) for name in names}
     for _ in range(chosen.rounds):
-        for name, predictor in predictors.items():
-            batch = predictor.read(texts)
-            predictor.prepare(batch, "retrieval")
-            started = time.perf_counter()
-            predictor.encode(batch)
-            best[name] = max(best[name], len(texts) / (time.perf_counter() - started))
-    print("| scorer | precision | documents/s | P@1 | P@3 | P@5 | same of 5 best |")
-    print("|---|---|---|---|---|---|---|")
-    for scorer in predictors["float32"].scorers:
-        if not predictors["float32"].needs_encoder(scorer):
-            continue
-        wanted = top_ids(predictors["float32"], texts, scorer)
-        for name, predictor in predictors.items():
-            found = top_ids(predictor, texts, scorer)
+        for way in ways.values():
+            seconds = time_of(way.predictor, texts)
+            way.documents_per_s = max(way.documents_per_s, len(texts) / seconds)
+            singles = [time_of(way.predictor, [text[:SHORT_CHARACTERS]]) for text in texts[:50]]
+            way.single_ms = min(way.single_ms, 1e3 * float(np.median(singles)))
+    print_table(ways, texts, truths)
+
+
+def load(registry: Path, name: str, num_threads: int, texts: list[str]) -> Way:
+    """Load the current model for a way, and let it answer once."""
+    started = time.perf_counter()
+    precision: Any = "float32" if name == "compile" else name
+    bundle = Registry(registry).open()
+    predictor = Predictor.of_bundle(bundle, num_threads=num_threads, precision=precision)
+    if name == "compile":
+        assert predictor._parts.dense is not None
+        predictor._parts.dense.encoder.transformer.compile(dynamic=True)
+    time_of(predictor, texts[:50])
+    time_of(predictor, texts[:1])
+    return Way(predictor, time.perf_counter() - started)
+
+
+def time_of(predictor: Predictor, texts: list[str]) -> float:
+    """Return the seconds that the encoder takes for texts, without the tokeniser."""
+    batch = predictor.read(texts)
+    predictor.prepare(batch, "retrieval")
+    started = time.perf_counter()
+    predictor.encode(batch)
+    return time.perf_counter() - started
+
+
+def print_table(ways: dict[str, Way], texts: list[str], truths: list[set[str]]) -> None:
+    """Print speeds once a way, and ranking once a scorer and way."""
+    print("| way | to load, s | documents/s | against float32 | one short text, ms |")
+    print("|---|---|---|---|---|")
+    base = ways["float32"]
+    for name, way in ways.items():
+        ratio = way.documents_per_s / base.documents_per_s
+        print(f"| {name} | {way.load_s:.1f} | {way.documents_per_s:.1f} | {ratio:.2f} "
+              f"| {way.single_ms:.1f} |")  # fmt: skip
+    print("\n| scorer | way | P@1 | P@3 | P@5 | same of 5 best |")
+    print("|---|---|---|---|---|---|")
+    batches = {name: way.predictor.read(texts) for name, way in ways.items()}  # encoded but once
+    for scorer in filter(base.predictor.needs_encoder, base.predictor.scorers):
+        tops = {name: top_ids(way.predictor, batches[name], scorer) for name, way in ways.items()}
+        wanted = tops["float32"]
+        for name, found in tops.items():
             places = " | ".join(f"{precision_at(depth, found, truths):.4f}" for depth in DEPTHS)
             same = np.mean([len({*x} & {*y}) / 5 for x, y in zip(found, wanted, strict=True)])
-            print(f"| {scorer} | {name} | {best[name]:.1f} | {places} | {same:.3f} |")
-    print(f"bfloat16 is {best['bfloat16'] / best['float32']:.2f} times as fast")
+            print(f"| {scorer} | {name} | {places} | {same:.3f} |")
 
 
-def top_ids(predictor: Predictor, texts: list[str], scorer: str) -> list[list[str]]:
+def top_ids(predictor: Predictor, batch: TextBatch, scorer: str) -> list[list[str]]:
     """Return the ids of the five best labels of each text."""
-    return [[x.id for x in found.labels] for found in predictor.predict(texts, k=5, scorer=scorer)]
+    predictions = predictor.predict_batch(batch, k=5, scorer=scorer)
+    return [[label.id for label in found.labels] for found in predictions]
 
 
 def precision_at(depth: int, found: list[list[str]], truths: list[set[str]]) -> float:

@@ -46,7 +46,8 @@ def loaded_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "modules", ["models.bundle, models.registry, models.labels, models.errors", "longtail"]
+    "modules",
+    ["models.bundle, models.registry, models.labels, models.errors", "longtail", "service.client"],
 )
 def test_importing_these_loads_nothing_heavy(modules: str) -> None:
     assert loaded_by(f"import {modules}") == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.labels import Label, LabelCatalogue
+from models.labels import Label, LabelCatalogue, with_names_of_parents
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-LABELS = st.builds(
-    Label,
-    id=TEXT,
-    name=TEXT,
-    description=TEXT,
-    pseudo_description=TEXT,
-    training_count=st.integers(0, 10**9),
-)
+FIELDS = st.fixed_dictionaries({
+    "id": TEXT,
+    "name": TEXT,
+    "description": TEXT,
+    "pseudo_description": TEXT,
+    "training_count": st.integers(0, 10**9),
+    "alternative_names": st.lists(TEXT, max_size=2),
+    "parents": st.lists(TEXT, max_size=2),
+})  # fmt: skip
 GOOD = json.loads(LabelCatalogue([Label("a", "A")]).to_jsonl())
 
 
@@ -76,8 +78,10 @@ def test_replaced_wants_one_value_a_label(catalogue: LabelCatalogue) -> None:
         catalogue.replaced(training_count=[1, 2])
 
 
-@given(st.lists(LABELS, min_size=1, max_size=5, unique_by=lambda label: label.id))
-def test_a_catalogue_comes_back_from_its_lines(labels: list[Label]) -> None:
+@given(st.lists(FIELDS, min_size=1, max_size=5, unique_by=lambda fields: fields["id"]))
+def test_a_catalogue_comes_back_from_its_lines(rows: list[dict[str, Any]]) -> None:
+    lists = ("alternative_names", "parents")
+    labels = [Label(**row | {name: tuple(row[name]) for name in lists}) for row in rows]
     text = LabelCatalogue(labels).to_jsonl()
     assert list(LabelCatalogue.from_jsonl(text)) == labels
     assert text.count("\n") == len(labels)
@@ -105,6 +109,26 @@ def test_a_line_with_other_fields_is_refused_by_its_number(line: str) -> None:
 def test_a_line_that_is_not_json_is_refused_by_its_number() -> None:
     with pytest.raises(DataError, match="label catalogue, line 1: not JSON"):
         LabelCatalogue.from_jsonl("{\n")
+
+
+def test_other_names_and_parents_stand_in_a_line_only_where_there_are_some() -> None:
+    labels = [Label("a", "b"), Label("c", "d", alternative_names=("e",), parents=("b", "f"))]
+    lines = LabelCatalogue(labels).to_jsonl()
+    assert "parents" not in lines.splitlines()[0]
+    assert list(LabelCatalogue.from_jsonl(lines)) == labels
+
+
+@pytest.mark.parametrize("value", ["[]", '"e"', "[1]"])
+def test_a_line_with_other_names_that_are_no_texts_is_refused(value: str) -> None:
+    line = LabelCatalogue([Label("a", "b", alternative_names=("e",))]).to_jsonl()
+    with pytest.raises(DataError, match="line 1: wanted the fields"):
+        LabelCatalogue.from_jsonl(line.replace('["e"]', value))
+
+
+def test_parents_that_are_not_known_are_left_out() -> None:
+    known = [Label("1", "one"), Label("2", "two")]
+    (found,) = with_names_of_parents([Label("3", "three", parents=("2", "4", "1"))], known)
+    assert found == Label("3", "three", parents=("two", "one"))
 
 
 def test_no_lines_are_no_catalogue() -> None:

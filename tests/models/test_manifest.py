@@ -13,7 +13,7 @@ import pytest
 
 from models.bundle import Bundle, open_bundle
 from models.errors import BundleCorruptError, BundleError, BundleVersionError
-from models.manifest import FORMAT_VERSION, Manifest, digest_of
+from models.manifest import FORMAT_VERSION, Calibration, Ensemble, Manifest, digest_of
 from models.parts import read_parts
 
 Lie = Callable[..., Path]
@@ -77,8 +77,8 @@ def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> Non
 def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
     with pytest.raises(
         BundleVersionError,
-        match=rf"manifest\.json has format version {version!r}, this release reads 3; install the "
-        r"release that wrote it \('0\.1\.0'\) or train again",
+        match=rf"manifest\.json has format version {version!r}, this release reads 3 and 4; "
+        r"install the release that wrote it \('0\.1\.0'\) or train again",
     ):
         open_bundle(lie(set_at("format_version", to=version)))
 
@@ -196,10 +196,87 @@ def test_a_bundle_that_boasts_of_an_encoder_is_refused(
     assert words in refusal(lie(change, sparse_bundle.folder))
 
 
-def test_a_bundle_of_the_format_before_is_told_to_be_old(lie: Lie) -> None:
+def test_a_bundle_of_an_old_format_is_told_to_be_old(lie: Lie) -> None:
     def change(content: dict[str, Any]) -> None:
         del content["linear_correction"]
         content["format_version"] = 2
 
-    with pytest.raises(BundleVersionError, match=r"has format version 2, this release reads 3"):
+    with pytest.raises(BundleVersionError, match=r"has format version 2, this release reads 3 and"):
         open_bundle(lie(change))
+
+
+# ---- format 3, and what format 4 adds ----
+
+
+def test_a_bundle_of_format_3_is_read_as_one_without_calibrations(lie: Lie) -> None:
+    def change(content: dict[str, Any]) -> None:
+        del content["calibrations"], content["ensemble"]
+        content["format_version"] = 3
+
+    bundle = open_bundle(lie(change))
+    assert (bundle.manifest.format_version, bundle.manifest.calibrations) == (3, {})
+    assert read_parts(bundle).scorers == ("retrieval", "classifier", "linear", "sparse")
+    assert Manifest.from_json(bundle.manifest.to_json(), "here") == bundle.manifest
+
+
+def test_format_3_with_fields_of_format_4_is_refused(lie: Lie) -> None:
+    message = refusal(lie(set_at("format_version", to=3)))
+    assert "lacks or adds the fields calibrations, ensemble" in message
+
+
+LINE = {"knots": [0.0, 1.5], "slopes": [1.0, 0.5, 2.0], "intercept": -1.0}
+WEIGHTS = {"retrieval": 0.25, "sparse": 0.75}
+
+
+def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    """Change the manifest to one with calibrations and an ensemble, but for these values."""
+
+    def change(content: dict[str, Any]) -> None:
+        line = LINE | {key: value for key, value in changes.items() if key in LINE}
+        content["calibrations"] = {"retrieval": LINE, changes.get("name", "sparse"): line}
+        content["ensemble"] = {"weights": changes.get("weights", WEIGHTS)}
+        content["scorers"] = [*content["scorers"], *changes.get("scorers", ["ensemble"])]
+
+    return change
+
+
+def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> None:
+    parts = read_parts(open_bundle(lie(blending())))
+    assert parts.scorers[-1] == "ensemble"
+    assert parts.ensemble == Ensemble(WEIGHTS)
+    found = parts.calibrations["sparse"]
+    assert found == Calibration(knots=(0.0, 1.5), slopes=(1.0, 0.5, 2.0), intercept=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"knots": [1.5, 0.0]}, "do not rise"),
+        ({"knots": [0.0, 0.0]}, "do not rise"),
+        ({"knots": [], "slopes": [1.0]}, "do not rise"),
+        ({"knots": [0, 1.5]}, "wrong form"),
+        ({"knots": ["0.0", 1.5]}, "wrong form"),
+        ({"knots": 1.0}, "wrong form"),
+        ({"slopes": [1.0, 0.0, 2.0]}, "wanted 3 above 0"),
+        ({"slopes": [1.0, 2.0]}, "wanted 3 above 0"),
+        ({"intercept": float("nan")}, "not a finite number"),
+        ({"intercept": None}, "wrong form"),
+        ({"weights": {"retrieval": 0.5, "sparse": 0.4}}, "wanted at least 0 each and 1 in all"),
+        ({"weights": {"retrieval": -0.5, "sparse": 1.5}}, "wanted at least 0 each"),
+        ({"weights": {}}, "wanted at least 0 each"),
+        ({"weights": {"retrieval": 1}}, "wrong form"),
+        ({"weights": [1.0]}, "wrong form"),
+        ({"weights": {"classifier": 1.0}}, "'classifier', which is not calibrated"),
+        ({"weights": {"svm": 1.0}}, "'svm', which is not calibrated or no scorer"),
+        ({"name": "hybrid", "weights": {"retrieval": 1.0}}, "wanted those of scorers"),
+        ({"scorers": []}, "the files make"),
+        (
+            {"name": "ensemble", "weights": {"ensemble": 1.0}},
+            "weights of ['ensemble'], wanted those of scorers",
+        ),
+    ],
+)
+def test_numbers_that_are_no_calibration_or_ensemble_are_refused(
+    lie: Lie, changes: dict[str, Any], words: str
+) -> None:
+    assert words in refusal(lie(blending(**changes)))

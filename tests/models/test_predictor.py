@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 import models.parts
 from models.bundle import Bundle
 from models.dual_encoder import encode_all
-from models.encoder import tokenize_texts
+from models.encoder import Precision, tokenize_texts
 from models.errors import ConfigError, RequestError
 from models.parts import DenseParts, ModelParts
 from models.predictor import MOST_TAIL_DIAL, Prediction, Predictor
@@ -483,3 +483,13 @@ def test_the_number_of_threads_is_set_for_the_whole_process(bundle: Bundle) -> N
     assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == (1, 1)
     torch.set_num_threads(before[0])
     faiss.omp_set_num_threads(before[1])
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_device_and_precision_are_told(bundle: Bundle, precision: Precision) -> None:
+    predictor = Predictor.of_bundle(bundle, device="cpu", precision=precision)
+    assert (predictor.device, predictor.encoder_precision) == ("cpu", precision)
+
+
+def test_a_model_without_an_encoder_has_no_precision(sparse_predictor: Predictor) -> None:
+    assert sparse_predictor.encoder_precision is None

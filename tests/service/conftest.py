@@ -7,24 +7,36 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
 from models.bundle import Bundle, write_bundle
 from models.errors import RequestError
+from models.explanation import Explanation, ScoreParts, SparseParts, TokenPart
+from models.label_facts import Keyword, LabelDetails, NearLabel
+from models.label_search import LabelSearch
 from models.labels import Label, LabelCatalogue
 from models.manifest import EncoderInfo, Input, Manifest
 from models.registry import Registry
+from models.selection import LabelFilter, LabelSelector
 from service.app import create_app
 from service.keys import make_key
 from service.settings import Settings
 
 NUM_LABELS = 8
+EXPLANATION = Explanation(
+    sparse=SparseParts((TokenPart("x", 0.5, ((0, 1),)),), rest=0.25, bias=-1.0),
+    keywords=(Keyword("x", 2.0),),
+    nearest=(NearLabel(1, "L1", "Label 1", 0.75),),
+    training_count=3,
+    scores=(ScoreParts("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,7 @@ class FakePrediction:
     truncated: bool
     exact: bool = True
     correction: str = "none"
+    explanations: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,9 +80,12 @@ class FakePredictor:
     default_scorer = "retrieval"
     max_tokens = 100
     batch_tokens = 64
+    device = "cpu"
+    encoder_precision = "float32"
 
     def __init__(self, bundle: Bundle) -> None:
         self.catalogue = bundle.catalogue
+        self.label_search = LabelSearch(self.catalogue)
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
 
@@ -97,6 +113,8 @@ class FakePredictor:
         threshold: float | None = None,
         correction: str | None = None,
         tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
+        explain: bool = False,
     ) -> list[FakePrediction]:
         self.calls.append(list(texts))
         self.threads.add(threading.current_thread().name)
@@ -104,17 +122,28 @@ class FakePredictor:
             raise RequestError(f"unknown scorer {scorer!r}; wanted one of {self.scorers}")
         if k > len(self.catalogue):
             raise RequestError(f"k is {k}; wanted at most {len(self.catalogue)}")
-        return [self._predict_one(text, k, scorer, threshold or 0.0) for text in texts]
+        selection = LabelSelector(self.catalogue).select(label_filter)
+        rows = range(len(self.catalogue)) if selection is None else selection.labels.tolist()
+        found = [self._predict_one(text, rows[:k], threshold or 0.0) for text in texts]
+        if explain:
+            return [replace(x, explanations=(EXPLANATION,) * len(x.labels)) for x in found]
+        return found
 
-    def _predict_one(
-        self, text: str, k: int, scorer: str | None, threshold: float
-    ) -> FakePrediction:
+    def _predict_one(self, text: str, rows: Sequence[int], threshold: float) -> FakePrediction:
         labels = (
-            FakeLabelScore(i, label.id, label.name, float(len(text) - i), 1 / (i + 1))
-            for i, label in enumerate(self.catalogue)
+            FakeLabelScore(
+                i, self.catalogue[i].id, self.catalogue[i].name, float(len(text) - i), 1 / (i + 1)
+            )
+            for i in rows
         )
-        kept = tuple(x for x in labels if x.index < k and x.probability >= threshold)
+        kept = tuple(x for x in labels if x.probability >= threshold)
         return FakePrediction(kept, num_tokens=len(text.split()), truncated=len(text) > 1000)
+
+    def describe(self, label: int) -> LabelDetails:
+        self.threads.add(threading.current_thread().name)
+        return LabelDetails(
+            label, self.catalogue[label], EXPLANATION.keywords, EXPLANATION.nearest, self.scorers
+        )
 
 
 @dataclass
@@ -247,3 +276,47 @@ def wait_until_loaded(client: TestClient) -> None:
     while "still loading" in client.get("/readyz").text:
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+@pytest.fixture
+def open_server(registry: Registry) -> Callable[..., AbstractContextManager[str]]:
+    """Start the service on a port of this machine; yields its URL."""
+
+    @contextmanager
+    def start(loader: Loader | None = None, **settings: object) -> Iterator[str]:
+        settings = {"watch_interval_s": 0, "log_level": "warning"} | settings
+        app = create_app(Settings(registry=registry.folder, **settings), load=loader or Loader())
+        server = uvicorn.Server(
+            uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
+        )
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            deadline = time.monotonic() + 60
+            while not server.started or app.state.service.manager.served is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.002)
+            port = server.servers[0].sockets[0].getsockname()[1]
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+    return start
+
+
+@pytest.fixture
+def server(open_server: Callable[..., AbstractContextManager[str]]) -> Iterator[str]:
+    with open_server() as url:
+        yield url
+
+
+@pytest.fixture
+def fake_label_score() -> type[FakeLabelScore]:
+    return FakeLabelScore
+
+
+@pytest.fixture
+def keys() -> list[tuple[str, str]]:
+    """Two keys, each with its entry."""
+    return [make_key("one"), make_key("two")]

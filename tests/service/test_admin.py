@@ -68,6 +68,13 @@ def test_rollback(admin):
     assert admin.post("/v1/admin/rollback").json()["default"] == 1
 
 
+def test_a_rollback_where_nothing_was_before_is_a_409(admin):
+    admin.post("/v1/admin/rollback")
+    answer = admin.post("/v1/admin/rollback")
+    assert answer.status_code == 409
+    assert "no earlier version to go back to" in answer.json()["detail"]
+
+
 def test_a_canary_gets_its_share_and_metrics_of_its_own(admin):
     body = {"version": 1, "share": 0.25}
     assert admin.put("/v1/admin/canary", json=body).json()["canary"] == body

@@ -10,7 +10,7 @@ import faiss
 import pytest
 import torch
 
-from service.compute_threads import limit_threads, prepare_process
+from service.compute_threads import ComputeSetup, limit_threads, prepare_process
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,18 @@ def test_pytorch_and_faiss_have_the_same_number_and_it_is_logged(asked, caplog):
     count = asked or torch.get_num_threads()
     assert torch.get_num_threads() == faiss.omp_get_max_threads() == count
     assert f"torch={count} faiss={count} tokenisers=" in caplog.text
+
+
+@pytest.mark.parametrize(("said", "count"), [("3", 3), ("0", None), ("many", None), ("", None)])
+def test_what_was_set_is_remembered(monkeypatch, said, count):
+    monkeypatch.setenv("RAYON_NUM_THREADS", said)
+    setup = ComputeSetup(2)
+    assert setup.libraries is None
+    setup.prepare_thread()
+    found = setup.libraries
+    assert (found.torch_threads, found.faiss_threads) == (2, 2)
+    assert found.tokeniser_threads == (count or os.cpu_count())
+    assert (found.torch_version, found.faiss_version) == (torch.__version__, faiss.__version__)
 
 
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

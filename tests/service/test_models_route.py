@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+
+from models.bundle import read_manifest
 from models.registry import Registry
 
 
@@ -18,12 +22,27 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "label_count": 8,
         "scorers": ["retrieval", "sparse"],
         "default_scorer": "retrieval",
+        "corrections": {"retrieval": ["none"], "sparse": ["none"]},
         "metrics": {"retrieval": {"p_at_1": 0.6}},
         "problem": None,
         "state": "loaded",
         "traffic_share": 1.0,
         "load_problem": None,
     }
+
+
+def test_what_the_service_computes_with_is_shown(client):
+    runtime = client.get("/v1/models").json()["runtime"]
+    assert (runtime["device"], runtime["encoder_precision"]) == ("cpu", "float32")
+    assert (runtime["max_batch_tokens"], runtime["torch_threads"]) == (64, None)
+
+
+def test_before_a_model_is_loaded_only_what_was_set_is_shown(open_client, make_loader):
+    gate = threading.Event()
+    with open_client(make_loader(gate=gate), wait=False, max_batch_tokens=99) as client:
+        runtime = client.get("/v1/models").json()["runtime"]
+        gate.set()
+    assert (runtime["device"], runtime["max_batch_tokens"]) == (None, 99)
 
 
 def test_versions_published_later_appear_at_once(client, publish):
@@ -53,3 +72,13 @@ def test_metrics_that_are_no_numbers_become_null(client, publish):
     answer = client.get("/v1/models")
     assert "NaN" not in answer.text
     assert answer.json()["models"][2]["metrics"] == {"retrieval": {"p_at_1": None}}
+
+
+def test_the_correction_that_a_scorer_was_trained_with_comes_first(client, monkeypatch):
+    def read_with_linear(folder):
+        manifest = read_manifest(folder)
+        return replace(manifest, scorers=("sparse", "linear"), linear_correction="tree")
+
+    monkeypatch.setattr("service.routes.read_manifest", read_with_linear)
+    found = client.get("/v1/models").json()["models"][1]["corrections"]
+    assert found == {"sparse": ["none"], "linear": ["tree", "none"]}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 import longtail
 from models.errors import ConfigError, DataError
+from models.parts import read_sparse
+from service.label_sets import LabelSets
 from service.offline import CHUNK_LINES, Task, checked_options, checked_precision, predict_file
 
 
@@ -99,6 +102,44 @@ def test_answers_of_another_question_are_never_gone_on_with(task, predictor):
         predict_file(asked, predictor)
 
 
+@pytest.fixture
+def sets(tmp_path):
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    (folder / "low.txt").write_text("L0\nL1\n")
+    return folder
+
+
+def test_lines_and_options_choose_labels_and_ask_why(task, predictor, sets):
+    lines = [
+        line(text="a"),
+        line(text="a", exclude_set="low"),
+        line(text="a", include=["L5"], exclude=[]),
+        line(id=3, text="a", include_set="none"),
+        line(text="a", exclude=["X"]),
+        line(text="a", explain=True),
+    ]
+    asked = replace(task(lines, k=2, exclude=["L0"]), label_sets=LabelSets(sets))
+    summary = predict_file(asked, predictor)
+    found = answers(asked)
+    ids = [[label["id"] for label in each.get("labels", ())] for each in found]
+    assert ids == [["L1", "L2"], ["L2", "L3"], ["L5"], [], [], ["L1", "L2"]]
+    assert (summary.num_results, summary.num_errors) == (4, 2)
+    assert (found[3]["id"], found[3]["error"]["status"]) == (3, 422)
+    assert "label set 'none' is not stored" in found[3]["error"]["detail"]
+    has_why = ["explanation" in label for each in found for label in each.get("labels", ())]
+    assert has_why == [False] * 5 + [True] * 2
+
+
+def test_a_run_is_not_gone_on_with_when_a_set_has_changed(task, sets):
+    asked = replace(task([line(text="a")]), label_sets=LabelSets(sets))
+    before = asked.describe()
+    assert asked.describe() == before
+    (sets / "low.txt").write_text("L2\n")
+    differing = [name for name, value in asked.describe().items() if before[name] != value]
+    assert differing == ["label_sets"]
+
+
 def test_a_source_that_is_not_there_or_not_whole_is_told(task, predictor):
     asked = task([line(text="a")], "in.jsonl.gz")
     asked.source.write_bytes(asked.source.read_bytes()[:-4])
@@ -116,6 +157,29 @@ def test_options_are_checked_before_anything_is_loaded():
     assert checked_precision("bfloat16") == "bfloat16"
     with pytest.raises(ConfigError, match="--precision: got 'int8'"):
         checked_precision("int8")
+
+
+def test_the_command_takes_filters_and_explains(tmp_path, trained_sparse):
+    source, target = tmp_path / "docs.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(line(text="imports of fish") + b"\n")
+    ids = [label.id for label in trained_sparse.bundle.catalogue]
+    (tmp_path / "some.json").write_text(json.dumps(ids[:3]))
+    command = [
+        "predict", "--input", str(source), "--output", str(target), "-k", "9", "--explain",
+        "--registry", str(trained_sparse.registry.folder), "--label-sets", str(tmp_path),
+        "--include-set", "some", "--include", ids[4], "--include", ids[5], "--exclude", ids[0],
+    ]  # fmt: skip
+    run = CliRunner().invoke(longtail.app, command)
+    assert run.exit_code == 0, run.output
+    (found,) = [json.loads(text) for text in target.read_text().splitlines()]
+    known = read_sparse(trained_sparse.bundle).labels
+    wanted = {ids[index] for index in (1, 2, 4, 5) if index in known}
+    assert {label["id"] for label in found["labels"]} == wanted
+    assert all(label["explanation"]["keywords"] for label in found["labels"])
+    command[-1:] = [ids[0], "--exclude-set", "none"]
+    run = CliRunner().invoke(longtail.app, command)
+    assert run.exit_code == 1
+    assert "label set 'none' is not stored; the sets are some" in str(run.exception or run.output)
 
 
 def test_the_command_labels_a_file(tmp_path, trained_sparse):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from service.schemas import LabelDetail, LabelList
+
 
 @pytest.fixture
 def document(client):
@@ -19,7 +21,7 @@ def operations(document):
 def test_all_routes_are_published(document):
     wanted = {
         "post /v1/predict", "post /v1/batch", "get /v1/models", "get /livez", "get /readyz",
-        "get /metrics",
+        "get /metrics", "get /v1/labels", "get /v1/labels/{label_id}", "get /v1/label-sets",
     }  # fmt: skip
     assert {name for name, _ in operations(document)} >= wanted
 
@@ -51,12 +53,14 @@ def test_every_field_of_the_request_is_described(document):
 
 
 def test_the_limits_of_the_service_are_published(open_client):
-    with open_client(max_k=7, max_texts_per_request=3, max_text_characters=90) as client:
+    limits = {"max_k": 7, "max_texts_per_request": 3, "max_text_characters": 90}
+    with open_client(**limits, max_filter_labels=9) as client:
         document = client.get("/openapi.json").json()
     fields = document["components"]["schemas"]["PredictRequest"]["properties"]
     assert (fields["k"]["minimum"], fields["k"]["maximum"]) == (1, 7)
     assert (fields["texts"]["minItems"], fields["texts"]["maxItems"]) == (1, 3)
     assert fields["text"]["maxLength"] == fields["texts"]["items"]["maxLength"] == 90
+    assert fields["include"]["anyOf"][0]["maxItems"] == fields["exclude"]["maxItems"] == 9
 
 
 def test_the_document_stays_the_same_when_asked_again(client, document):
@@ -85,6 +89,23 @@ def test_every_field_of_the_admin_routes_is_described(document):
             assert field == "canary" or "description" in schema
 
 
-def test_the_documented_example_is_answered(client, document):
-    (example,) = document["components"]["schemas"]["PredictRequest"]["examples"]
-    assert client.post("/v1/predict", json=example).status_code == 200
+def test_the_documented_examples_are_answered(client, document):
+    for example in document["components"]["schemas"]["PredictRequest"]["examples"]:
+        assert client.post("/v1/predict", json=example).status_code == 200
+
+
+def test_the_examples_of_answers_are_such_answers(document):
+    for model in (LabelList, LabelDetail):
+        (example,) = document["components"]["schemas"][model.__name__]["examples"]
+        assert model.model_validate(example).model_dump(mode="json") == example
+
+
+def test_the_routes_of_labels_are_described_in_full(document):
+    for path in ("/v1/labels", "/v1/labels/{label_id}"):
+        operation = document["paths"][path]["get"]
+        assert {"404", "422", "503"} <= set(operation["responses"])
+        assert all("description" in each for each in operation["parameters"])
+    for name in ("LabelExplanation", "TokenContribution", "ScoreExplanation", "LabelDetail"):
+        plain = {"id", "name", "scorer", "base", "model"}
+        fields = document["components"]["schemas"][name]["properties"]
+        assert all("description" in field for key, field in fields.items() if key not in plain)

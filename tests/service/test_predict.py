@@ -101,7 +101,8 @@ def test_probes_answer_while_the_model_is_busy(open_client, make_loader, fake_pr
     assert probes == [200, 200, 200]
 
 
-def test_root_leads_to_the_documentation(client):
-    answer = client.get("/")
-    assert answer.headers["location"] == "/docs"
-    assert client.get("/docs").status_code == 200
+def test_a_whole_number_may_be_written_with_a_point(client):
+    answer = client.post("/v1/predict", json={"text": "a", "k": 3.0, "version": 2.0})
+    assert len(answer.json()["results"][0]["labels"]) == 3
+    refused = client.post("/v1/predict", json={"text": "a", "k": 3.5})
+    assert refused.status_code == 422

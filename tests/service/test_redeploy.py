@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 import pytest
 from prometheus_client import CollectorRegistry
 
-from models.errors import BundleError, BundleNotFoundError, NotReadyError
+from models.errors import BundleNotFoundError, NotReadyError
 from service.manager import Canary, ModelManager
 from service.model_loading import ChangeError, ModelLoader
 from service.model_metrics import ModelMetrics
@@ -144,7 +144,7 @@ def test_rollback_goes_back_in_the_service_and_in_the_registry(deploy, registry)
     deployment = deploy()
     deployment.do("rollback")
     assert (deployment.default, registry.current()) == (1, 1)
-    with pytest.raises(BundleError, match="no earlier version"):
+    with pytest.raises(ChangeError, match="no earlier version"):
         deployment.do("rollback")
     assert deployment.default == 1
 

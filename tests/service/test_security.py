@@ -19,7 +19,7 @@ ADMIN_ROUTES = [
     ("PUT", "/v1/admin/canary"),
     ("DELETE", "/v1/admin/canary"),
 ]
-PUBLIC_ROUTES = ["/livez", "/readyz", "/metrics", "/docs", "/openapi.json", "/"]
+PUBLIC_ROUTES = ["/livez", "/readyz", "/metrics", "/docs", "/openapi.json", "/", "/page/app.js"]
 
 
 def bearer(key):

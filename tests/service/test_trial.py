@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from models.errors import BundleCorruptError, LongtailError
+from models.errors import LongtailError
+from models.manifest import FileInfo
+from models.probes import PROBES_NAME, probes_to_jsonl
 from service.trial import (
     DEFAULT_PROBES,
-    MAX_PROBES,
-    PROBES_NAME,
     best_labels,
     check_scorers,
     overlap,
@@ -27,14 +27,6 @@ def predictor(registry, fake_predictor):
 
 def run(work):
     return work()
-
-
-def bundle_with(text):
-    return SimpleNamespace(
-        folder=SimpleNamespace(name="1"),
-        manifest=SimpleNamespace(files={PROBES_NAME: None}),
-        text=lambda name: text,
-    )
 
 
 def test_the_first_queries_have_the_shortest_and_the_largest_shapes(predictor):
@@ -104,19 +96,14 @@ def test_a_scorer_that_finds_nothing_at_all_fails_the_trial(predictor):
         check_scorers(predictor, run, ["a", "b"])
 
 
-def test_a_bundle_may_bring_its_own_texts():
-    lines = [json.dumps({"text": f"text {number}"}) for number in range(50)]
-    assert probes_of(bundle_with("\n".join(lines))) == tuple(
-        f"text {number}" for number in range(MAX_PROBES)
-    )
-    assert probes_of(bundle_with(json.dumps({"text": " "}))) == DEFAULT_PROBES
+@pytest.mark.parametrize(("texts", "tried"), [(["one"], ("one",)), ([" "], DEFAULT_PROBES)])
+def test_a_bundle_may_bring_its_own_texts(registry, tmp_path, texts, tried):
+    bundle = registry.open(1)
+    (tmp_path / PROBES_NAME).write_text(probes_to_jsonl(texts))
+    files = {PROBES_NAME: FileInfo("0" * 64, 0)}
+    brings = replace(bundle, folder=tmp_path, manifest=replace(bundle.manifest, files=files))
+    assert probes_of(brings) == tried
 
 
 def test_a_bundle_without_texts_gets_ours(registry):
     assert probes_of(registry.open(1)) == DEFAULT_PROBES
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"words": "a"}', '{"text": 5}'])
-def test_texts_that_cannot_be_read_are_damage(text):
-    with pytest.raises(BundleCorruptError, match=r"probes\.jsonl"):
-        probes_of(bundle_with(text))

@@ -202,9 +202,11 @@ def test_scorers_are_taken_in_any_order(given, is_dense):
         (["sparse", "sparse"], "a scorer is named twice"),
         (
             ["sparse", "dense"],
-            "scorers.1: Input should be 'retrieval', 'classifier', 'linear' or 'sparse'",
+            "scorers.1: Input should be 'retrieval', 'classifier', 'hybrid', 'linear', 'sparse' or",
         ),
         ("sparse", "scorers: Input should be a valid tuple"),
+        (["sparse", "ensemble"], "'ensemble' without 'retrieval'; add it, or leave both out"),
+        (["sparse", "retrieval", "hybrid"], "'hybrid' without 'classifier'; add it, or leave"),
     ],
 )
 def test_scorers_that_do_not_go_together_are_refused(scorers, message):
@@ -223,7 +225,20 @@ def leaves(content: dict, *path: str) -> set[str]:
 
 
 SPARSE = TrainingConfig(scorers=("sparse",))
-DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.")
+DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.", "ensemble.")
+
+
+def test_an_ensemble_that_is_to_be_good_at_nothing_is_refused():
+    weights = {"precision": 0, "propensity_scored_precision": 0, "tail_f1": 0}
+    with pytest.raises(ConfigError, match=r"ensemble: .*all three weights are 0; give one"):
+        read_config(None, {"ensemble": weights})
+
+
+def test_without_an_ensemble_its_settings_do_not_count():
+    content = {"scorers": ["retrieval", "sparse"], "ensemble": {"places": 3}}
+    config = TrainingConfig.model_validate(content)
+    assert not {"ensemble", "linear"} & set(config.settings_used("text"))
+    assert config.keys_ignored("text") == ["ensemble"]
 
 
 def test_all_settings_count_where_there_is_an_encoder():
@@ -243,7 +258,7 @@ def test_without_an_encoder_its_settings_do_not_count():
 
 def test_on_features_the_settings_of_tf_idf_do_not_count_either():
     assert leaves(SPARSE.settings_used("text")) - leaves(SPARSE.settings_used("features")) == {
-        "sparse.min_document_count", "sparse.max_document_share", "sparse.lemma_language",
+        "probes", "sparse.min_document_count", "sparse.max_document_share", "sparse.lemma_language",
         "sparse.max_ngram",
     }  # fmt: skip
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from training.descriptions import (
     keywords_of_labels,
     positive_weights,
     pseudo_descriptions,
+    related,
 )
 from training.sparse import fit_sparse_model, fit_tfidf
 from training.stop_words import stop_words_of
@@ -302,6 +306,42 @@ def test_a_pseudo_description_is_name_description_and_keywords(description, word
     assert described(Label("1", "kakuro", description), words) == expected
 
 
+RICH = Label("1", "kakuro", "A puzzle", alternative_names=("cross sums", "x"), parents=("game",))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "kakuro. A puzzle. clue"),
+        ({"alternative_names": 1}, "kakuro. A puzzle. cross sums. clue"),
+        ({"alternative_names": 9}, "kakuro. A puzzle. cross sums, x. clue"),
+        ({"parents": True}, "kakuro. A puzzle. game. clue"),
+    ],
+)
+def test_other_names_and_parents_stand_before_the_keywords_where_asked_for(options, expected):
+    (label,) = related(LabelCatalogue([RICH]), DescriptionConfig(**options))
+    text = described(label, ("clue",))
+    assert text == expected
+    assert keyword_part(replace(label, pseudo_description=text)) == "clue"
+
+
+def test_a_run_describes_labels_by_the_other_names_and_parents_of_its_corpus(
+    train_in, sparse_config, tiny_corpus, tmp_path
+):
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
+    lines[1] |= {"alternative_names": ["other name", "more"], "parents": [lines[0]["id"]]}
+    (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    content = sparse_config.model_dump(mode="json")
+    content["descriptions"] |= {"alternative_names": 1, "parents": True}
+    bundle = train_in(tmp_path, TrainingConfig.model_validate(content), folder).bundle
+    label = bundle.catalogue[1]
+    assert label.pseudo_description.startswith(
+        f"{lines[1]['name']}. other name. {lines[0]['name']}"
+    )
+    assert bundle.catalogue[0].parents == ()
+
+
 def test_a_keyword_that_is_a_word_of_the_name_stays():
     assert described(Label("1", "jazz music"), ("jazz", "piano")) == "jazz music. jazz piano"
 
@@ -328,7 +368,8 @@ def test_the_options_of_a_run_decide_what_its_bundle_describes(
     content = tiny_content | {"descriptions": {**options, "max_tokens": 12}}
     bundle = train_in(tmp_path, TrainingConfig.model_validate(content), tiny_corpus).bundle
     said = bundle.manifest.training["descriptions"]
-    assert said == {**options, "drop_name_tokens": False, "max_tokens": 12}
+    defaults = {"drop_name_tokens": False, "alternative_names": 0, "parents": False}
+    assert said == {**options, **defaults, "max_tokens": 12}
     config = DescriptionConfig.model_validate(said)
     keywords = keywords_of_labels(read_sparse(bundle), bundle.catalogue, config)
     assert [keyword_part(x) for x in bundle.catalogue] == [" ".join(words) for words in keywords]

@@ -10,7 +10,14 @@ from scipy.sparse import csr_array
 
 from models.errors import DataError
 from models.ranking import Ranking
-from training.evaluation import Evaluation, evaluate, label_subsets, markdown_table, measure
+from training.evaluation import (
+    SHOT_GROUPS,
+    Evaluation,
+    evaluate,
+    label_subsets,
+    markdown_table,
+    measure,
+)
 from training.metrics import judge, label_f1_at, ndcg_at, recall_at
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
@@ -29,6 +36,7 @@ def truth_of(*true: list[int]) -> csr_array:
     return csr_array(dense)
 
 
+SHOTS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
 TRUTH = truth_of([0, 8], [2, 8], [8], [])
 GOOD = ranking_of([[8, 0, 1], [2, 8, 1], [8, 3, 4], [7, 6, 5]])
 BAD = ranking_of([[7, 6, 5]] * 4)
@@ -43,6 +51,7 @@ def test_each_label_is_in_one_frequency_bin_and_the_tail_is_1_to_9():
     members = {name: np.flatnonzero(x).tolist() for name, x in label_subsets(COUNTS).items()}
     assert members.pop("all") == list(range(9))
     assert members.pop("1-9") == [2, 3, 4]
+    assert (members.pop("1-49"), members.pop("50+")) == ([2, 3, 4, 5], [6, 7, 8])
     assert members == {"0": [0, 1], "1": [2], "2-9": [3, 4], "10-99": [5, 6], "100+": [7, 8]}
 
 
@@ -96,6 +105,49 @@ def test_overall_table_has_a_row_a_scorer_in_percent(evaluation):
     assert header.endswith("| RP@5 | macro-F1@5 (1-9) | zero-shot R@10 |")
     assert good.startswith("| good   | 75.00 | 41.67 |   - |")
     assert bad.startswith("| bad    |  0.00 |  0.00 |   - |")
+
+
+def test_frequent_and_few_shot_labels_part_at_50_training_documents():
+    subsets = label_subsets(np.array([0, 1, 49, 50]))
+    assert [subsets[name].tolist() for name in SHOT_GROUPS] == [
+        [False, False, False, True],
+        [False, True, True, False],
+        [True, False, False, False],
+    ]
+
+
+def test_shot_groups_are_measured_with_their_own_labels_as_truth_in_the_whole_ranking():
+    rng = np.random.default_rng(4)
+    counts = rng.choice([0, 3, 49, 50, 200], 30)
+    truth = (rng.random((25, 30)) < 0.1).astype(np.float32)
+    labels = np.array([rng.permutation(30)[:10] for _ in range(25)])
+    found = evaluate(
+        {"x": Ranking(labels, -labels.astype(np.float32))}, csr_array(truth), counts, 900
+    )
+    for group, (least, greatest) in SHOT_GROUPS.items():
+        top = 0 if group == "0" else 1000
+        recalls, ndcgs = [], []
+        for ranked, true in zip(labels.tolist(), truth, strict=True):
+            wanted = {y for y in np.flatnonzero(true) if least <= counts[y] <= (greatest or top)}
+            if wanted:
+                hits = [place for place, y in enumerate(ranked[:5]) if y in wanted]
+                ideal = sum(1 / np.log2(place + 2) for place in range(min(5, len(wanted))))
+                recalls.append(len(hits) / len(wanted))
+                ndcgs.append(sum(1 / np.log2(place + 2) for place in hits) / ideal)
+        values = found.scorers["x"][group].values
+        assert (values["R@5"], values["nDCG@5"]) == pytest.approx(
+            (np.mean(recalls), np.mean(ndcgs))
+        )
+
+
+def test_the_table_of_shot_groups_has_a_row_a_scorer_and_says_how_many_labels(evaluation):
+    header, rows = evaluation.shot_cells()
+    assert header[1:6] == [*(f"frequent {x}" for x in SHOTS), "few-shot R@5"]
+    assert rows == [["good", *["-"] * 12], ["bad", *["-"] * 12]]  # measured at 1 and 3
+    assert evaluation.shot_sizes().startswith(
+        "Frequent (50 or more training documents) 3 labels, 3 documents; few-shot (1-49 training "
+    )
+    assert "zero-shot (0 training documents) 2 labels, 1 documents." in evaluation.to_markdown()
 
 
 def test_tables_line_up_in_a_terminal():

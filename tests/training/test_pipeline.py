@@ -30,12 +30,13 @@ from training.config import TrainingConfig
 from training.corpus import open_dataset
 from training.dense import start_dense
 from training.learning_config import SoftTopKLossConfig
+from training.run_log import read_progress, read_stage_costs
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
 KILLER = """
 import importlib, json, os, signal, sys
-import longtail, training.assessment, training.linear, training.linear_stage
+import longtail, training.assessment, training.blend, training.linear, training.linear_stage
 import training.neural, training.pipeline, training.sparse
 
 def run(module, function, number, arguments):
@@ -69,6 +70,7 @@ MOMENTS = {
     "vectors encoded but not kept": ("training.linear_stage", "save_arrays", 1),
     "tree fitted but not kept": ("training.linear_stage", "save_arrays", 2),
     "third checkpoint of the linear scorer": ("training.linear", "save_states", 3),
+    "blending fitted but not kept": ("training.blend", "write_json_durably", 1),
     "bundle half written": ("models.bundle", "sync_tree", 1),
     "bundle not yet numbered": ("models.registry", "open_bundle", 1),
     "bundle not yet in the registry's file": ("models.registry", "write_json_durably", 1),
@@ -203,6 +205,24 @@ def test_a_run_killed_again_and_again_ends_with_the_same_digest_from_the_command
     assert done.stdout.splitlines()[-1] == f"Digest {digest_of(trained)}"
     left = {path.name for path in (tmp_path / "registry").iterdir()}
     assert left == {"1", ".lock", "registry.json"}
+    assert losses_in(tmp_path / "work") == losses_in(trained.work)
+
+
+def losses_in(work: Path) -> dict[str, list[tuple[int, float]]]:
+    """Return the steps and losses that a run wrote down, by file."""
+    return {
+        path.name: [(point.step, point.loss) for point in read_progress(path)]
+        for path in sorted(work.rglob("*.progress.jsonl"))
+    }
+
+
+def test_a_run_writes_down_its_losses_and_what_its_stages_took(trained):
+    losses = losses_in(trained.work)
+    assert set(losses) == {f"{x}.progress.jsonl" for x in ("classifier", "retrieval", "steps")}
+    assert [step for step, _ in losses["classifier.progress.jsonl"]] == list(range(1, 17))
+    costs = {cost.stage: cost for cost in read_stage_costs(trained.work)}
+    assert {"features", "sparse", "classifier", "retrieval", "linear", "bundle"} <= set(costs)
+    assert all(cost.is_done and cost.peak_rss_bytes > 0 for cost in costs.values())
 
 
 # ---- a folder of another run ----
@@ -259,7 +279,8 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
 def test_the_default_scorer_is_the_best_on_dev(trained):
     manifest = trained.bundle.manifest
     found = {name: subsets["all"]["P@5"] for name, subsets in manifest.metrics["dev"].items()}
-    assert set(found) == set(manifest.scorers) == {"retrieval", "classifier", "linear", "sparse"}
+    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+    assert manifest.scorers == names and set(found) == set(names)
     assert found[manifest.default_scorer] == max(found.values())
 
 
@@ -304,6 +325,10 @@ def test_without_its_classifier_a_bundle_has_no_such_scorer(
     config = changed(tiny_config, scorers=["sparse", "retrieval"])
     bundle = train_in(tmp_path, config, tiny_corpus).bundle
     assert bundle.manifest.scorers == ("retrieval", "sparse")
+    assert (bundle.manifest.ensemble, set(bundle.manifest.calibrations)) == (
+        None,
+        {"retrieval", "sparse"},
+    )
     assert not {"classifier.safetensors", "linear.safetensors"} & set(bundle.manifest.files)
     assert (bundle.manifest.linear_correction, "linear" in bundle.manifest.training) == (
         None,
@@ -330,7 +355,37 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
     with caplog.at_level(logging.WARNING, "training.pipeline"):
         manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
-    assert "no dev split" in caplog.text
+    assert manifest.scorers == ("retrieval", "classifier", "hybrid", "linear", "sparse")
+    assert (manifest.calibrations, manifest.ensemble) == ({}, None)
+    assert "no dev split: no probabilities are calibrated, and there is no ensemble" in caplog.text
+    assert "no dev split: the default scorer is not chosen" in caplog.text
+
+
+def test_the_ensembles_weights_and_every_calibration_are_published(trained):
+    manifest = trained.bundle.manifest
+    assert set(manifest.calibrations) == set(manifest.scorers)
+    assert set(manifest.ensemble.weights) == {"retrieval", "classifier", "linear", "sparse"}
+    assert sum(manifest.ensemble.weights.values()) == pytest.approx(1)
+    kept = json.loads((trained.work / "blending" / "blending.json").read_text())
+    assert kept["ensemble"] == {"weights": manifest.ensemble.weights}
+
+
+def test_the_ensemble_is_as_good_on_dev_as_any_scorer_that_it_blends(trained):
+    def objective(scorer: str) -> float:
+        subsets = trained.bundle.manifest.metrics["dev"][scorer]
+        return subsets["all"]["P@5"] + subsets["all"]["PSP@5"] + subsets["1-9"]["macro-F1@5"]
+
+    values = {name: objective(name) for name in trained.bundle.manifest.ensemble.weights}
+    assert objective("ensemble") >= max(values.values()) - 1e-9
+
+
+def test_all_scorers_of_a_published_bundle_give_probabilities(trained):
+    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
+    for scorer in predictor.scorers:
+        (found,) = predictor.predict(["fish and the sea"], scorer=scorer)
+        probabilities = [label.probability for label in found.labels]
+        assert all(0 < each < 1 for each in probabilities)
+        assert probabilities == sorted(probabilities, reverse=True)
 
 
 def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
@@ -383,7 +438,7 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
     name = "sparse.safetensors"
     files = trained_sparse.bundle.manifest.files
     assert files[name] == trained.bundle.manifest.files[name]
-    assert set(files) == {"labels.jsonl", "sparse.json", name}
+    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", name}
     assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
 
 
@@ -392,9 +447,15 @@ def test_the_manifest_and_the_folder_say_that_there_is_no_encoder(trained_sparse
     assert (manifest.encoder, manifest.input) == (None, "text")
     assert (manifest.scorers, manifest.default_scorer) == (("sparse",), "sparse")
     claim = json.loads((trained_sparse.work / "run.json").read_text())
-    assert claim["config"] == manifest.training == sparse_config.settings_used("text")
+    assert manifest.training == sparse_config.settings_used("text")
+    assert claim["config"] | {"probes": 16} == manifest.training
     assert set(claim) == {"config", "data_fingerprint"}
-    assert {path.name for path in trained_sparse.work.iterdir()} == {"run.json", "sparse"}
+    assert {path.name for path in trained_sparse.work.iterdir()} == {
+        "run.json",
+        "sparse",
+        "blending",
+        "stages.jsonl",
+    }
 
 
 def test_no_encoder_is_needed_and_what_was_said_of_it_is_told_to_be_ignored(
@@ -456,7 +517,7 @@ def test_features_are_ranked_and_measured_on_dev(trained_features, trained_spars
 def test_an_encoder_is_refused_where_there_is_no_text(
     no_encoder, train_in, tiny_config, feature_corpus, tmp_path
 ):
-    with pytest.raises(ConfigError, match=r"classifier, linear, sparse came, .*--only-sparse"):
+    with pytest.raises(ConfigError, match=r"linear, sparse, ensemble came, .*--only-sparse"):
         train_in(tmp_path, tiny_config, feature_corpus)
     assert not (tmp_path / "work").exists()
 

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from models.errors import ConfigError, DataError
 from models.ranking import Ranking, top_of_scores
-from training.metrics import judge, label_f1_at, recall_at
+from training.metrics import judge, label_f1_at, ndcg_at, recall_at
 from training.plots import draw_by_frequency, macro_f1_by_rank, write_figure
 
 COUNTS = np.repeat([500, 20, 3, 1, 0], [2, 10, 18, 20, 20])
@@ -55,6 +55,13 @@ def test_the_lower_panel_has_recall_at_10_of_each_bin(figure):
     assert len(others) == 4
 
 
+def test_the_last_panel_has_ndcg_of_zero_shot_labels(figure):
+    bars = figure.axes[2].containers[1]
+    judged = judge(ranking_of(2).labels, TRUTH).restricted_to(COUNTS == 0)
+    assert figure.axes[2].get_xticklabels()[5].get_text() == "nDCG@10\nzero-shot"
+    assert bars[5].get_height() == pytest.approx(100 * ndcg_at(judged, 10))
+
+
 def test_a_bin_without_documents_has_no_bar():
     counts = np.where(COUNTS == 3, 1, COUNTS)
     drawn = draw_by_frequency({"sparse": ranking_of(2)}, TRUTH, counts)
@@ -62,7 +69,7 @@ def test_a_bin_without_documents_has_no_bar():
 
 
 def test_axes_are_named_with_their_units(figure):
-    above, below = figure.axes
+    above, below, _ = figure.axes
     assert above.get_ylabel() == "macro-averaged F1@5 (%)"
     assert above.get_xlabel() == "rank of the label by training documents, from rare to common"
     assert below.get_ylabel() == "recall@10 (%)"

@@ -151,8 +151,19 @@ def test_evaluate_prints_the_tables_and_writes_tables_numbers_and_a_picture(eval
     assert result.stdout.startswith(tables.rstrip())
     for scorer in ("retrieval", "linear", "linear, uncorrected", "30-NN tf-idf", "label names"):
         assert f"\n| {scorer} " in tables
-    assert result.stdout.splitlines()[-1] == "Written: out/by_frequency.png"
-    assert Path("out/by_frequency.png").stat().st_size > 20_000
+    pictures = ["out/by_frequency.png", "out/reliability.png"]
+    assert result.stdout.splitlines()[-2:] == [f"Written: {path}" for path in pictures]
+    assert all(Path(path).stat().st_size > 20_000 for path in pictures)
+
+
+def test_evaluate_measures_the_probabilities_before_and_after_calibration(evaluate):
+    measured = json.loads(evaluate("--json", "--no-baselines").stdout)["probabilities"]
+    scorers = {"retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"}
+    assert set(measured["before"]) == set(measured["after"]) == scorers
+    for scorer in ("linear", "sparse"):  # the sigmoid of such a score is no probability at all
+        assert measured["after"][scorer]["log_loss"] < measured["before"][scorer]["log_loss"]
+    tables = Path("out/evaluation.md").read_text()
+    assert "\n## Probabilities\n" in tables and "| ensemble " in tables.split("Probabilities")[1]
 
 
 def test_evaluate_prints_json_alone_when_asked(evaluate):
@@ -163,8 +174,8 @@ def test_evaluate_prints_json_alone_when_asked(evaluate):
 
 def test_evaluate_without_baselines_measures_the_model_alone(evaluate):
     printed = json.loads(evaluate("--json", "--no-baselines").stdout)
-    names = {"retrieval", "classifier", "linear", "linear, uncorrected", "sparse"}
-    assert set(printed["scorers"]) == names
+    names = {"retrieval", "classifier", "hybrid", "linear", "linear, uncorrected", "sparse"}
+    assert set(printed["scorers"]) == names | {"ensemble"}
 
 
 def test_evaluate_turns_the_tail_dial(evaluate):
@@ -205,9 +216,10 @@ def test_evaluate_without_a_model_says_how_to_get_one(fail, tiny_corpus):
 
 def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, trained, tiny_corpus):
     result = evaluate("--predictions", "-k", "20")
-    names = ["linear", "linear-uncorrected", "sparse", "30-NN-tf-idf", "label-names"]
+    names = ["hybrid", "linear", "linear-uncorrected", "sparse", "ensemble"]
+    names += ["30-NN-tf-idf", "label-names"]
     written = [f"Written: out/predictions/{name}.txt" for name in names]
-    assert result.stdout.splitlines()[-5:] == written
+    assert result.stdout.splitlines()[-len(names) :] == written
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")
     texts = list(open_dataset(tiny_corpus).split("test").texts())
     expected = predictor.rank(predictor.read(texts), 20, "sparse")

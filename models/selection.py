@@ -1,0 +1,137 @@
+"""Which labels a query may get: what it names, and the rows of a catalogue that this leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from models.errors import RequestError
+from models.labels import LabelCatalogue
+
+_MOST_NAMED = 5
+"""Unknown ids that an error names."""
+_MOST_ID_CHARACTERS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSet:
+    """Labels under a name, for many queries and for all versions of a model.
+
+    A version that lacks some of them takes the others. Two sets are equal where they are one
+    object, so that a set of many labels is looked up once.
+
+    Attributes:
+        name: What queries call it.
+        ids: Of the labels.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFilter:
+    """The labels that a query wants, and those that it does not want.
+
+    Attributes:
+        include: Ids of the labels wanted; None: all, or those of `include_set`.
+        exclude: Ids of labels that are not wanted, whether or not they are included.
+        include_set: Labels wanted besides `include`.
+        exclude_set: Labels not wanted besides `exclude`.
+    """
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    include_set: LabelSet | None = None
+    exclude_set: LabelSet | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it lets every label through."""
+        wants_all = self.include is None and self.include_set is None
+        return wants_all and not self.exclude and self.exclude_set is None
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The labels of a catalogue that may be answered.
+
+    Attributes:
+        is_selected: Of every label, whether it may be.
+    """
+
+    is_selected: Bool[np.ndarray, "label"]
+
+    @cached_property
+    def labels(self) -> Int64[np.ndarray, "selected"]:
+        """The labels that may be answered, rising."""
+        return np.flatnonzero(self.is_selected).astype(np.int64, copy=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class LabelSelector:
+    """Finds the labels that filters mean in one catalogue."""
+
+    def __init__(self, catalogue: LabelCatalogue) -> None:
+        self._catalogue = catalogue
+        self._rows_of_sets: WeakKeyDictionary[LabelSet, Int64[np.ndarray, "member"]] = (
+            WeakKeyDictionary()
+        )
+
+    def select(self, wanted: LabelFilter | None) -> Selection | None:
+        """Return the labels that a filter lets through, be there none; None where it lets all.
+
+        Raises:
+            RequestError: An id that the filter names is unknown, or all ids of the set to include
+                are.
+        """
+        if wanted is None or wanted.is_empty:
+            return None
+        wants_all = wanted.include is None and wanted.include_set is None
+        is_selected = np.full(len(self._catalogue), wants_all)
+        if wanted.include is not None:
+            is_selected[self._rows(wanted.include, "include")] = True
+        if wanted.include_set is not None:
+            is_selected[self._rows_included(wanted.include_set)] = True
+        is_selected[self._rows(wanted.exclude, "exclude")] = False
+        if wanted.exclude_set is not None:
+            is_selected[self._rows_of_set(wanted.exclude_set)] = False
+        return Selection(is_selected)
+
+    def _rows(self, ids: Iterable[str], field: str) -> list[int]:
+        rows = [self._catalogue.row_of_id(label_id) for label_id in ids]
+        if None in rows:
+            self._refuse(ids, field)
+        return [row for row in rows if row is not None]
+
+    def _refuse(self, ids: Iterable[str], field: str) -> None:
+        unknown = dict.fromkeys(each for each in ids if self._catalogue.row_of_id(each) is None)
+        named = ", ".join(repr(each[:_MOST_ID_CHARACTERS]) for each in list(unknown)[:_MOST_NAMED])
+        more = f" or {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+        raise RequestError(
+            f"{field}: this version has no label with the id {named}{more}; leave such ids out, or "
+            "put them into a stored set, of which a version takes those that it has"
+        )
+
+    def _rows_included(self, label_set: LabelSet) -> Int64[np.ndarray, "member"]:
+        rows = self._rows_of_set(label_set)
+        if not len(rows):
+            raise RequestError(
+                f"include_set: this version has none of the {len(label_set.ids)} labels of the set "
+                f"{label_set.name!r}; choose another set or another version"
+            )
+        return rows
+
+    def _rows_of_set(self, label_set: LabelSet) -> Int64[np.ndarray, "member"]:
+        if label_set not in self._rows_of_sets:
+            rows = (self._catalogue.row_of_id(label_id) for label_id in label_set.ids)
+            known = [row for row in rows if row is not None]
+            self._rows_of_sets[label_set] = np.array(known, dtype=np.int64)
+        return self._rows_of_sets[label_set]

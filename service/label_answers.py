@@ -1,0 +1,87 @@
+"""What answers say about labels: why they were found, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from models.labels import Label
+from service.manager import LoadedModel
+from service.schemas import (
+    Keyword,
+    LabelDetail,
+    LabelExplanation,
+    LabelSummary,
+    ModelReference,
+    NearLabel,
+    ScoreExplanation,
+    TokenContribution,
+    TokenExplanation,
+)
+
+if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
+    import models.explanation
+    import models.label_facts
+
+
+def explanation_of(why: models.explanation.Explanation) -> LabelExplanation:
+    """Return why a label was found."""
+    return LabelExplanation(
+        tokens=None if why.sparse is None else _tokens(why.sparse),
+        keywords=_keywords(why.keywords),
+        nearest=_nearest(why.nearest),
+        training_count=why.training_count,
+        scores=[
+            ScoreExplanation(
+                scorer=parts.scorer,
+                score=parts.score,
+                base=parts.base,
+                correction=parts.correction,
+                tail_dial=parts.tail_dial,
+            )
+            for parts in why.scores
+        ],
+    )
+
+
+def summary_of(label: Label) -> LabelSummary:
+    """Return what a list says of a label."""
+    return LabelSummary(
+        id=label.id,
+        name=label.name,
+        description=label.description,
+        training_count=label.training_count,
+    )
+
+
+def detail_of(model: LoadedModel, found: models.label_facts.LabelDetails) -> LabelDetail:
+    """Return all that a model knows of a label."""
+    return LabelDetail(
+        **dict(summary_of(found.label)),
+        model=ModelReference(version=model.version, digest=model.digest),
+        pseudo_description=found.label.pseudo_description,
+        keywords=_keywords(found.keywords),
+        nearest=_nearest(found.nearest),
+        scorers=list(found.scorers),
+    )
+
+
+def _tokens(parts: models.explanation.SparseParts) -> TokenExplanation:
+    return TokenExplanation(
+        tokens=[
+            TokenContribution(
+                token=part.token, contribution=part.contribution, spans=list(part.spans)
+            )
+            for part in parts.tokens
+        ],
+        rest=parts.rest,
+        bias=parts.bias,
+    )
+
+
+def _keywords(keywords: Sequence[models.label_facts.Keyword]) -> list[Keyword]:
+    return [Keyword(token=each.token, weight=each.weight) for each in keywords]
+
+
+def _nearest(labels: Sequence[models.label_facts.NearLabel]) -> list[NearLabel]:
+    return [NearLabel(id=each.id, name=each.name, similarity=each.similarity) for each in labels]

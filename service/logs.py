@@ -1,0 +1,94 @@
+"""The log of the process: plain lines, or JSON ones, each with the id of the request it is about.
+
+A text never appears here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+REQUEST_ID_HEADER = "X-Request-ID"
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_EVENT, _FIELDS = "event", "fields"
+_CONTEXT: ContextVar[Mapping[str, str] | None] = ContextVar("log context", default=None)
+
+
+def request_id_of(given: str | None) -> str:
+    """Return the id that a client gave its request; a new one where it gave none that will do."""
+    if given is not None and _GIVEN_ID.fullmatch(given):
+        return given
+    return uuid.uuid4().hex
+
+
+def add_log_context(**fields: str) -> None:
+    """Add fields to all lines that are about the request at hand."""
+    _CONTEXT.set({**log_context(), **fields})
+
+
+def start_log_context(**fields: str) -> None:
+    """Begin with the lines about another request."""
+    _CONTEXT.set(fields)
+
+
+def log_context() -> Mapping[str, str]:
+    """Return the fields of lines about the request at hand."""
+    return _CONTEXT.get() or {}
+
+
+def structured(event: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """Return what a call of a logger takes as `extra`, so that JSON has the fields of a line.
+
+    Args:
+        event: Its message there.
+        fields: What its message for people has besides.
+    """
+    return {_EVENT: event, _FIELDS: fields}
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
+        """Return the line of a record, its context behind it."""
+        line = super().formatMessage(record)
+        return " ".join([line, *(f"{name}={value}" for name, value in log_context().items())])
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines for machines: one JSON object each, times in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {
+            "time": time,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": getattr(record, _EVENT, None) or record.getMessage(),
+            **log_context(),
+            **getattr(record, _FIELDS, {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure_logging(level: str, form: str = "text") -> None:
+    """Send the log of this process to standard error, one line a record; for `cli.py`.
+
+    Args:
+        level: The least severe that is written.
+        form: "text" or "json".
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

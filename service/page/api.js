@@ -1,0 +1,96 @@
+// Asks the service this page came from, and says in words what went wrong.
+
+const KEY = "longtail-api-key";
+let memory = "";
+
+export function apiKey() {
+  try {
+    return sessionStorage.getItem(KEY) ?? memory;
+  } catch {
+    return memory; // storage is switched off
+  }
+}
+
+export function setApiKey(value) {
+  memory = value;
+  try {
+    if (value) sessionStorage.setItem(KEY, value);
+    else sessionStorage.removeItem(KEY);
+  } catch {
+    // The key is kept as long as the page is.
+  }
+}
+
+/** What went wrong, as a problem document says it (RFC 9457). */
+export class Problem extends Error {
+  constructor({ status = 0, title, detail = "", errors = [], retryAfter = null }) {
+    super(title);
+    Object.assign(this, { status, title, detail, errors, retryAfter });
+  }
+}
+
+export const predict = (question, signal) => ask("v1/predict", { question, signal });
+export const models = (signal) => ask("v1/models", { signal });
+export const label = (id, signal) => ask(`v1/labels/${encodeURIComponent(id)}`, { signal });
+
+export function labels(query, offset, limit, signal) {
+  return ask(`v1/labels?${new URLSearchParams({ query, offset, limit })}`, { signal });
+}
+
+/** Return the metrics as [name, {label: value}, number]. */
+export async function metrics(signal) {
+  const answer = await send("metrics", { signal });
+  const found = [];
+  for (const line of (await answer.text()).split("\n")) {
+    const parts = /^([a-z_]+)(?:\{(.*)\})? (\S+)$/.exec(line);
+    if (!parts) continue;
+    const names = [...(parts[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)];
+    found.push([parts[1], Object.fromEntries(names.map(([, key, value]) => [key, value])), Number(parts[3])]);
+  }
+  return found;
+}
+
+async function ask(path, { question, signal }) {
+  return (await send(path, { question, signal })).json();
+}
+
+async function send(path, { question, signal }) {
+  const headers = {};
+  if (question) headers["Content-Type"] = "application/json";
+  if (apiKey()) headers.Authorization = `Bearer ${apiKey()}`;
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method: question ? "POST" : "GET",
+      body: question && JSON.stringify(question),
+      headers,
+      signal,
+      credentials: "same-origin",
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem({
+      title: "The service can't be reached",
+      detail: "It may be restarting, or the network is down.",
+    });
+  }
+  if (!answer.ok) throw await problemOf(answer);
+  return answer;
+}
+
+async function problemOf(answer) {
+  let told = {};
+  try {
+    told = await answer.json();
+  } catch {
+    // Something in front of the service answered.
+  }
+  const seconds = Number(answer.headers.get("Retry-After"));
+  return new Problem({
+    status: answer.status,
+    title: told.title ?? `The service answered ${answer.status} ${answer.statusText}`.trim(),
+    detail: told.detail ?? "",
+    errors: told.errors ?? [],
+    retryAfter: seconds > 0 ? seconds : null,
+  });
+}

@@ -1,0 +1,117 @@
+// The start: which view is shown, what the service has, the API key.
+import { apiKey, models as fetchModels, setApiKey } from "./api.js";
+import { AskView } from "./ask.js";
+import { CatalogueView } from "./catalogue.js";
+import { ModelsView, servingWords } from "./models.js";
+import { hideProblem, showProblem } from "./problems.js";
+
+const SOON_MS = 2000; // until a model is ready
+const LATER_MS = 15000;
+const TITLES = { ask: "Find labels", labels: "Catalogue", models: "Models" };
+
+const find = (id) => document.getElementById(id);
+const ask = new AskView();
+const catalogue = new CatalogueView();
+const modelsView = new ModelsView();
+let timer;
+let told = ""; // the last answer
+let noticed = ""; // the problem that is shown
+
+/** Look what is loaded, and again after a while. */
+async function look() {
+  clearTimeout(timer);
+  let isReady = false;
+  try {
+    const found = await fetchModels();
+    isReady = found.models.some((model) => model.default);
+    if (isReady) hideNotice();
+    else showNotice(notReady(found));
+    // Settings are filled anew only where something has changed, so that no open choice closes.
+    if (JSON.stringify(found) !== told) {
+      told = JSON.stringify(found);
+      modelsView.useModels(found);
+      find("serving").textContent = servingWords(found.models);
+      if (isReady) ask.useModels(found);
+    }
+  } catch (error) {
+    told = "";
+    find("serving").textContent = "";
+    showNotice(error);
+    if (error.status === 401) return; // until there is a key
+  }
+  timer = setTimeout(look, isReady ? LATER_MS : SOON_MS);
+}
+
+function notReady({ models, problem }) {
+  const why = problem ?? models.findLast((model) => model.load_problem)?.load_problem;
+  return { title: "No model is ready yet", detail: why ?? "This page goes on by itself once there is one." };
+}
+
+/** Show what is wrong with the service, once for as long as it lasts. */
+function showNotice(error) {
+  const words = `${error.title} ${error.detail}`;
+  if (words === noticed) return;
+  noticed = words;
+  showProblem(find("notice"), error, look);
+}
+
+function hideNotice() {
+  noticed = "";
+  hideProblem(find("notice"));
+}
+
+function route() {
+  const [name, ...rest] = location.hash.slice(1).split("/");
+  if (name === "main") return;
+  const view = name in TITLES ? name : "ask";
+  for (const each of Object.keys(TITLES)) find(`view-${each}`).hidden = each !== view;
+  for (const link of document.querySelectorAll("[data-view]")) {
+    if (link.dataset.view === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${TITLES[view]} · Longtail`;
+  if (view === "labels") catalogue.open(decoded(rest.join("/")));
+  if (view === "models") modelsView.open();
+  else modelsView.close();
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // typed by hand
+  }
+}
+
+function listenForKey() {
+  const dialog = find("key-dialog");
+  const use = (value) => {
+    setApiKey(value);
+    dialog.close();
+    showKey();
+    [told, noticed] = ["", ""];
+    look();
+    catalogue.search();
+    ask.ask();
+  };
+  find("key-open").addEventListener("click", () => {
+    find("key").value = "";
+    dialog.showModal();
+  });
+  find("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    use(find("key").value.trim());
+  });
+  find("key-forget").addEventListener("click", () => use(""));
+  find("key-close").addEventListener("click", () => dialog.close());
+}
+
+function showKey() {
+  find("key-open").textContent = apiKey() ? "API key: set" : "API key";
+}
+
+addEventListener("hashchange", route);
+listenForKey();
+showKey();
+route();
+look();

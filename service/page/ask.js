@@ -1,0 +1,173 @@
+// The view that asks: a text, one setting or two, and what they find.
+import { count, debounced, percent, plural, score } from "./dom.js";
+import { Panel } from "./panel.js";
+import { showProblem } from "./problems.js";
+
+const TYPING_PAUSE_MS = 500;
+const MOST_FILE_BYTES = 4_000_000;
+const EXAMPLE =
+  "Commission Regulation opening tariff quotas for imports of olive oil originating in Tunisia. " +
+  "Import licences shall be issued for a fixed quantity each month, and customs duties shall be " +
+  "suspended within the limits of the quota. Member States shall notify the Commission of the " +
+  "quantities for which licence applications have been submitted.";
+
+const find = (id) => document.getElementById(id);
+
+export class AskView {
+  constructor() {
+    this.text = find("text");
+    this.compare = find("compare");
+    this.panels = [this.newPanel("Labels")];
+    find("panels").append(this.panels[0].root);
+    this.limits = null;
+    this.asked = ""; // the text that was asked about last
+    this.listen();
+  }
+
+  newPanel(title) {
+    return new Panel(title, (panel) => this.onAnswer(panel));
+  }
+
+  listen() {
+    const askLater = debounced(TYPING_PAUSE_MS, () => {
+      if (this.text.value !== this.asked) this.ask(); // a key or the button may have been faster
+    });
+    this.text.addEventListener("input", (event) => {
+      this.showSize();
+      if (event.inputType === "insertFromPaste") this.ask();
+      else askLater();
+    });
+    this.text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        this.ask();
+      }
+    });
+    find("go").addEventListener("click", () => this.ask());
+    find("k").addEventListener("change", () => this.ask());
+    find("example").addEventListener("click", () => this.setText(EXAMPLE));
+    find("clear").addEventListener("click", () => {
+      this.setText("");
+      this.text.focus();
+    });
+    this.compare.addEventListener("change", () => this.setCompare(this.compare.checked));
+    this.listenForFiles();
+  }
+
+  listenForFiles() {
+    const drop = find("drop");
+    const input = find("file");
+    find("file-open").addEventListener("click", () => input.click());
+    input.addEventListener("change", () => {
+      if (input.files.length) this.read(input.files[0]);
+      input.value = "";
+    });
+    for (const name of ["dragenter", "dragover"]) {
+      drop.addEventListener(name, (event) => {
+        event.preventDefault();
+        drop.classList.add("over");
+      });
+    }
+    for (const name of ["dragleave", "drop"]) drop.addEventListener(name, () => drop.classList.remove("over"));
+    drop.addEventListener("drop", (event) => {
+      event.preventDefault();
+      const [file] = event.dataTransfer.files;
+      const dropped = event.dataTransfer.getData("text/plain");
+      if (file) this.read(file);
+      else if (dropped) this.setText(dropped);
+    });
+    // A file that misses the box must not replace the page.
+    for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
+  }
+
+  async read(file) {
+    if (file.size > MOST_FILE_BYTES) {
+      this.refuse("The file is too large", `${file.name} has ${count(file.size)} bytes; wanted at most ${count(MOST_FILE_BYTES)}.`);
+      return;
+    }
+    try {
+      const content = await file.arrayBuffer();
+      this.setText(new TextDecoder("utf-8", { fatal: true }).decode(content));
+    } catch {
+      this.refuse("The file can't be read", `${file.name} is no text in UTF-8.`);
+    }
+  }
+
+  setText(text) {
+    this.text.value = text;
+    this.showSize();
+    this.ask();
+  }
+
+  showSize() {
+    const length = Array.from(this.text.value).length;
+    const most = this.limits?.max_text_characters;
+    const isTooLong = most !== undefined && length > most;
+    find("text-size").textContent = isTooLong
+      ? `${count(length)} of ${plural(most, "character")}`
+      : plural(length, "character");
+    find("text-size").classList.toggle("bad", isTooLong);
+  }
+
+  setCompare(isOn) {
+    const container = find("panels");
+    container.classList.toggle("two", isOn);
+    document.body.classList.toggle("comparing", isOn);
+    if (isOn && this.panels.length === 1) {
+      const second = this.newPanel("B");
+      second.useModels(this.models);
+      second.copyFrom(this.panels[0]);
+      this.panels.push(second);
+      container.append(second.root);
+      second.ask(this.panels[0].question);
+    } else if (!isOn && this.panels.length === 2) {
+      const second = this.panels.pop();
+      second.clear();
+      second.root.remove();
+      this.panels[0].results.compareWith(null);
+    }
+    this.panels[0].setTitle(isOn ? "A" : "Labels");
+  }
+
+  /** Take what GET /v1/models told. */
+  useModels(models) {
+    this.models = models;
+    this.limits = models.limits;
+    this.compare.disabled = false;
+    this.showSize();
+    const wasWaiting = !this.panels[0].model;
+    for (const panel of this.panels) panel.useModels(models);
+    if (wasWaiting) this.ask();
+  }
+
+  ask() {
+    const text = this.text.value;
+    this.asked = text;
+    if (!text.trim()) {
+      for (const panel of this.panels) panel.clear();
+      find("said").textContent = "";
+      return;
+    }
+    const question = { text, k: Number(find("k").value) };
+    for (const panel of this.panels) panel.ask(question);
+  }
+
+  refuse(title, detail) {
+    showProblem(this.panels[0].problem, { title, detail, status: 422 });
+  }
+
+  onAnswer(panel) {
+    if (this.panels.length === 2) {
+      const [first, second] = this.panels;
+      const both = first.labels && second.labels;
+      first.results.compareWith(both ? second.ids : null);
+      second.results.compareWith(both ? first.ids : null);
+    }
+    const [best] = panel.labels;
+    const where = this.panels.length === 2 ? `${panel.title.textContent}: ` : "";
+    const value = best && (best.probability === null ? `score ${score(best.score)}` : percent(best.probability));
+    find("said").textContent = best
+      ? `${where}${plural(panel.labels.length, "label")}, ${panel.numRare} rare. First: ${best.name}, ${value}.`
+      : `${where}No label fits.`;
+  }
+}

@@ -1,0 +1,105 @@
+// The view of the label catalogue: search it, read one label.
+import { label as fetchLabel, labels as fetchLabels } from "./api.js";
+import { count, debounced, element, plural, rarity } from "./dom.js";
+import { hideProblem, showProblem } from "./problems.js";
+import { documents, keywordList, nearestList, seen } from "./why.js";
+
+const PAGE = 30;
+const find = (id) => document.getElementById(id);
+
+export class CatalogueView {
+  constructor() {
+    this.query = find("label-query");
+    this.list = find("label-list");
+    this.more = find("label-more");
+    this.detail = find("label-detail");
+    this.shown = null; // id of the label in the detail
+    this.found = 0;
+    this.query.addEventListener("input", debounced(200, () => this.search()));
+    this.more.addEventListener("click", () => this.search(this.found));
+  }
+
+  /** Show the view, with a label where the address names one. */
+  open(id) {
+    if (!this.list.children.length) this.search();
+    if (id && id !== this.shown) this.showLabel(id);
+    this.markShown();
+  }
+
+  async search(offset = 0) {
+    this.searching?.abort();
+    this.searching = new AbortController();
+    try {
+      const found = await fetchLabels(this.query.value, offset, PAGE, this.searching.signal);
+      hideProblem(find("label-problem"));
+      const items = found.labels.map(listItem);
+      if (offset) this.list.append(...items);
+      else this.list.replaceChildren(...items);
+      this.found = offset + items.length;
+      this.more.hidden = this.found >= found.total;
+      find("label-total").textContent =
+        found.total > this.found ? `${count(this.found)} of ${plural(found.total, "label")}` : plural(found.total, "label");
+      if (offset) items[0]?.firstElementChild.focus();
+      this.markShown();
+    } catch (error) {
+      if (error.name !== "AbortError") showProblem(find("label-problem"), error, () => this.search(offset));
+    }
+  }
+
+  async showLabel(id) {
+    this.reading?.abort();
+    this.reading = new AbortController();
+    this.shown = id;
+    try {
+      const label = await fetchLabel(id, this.reading.signal);
+      const title = element("h2", { tabIndex: -1 }, label.name);
+      this.detail.replaceChildren(title, ...detailParts(label));
+      title.focus({ preventScroll: true });
+      if (this.detail.getBoundingClientRect().top > innerHeight * 0.6) this.detail.scrollIntoView({ block: "start" });
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.shown = null;
+      const box = element("div", { class: "problem", role: "alert" });
+      this.detail.replaceChildren(box);
+      showProblem(box, error, () => this.showLabel(id));
+    }
+  }
+
+  markShown() {
+    for (const item of this.list.children) {
+      const link = item.firstElementChild;
+      if (link.dataset.id === this.shown) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  }
+}
+
+function listItem(label) {
+  return element(
+    "li",
+    {},
+    element(
+      "a",
+      { href: `#labels/${encodeURIComponent(label.id)}`, class: rarity(label.training_count), data: { id: label.id } },
+      element("span", { class: "name" }, label.name),
+      element("span", { class: "count" }, documents(label.training_count)),
+    ),
+  );
+}
+
+function detailParts(label) {
+  return [
+    element("p", { class: "muted" }, `id ${label.id} · version ${label.model.version}`),
+    element("p", { class: `seen ${rarity(label.training_count)}` }, seen(label.training_count)),
+    label.description ? element("p", {}, label.description) : null,
+    ...section("Known by", label.keywords.length ? keywordList(label.keywords) : null),
+    ...section("Nearest labels", label.nearest.length ? nearestList(label.nearest) : null),
+    ...section("Description that the label encoder read", label.pseudo_description || null),
+    ...section("Scorers that know it", label.scorers.join(", ")),
+  ].filter(Boolean);
+}
+
+function section(title, content) {
+  if (!content) return [];
+  return [element("h3", {}, title), typeof content === "string" ? element("p", {}, content) : content];
+}

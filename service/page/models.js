@@ -1,0 +1,97 @@
+// The view of the models: what is loaded and how good it is.
+import { count, element, percent, plural } from "./dom.js";
+import { LoadTiles } from "./load.js";
+
+const find = (id) => document.getElementById(id);
+const MEASURES = [
+  ["P@1", "all", "P@1"],
+  ["P@5", "all", "P@5"],
+  ["PSP@5", "all", "PSP@5"],
+  ["R@10", "1-9", "R@10, rare"],
+];
+const STATES = { "not-loaded": "not loaded" };
+
+export class ModelsView {
+  constructor() {
+    this.load = new LoadTiles(find("load"), find("load-problem"));
+  }
+
+  open() {
+    this.load.start();
+  }
+
+  close() {
+    this.load.stop();
+  }
+
+  /** Take what GET /v1/models told. */
+  useModels({ models, problem, limits }) {
+    this.load.maxQueueTokens = limits.max_queue_tokens;
+    const cards = models.toReversed().map(card);
+    if (problem) cards.unshift(element("p", { class: "problem" }, problem));
+    find("versions").replaceChildren(...cards);
+  }
+}
+
+function card(model) {
+  const facts = [
+    model.published_at && ["published", new Date(model.published_at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })],
+    model.label_count !== null && ["labels", count(model.label_count)],
+    model.scorers.length && ["scorers", model.scorers.map((name) => (name === model.default_scorer ? `${name} (default)` : name)).join(", ")],
+    model.digest && ["digest", element("code", { title: model.digest }, model.digest.slice(0, 16))],
+  ].filter(Boolean);
+  return element(
+    "article",
+    { class: "card" },
+    element("h3", {}, `Version ${model.version} `, ...badges(model)),
+    model.problem ? element("p", { class: "problem" }, model.problem) : null,
+    model.load_problem ? element("p", { class: "problem" }, model.load_problem) : null,
+    element("dl", { class: "facts" }, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
+    measures(model.metrics?.dev),
+  );
+}
+
+function badges(model) {
+  const isCanary = !model.default && model.traffic_share > 0;
+  return [
+    [STATES[model.state] ?? model.state, `state-${model.state}`],
+    model.default && ["default", ""],
+    model.current && ["current", ""],
+    isCanary && ["canary", ""],
+    model.traffic_share > 0 && model.traffic_share < 1 && [`${percent(model.traffic_share)} of the traffic`, ""],
+  ]
+    .filter(Boolean)
+    .flatMap(([words, kind]) => [element("span", { class: `badge ${kind}` }, words), " "]);
+}
+
+/** Return the measures on the dev split as a table; null where there are none. */
+function measures(dev) {
+  const scorers = Object.keys(dev ?? {}).filter((name) => dev[name]?.all);
+  if (!scorers.length) return null;
+  const cell = (value) => element("td", { class: "number" }, typeof value === "number" ? (100 * value).toFixed(1) : "–");
+  return element(
+    "div",
+    { class: "wide" },
+    element(
+      "table",
+      { class: "scores" },
+      element("caption", { class: "muted" }, "On the dev split, in percent; rare: labels with 1 to 9 training documents"),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "scorer"), ...MEASURES.map(([, , head]) => element("th", { scope: "col" }, head)))),
+      element(
+        "tbody",
+        {},
+        ...scorers.map((name) =>
+          element("tr", {}, element("th", { scope: "row" }, name), ...MEASURES.map(([measure, bucket]) => cell(dev[name][bucket]?.[measure]))),
+        ),
+      ),
+    ),
+  );
+}
+
+export function servingWords(models) {
+  const serving = models.find((model) => model.default);
+  if (!serving) return "No model is ready yet.";
+  const others = models.filter((model) => model.loaded && !model.default).length;
+  const labels = plural(serving.label_count, "label");
+  return `Version ${serving.version} answers, with ${labels}${others ? `; ${plural(others, "other version")} loaded` : ""}.`;
+}

@@ -1,0 +1,202 @@
+// One setting and what it finds: scorer, correction and tail dial above, labels below.
+import { predict } from "./api.js";
+import { count, debounced, fillSelect, plural, rarity } from "./dom.js";
+import { hideProblem, showProblem } from "./problems.js";
+import { Results } from "./results.js";
+
+const DIAL_PAUSE_MS = 120;
+
+export class Panel {
+  /** `onAnswer` is called with this panel when labels have come. */
+  constructor(title, onAnswer) {
+    const made = document.getElementById("panel").content.cloneNode(true);
+    this.root = made.querySelector(".panel");
+    const find = (name) => this.root.querySelector(name);
+    this.title = find(".panel-title");
+    this.setTitle(title);
+    [this.version, this.scorer, this.correction] = [".version-choice", ".scorer", ".correction"].map(find);
+    [this.dial, this.dialValue] = [".tail-dial", ".dial-value"].map(find);
+    [this.progress, this.problem, this.summary] = [".progress", ".problem", ".summary"].map(find);
+    this.results = new Results(find(".results"));
+    this.onAnswer = onAnswer;
+    this.question = null; // {text, k} as asked last
+    this.labels = null;
+    this.before = { key: "", places: null };
+    this.listen();
+  }
+
+  listen() {
+    const askLater = debounced(DIAL_PAUSE_MS, () => this.ask());
+    this.version.addEventListener("change", () => {
+      this.fillScorers();
+      this.ask();
+    });
+    this.scorer.addEventListener("change", () => {
+      this.fillCorrections();
+      this.ask();
+    });
+    this.correction.addEventListener("change", () => this.ask());
+    this.dial.addEventListener("input", () => {
+      this.showDial();
+      askLater();
+    });
+  }
+
+  setTitle(title) {
+    this.title.textContent = title;
+    this.root.setAttribute("aria-label", title);
+  }
+
+  /** Take what GET /v1/models told; what was chosen stays chosen where it can. */
+  useModels({ models, limits }) {
+    const loaded = models.filter((model) => model.loaded);
+    this.models = loaded;
+    this.limits = limits;
+    const choices = [["", "default"], ...loaded.map(({ version }) => [`${version}`, `${version}`])];
+    fillSelect(this.version, choices);
+    this.version.parentElement.hidden = loaded.length < 2;
+    this.fillScorers();
+  }
+
+  get model() {
+    const chosen = Number(this.version.value);
+    return this.models?.find((model) => (chosen ? model.version === chosen : model.default));
+  }
+
+  fillScorers() {
+    if (!this.model) return;
+    const { scorers, default_scorer: best } = this.model;
+    const before = this.scorer.value;
+    fillSelect(this.scorer, scorers.map((name) => [name, name]), before || best);
+    this.fillCorrections(this.scorer.value === before ? this.correction.value : undefined);
+  }
+
+  /** Offer the scorer's corrections, its own one chosen unless another is named. */
+  fillCorrections(chosen) {
+    const corrections = this.model.corrections[this.scorer.value] ?? ["none"];
+    fillSelect(this.correction, corrections.map((name) => [name, name]), chosen ?? corrections[0]);
+  }
+
+  /** Take over another panel's settings. */
+  copyFrom(other) {
+    this.version.value = other.version.value;
+    this.fillScorers();
+    this.scorer.value = other.scorer.value;
+    this.fillCorrections();
+    this.correction.value = other.correction.value;
+    this.dial.value = other.dial.value;
+    this.showDial();
+  }
+
+  showDial() {
+    this.dialValue.textContent = Number(this.dial.value).toFixed(2);
+  }
+
+  /** Ask, or ask again with other settings; what was asked before is given up. */
+  async ask(question = this.question) {
+    this.question = question;
+    if (!question || !this.model) return;
+    this.running?.abort();
+    const running = new AbortController();
+    this.running = running;
+    this.setBusy(true);
+    const started = performance.now();
+    try {
+      const [answer, before] = await Promise.all([
+        predict(this.bodyOf(question), running.signal),
+        this.placesBefore(question, running.signal),
+      ]);
+      if (this.running === running) this.show(question.text, answer, before, performance.now() - started);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      running.abort(); // its other half
+      this.fail(error);
+    } finally {
+      if (this.running === running) this.setBusy(false);
+    }
+  }
+
+  bodyOf({ text, k }) {
+    const model = this.model;
+    const explained = this.limits.max_explained_labels;
+    const most = Math.min(k, model.label_count, this.limits.max_k, explained || k);
+    return {
+      text,
+      k: most,
+      scorer: this.scorer.value,
+      correction: this.correction.value,
+      tail_dial: Number(this.dial.value),
+      explain: explained > 0,
+      ...(this.version.value && { version: model.version }),
+    };
+  }
+
+  /** Return the places of labels at dial 0, or null where the dial is there. */
+  async placesBefore(question, signal) {
+    const asked = { ...this.bodyOf(question), tail_dial: 0, explain: false };
+    const key = JSON.stringify(asked);
+    if (Number(this.dial.value) === 0) return null;
+    if (this.before.key !== key) {
+      const { results } = await predict(asked, signal);
+      this.before = { key, places: placesOf(results[0].labels) };
+    }
+    return this.before.places;
+  }
+
+  show(text, answer, before, milliseconds) {
+    const [result] = answer.results;
+    this.answer = answer;
+    this.labels = result.labels;
+    hideProblem(this.problem);
+    this.results.show({ text, scorer: answer.scorer, labels: result.labels, before });
+    this.root.classList.remove("stale");
+    this.summary.replaceChildren(summaryOf(answer, result, milliseconds));
+    this.onAnswer(this);
+  }
+
+  fail(error) {
+    this.root.classList.add("stale");
+    showProblem(this.problem, error, () => this.ask());
+  }
+
+  clear() {
+    this.running?.abort();
+    this.question = null;
+    this.labels = null;
+    this.results.clear();
+    hideProblem(this.problem);
+    this.summary.textContent = "";
+    this.setBusy(false);
+  }
+
+  setBusy(isBusy) {
+    this.root.setAttribute("aria-busy", `${isBusy}`);
+    this.progress.classList.toggle("busy", isBusy);
+  }
+
+  get ids() {
+    return new Set((this.labels ?? []).map((label) => label.id));
+  }
+
+  get numRare() {
+    return rareOf(this.labels ?? []).length;
+  }
+}
+
+const placesOf = (labels) => new Map(labels.map((label, index) => [label.id, index]));
+
+const rareOf = (labels) =>
+  labels.filter((label) => label.explanation && rarity(label.explanation.training_count) !== "common");
+
+function summaryOf(answer, result, milliseconds) {
+  const isKnown = result.labels.some((label) => label.explanation);
+  return [
+    plural(result.labels.length, "label") + (isKnown ? `, ${rareOf(result.labels).length} rare` : ""),
+    result.exact ? "exact" : "not certified exact",
+    result.truncated && `only the first ${plural(result.num_tokens, "token")} read`,
+    `version ${answer.model.version}`,
+    `${count(Math.round(milliseconds))} ms`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}

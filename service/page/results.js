@@ -1,0 +1,144 @@
+// The list of labels: rows that keep their identity while their places change.
+import { element, percent, plural, rarity, score } from "./dom.js";
+import { documents, whyParts } from "./why.js";
+
+const MOVE_MS = 280;
+let rowNumber = 0;
+
+export class Results {
+  /** @param {HTMLOListElement} list */
+  constructor(list) {
+    this.list = list;
+    this.rows = new Map(); // by label id
+  }
+
+  /** Show an answer; `before` maps ids to places at dial 0, null where that was not asked. */
+  show({ text, scorer, labels, before }) {
+    const places = new Map([...this.rows].map(([id, row]) => [id, row.item.offsetTop]));
+    const focused = document.activeElement;
+    const scale = barScale(labels);
+    const kept = new Set(labels.map((label) => label.id));
+    for (const [id, row] of this.rows) {
+      if (kept.has(id)) continue;
+      row.item.remove();
+      this.rows.delete(id);
+    }
+    labels.forEach((label, index) => {
+      const row = this.rows.get(label.id) ?? new Row();
+      this.rows.set(label.id, row);
+      row.update({ text, scorer, label, index, share: scale(label), move: moveOf(label, index, before) });
+      if (this.list.children[index] !== row.item) this.list.insertBefore(row.item, this.list.children[index] ?? null);
+    });
+    if (this.list.contains(focused)) focused.focus({ preventScroll: true });
+    this.animate(places);
+  }
+
+  clear() {
+    this.rows.clear();
+    this.list.replaceChildren();
+  }
+
+  /** Mark labels that another list does not have; null: there is no other list. */
+  compareWith(others) {
+    for (const [id, row] of this.rows) row.only.hidden = others === null || others.has(id);
+  }
+
+  animate(places) {
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    for (const [id, row] of this.rows) {
+      const was = places.get(id);
+      if (was === undefined) {
+        if (places.size) row.item.animate([{ opacity: 0 }, { opacity: 1 }], { duration: MOVE_MS });
+        continue;
+      }
+      const distance = was - row.item.offsetTop;
+      if (!distance) continue;
+      const steps = [{ transform: `translateY(${distance}px)` }, { transform: "none" }];
+      row.item.animate(steps, { duration: MOVE_MS, easing: "ease-out" });
+    }
+  }
+}
+
+class Row {
+  constructor() {
+    const id = `why-${++rowNumber}`;
+    this.rank = element("span", { class: "rank" });
+    this.name = element("span", { class: "name" });
+    this.move = element("span", { class: "move" });
+    this.only = element("span", { class: "tag", hidden: true }, "only here");
+    this.count = element("span", { class: "count" });
+    this.value = element("span", { class: "value" });
+    this.fill = element("span", { class: "fill" });
+    this.head = element(
+      "button",
+      { type: "button", class: "result-head", aria: { expanded: "false", controls: id } },
+      this.rank,
+      this.name,
+      element("span", { class: "meta" }, this.count, this.move, this.only),
+      this.value,
+      element("span", { class: "bar", aria: { hidden: "true" } }, this.fill),
+    );
+    this.why = element("div", { class: "why", id, hidden: true });
+    this.item = element("li", { class: "result" }, this.head, this.why);
+    this.head.addEventListener("click", () => this.toggle());
+  }
+
+  update({ text, scorer, label, index, share, move }) {
+    const { explanation, probability } = label;
+    this.item.dataset.id = label.id;
+    this.rank.textContent = `${index + 1}`;
+    this.name.textContent = label.name;
+    this.value.textContent = probability === null ? score(label.score) : percent(probability);
+    this.value.title = probability === null ? "score" : `probability; score ${score(label.score)}`;
+    this.fill.style.setProperty("--share", share.toFixed(4));
+    const kind = explanation ? rarity(explanation.training_count) : "common";
+    this.item.className = `result ${kind}`;
+    this.count.textContent = explanation ? documents(explanation.training_count) : "";
+    this.count.title = explanation ? plural(explanation.training_count, "training document") : "";
+    this.showMove(move);
+    this.head.disabled = !explanation;
+    this.content = explanation && (() => whyParts(text, explanation, scorer));
+    if (!this.why.hidden) this.fillWhy();
+  }
+
+  showMove(move) {
+    this.move.className = `move ${move > 0 ? "up" : move < 0 ? "down" : ""}`;
+    if (move === null || move === 0) {
+      this.move.replaceChildren();
+    } else if (move === Infinity) {
+      this.move.replaceChildren("▲ new");
+    } else {
+      const words = `${move > 0 ? "up" : "down"} ${Math.abs(move)} since dial 0`;
+      this.move.replaceChildren(
+        element("span", { aria: { hidden: "true" }, title: words }, `${move > 0 ? "▲" : "▼"} ${Math.abs(move)}`),
+        element("span", { class: "unseen" }, words),
+      );
+    }
+  }
+
+  toggle() {
+    const opens = this.why.hidden;
+    this.head.setAttribute("aria-expanded", `${opens}`);
+    this.why.hidden = !opens;
+    if (opens) this.fillWhy();
+  }
+
+  fillWhy() {
+    if (this.content) this.why.replaceChildren(...this.content());
+  }
+}
+
+/** Return a function from a label to the length of its bar, from 0 to 1. */
+function barScale(labels) {
+  if (labels.every((label) => label.probability !== null)) return (label) => label.probability;
+  // Scores have no zero that would mean something; the lowest of the list gets a stub.
+  const scores = labels.map((label) => label.score);
+  const low = Math.min(...scores);
+  const range = Math.max(...scores) - low || 1;
+  return (label) => 0.06 + (0.94 * (label.score - low)) / range;
+}
+
+function moveOf(label, index, before) {
+  if (!before) return null;
+  return before.has(label.id) ? before.get(label.id) - index : Infinity;
+}

@@ -1,0 +1,151 @@
+// Why a label was found: its words in the text, what it is known by, what each scorer gives.
+import { count, element, plural, rarity, score, signed } from "./dom.js";
+import { piecesOf } from "./highlight.js";
+
+/** Return what to show of an explanation; `scorer` is the one that was asked for. */
+export function whyParts(text, explanation, scorer) {
+  return [
+    part("In the text", inText(text, explanation.tokens)),
+    explanation.tokens && part("What the words add", wordsTable(explanation.tokens)),
+    part("Parts of the score", scoresTable(explanation.scores, scorer)),
+    explanation.keywords.length ? part("Known by", keywordList(explanation.keywords)) : null,
+    explanation.nearest.length ? part("Nearest labels", nearestList(explanation.nearest)) : null,
+    part("Training", element("p", {}, seen(explanation.training_count))),
+  ].filter(Boolean);
+}
+
+export function keywordList(keywords) {
+  const most = Math.max(...keywords.map((each) => each.weight));
+  return element(
+    "ul",
+    { class: "chips" },
+    ...keywords.map((each) => {
+      const chip = element("li", { class: "chip", title: `weight ${score(each.weight)}` }, each.token);
+      chip.style.setProperty("--share", Math.max(0, each.weight / most).toFixed(3));
+      return chip;
+    }),
+  );
+}
+
+export function nearestList(labels) {
+  return element(
+    "ul",
+    { class: "chips" },
+    ...labels.map((each) =>
+      element(
+        "li",
+        {},
+        element(
+          "a",
+          { class: "chip", href: `#labels/${encodeURIComponent(each.id)}` },
+          each.name,
+          element("span", { class: "muted", title: "cosine of the labels' vectors" }, ` ${score(each.similarity)}`),
+        ),
+      ),
+    ),
+  );
+}
+
+export function seen(trainingCount) {
+  if (trainingCount === 0) return "No training document carries this label.";
+  return `${plural(trainingCount, "training document carries", "training documents carry")} this label.`;
+}
+
+function part(title, content) {
+  return element("section", { class: "why-part" }, element("h4", {}, title), content);
+}
+
+function inText(text, tokens) {
+  if (!tokens) {
+    return element("p", { class: "muted" }, "The sparse model does not know this label, so it has no words to point at.");
+  }
+  const most = Math.max(...tokens.tokens.map((token) => Math.abs(token.contribution)), 1e-9);
+  const shown = piecesOf(text, tokens.tokens).map((piece) => {
+    if (piece === null) return element("span", { class: "muted", aria: { label: "left out" } }, " … ");
+    if (piece.token === undefined) return piece.text;
+    const strength = Math.ceil((3 * Math.abs(piece.contribution)) / most);
+    const side = piece.contribution < 0 ? "against" : "for";
+    return element(
+      "mark",
+      { class: `${side} strength-${Math.max(1, strength)}`, title: `${piece.token}: ${signed(piece.contribution)}` },
+      piece.text,
+    );
+  });
+  return element("p", { class: "excerpt", tabIndex: 0, aria: { label: "The text, its words marked" } }, ...shown);
+}
+
+function wordsTable(tokens) {
+  const rows = [
+    ...tokens.tokens.map((token) => [token.token, token.contribution, ""]),
+    ["all other words", tokens.rest, "muted"],
+    ["bias of the label", tokens.bias, "muted"],
+  ];
+  const most = Math.max(...rows.map(([, value]) => Math.abs(value)), 1e-9);
+  const sum = rows.reduce((total, [, value]) => total + value, 0);
+  return element(
+    "table",
+    { class: "parts" },
+    element("caption", { class: "unseen" }, "What each word adds to the score of the sparse model"),
+    element(
+      "tbody",
+      {},
+      ...rows.map(([name, value, kind]) =>
+        element(
+          "tr",
+          { class: kind },
+          element("th", { scope: "row" }, name),
+          element("td", { class: "bar-cell" }, twoSidedBar(value / most)),
+          element("td", { class: "number" }, signed(value)),
+        ),
+      ),
+      element(
+        "tr",
+        { class: "sum" },
+        element("th", { scope: "row" }, "score of sparse"),
+        element("td"),
+        element("td", { class: "number" }, score(sum)),
+      ),
+    ),
+  );
+}
+
+function twoSidedBar(share) {
+  const fill = element("span", { class: share < 0 ? "below" : "above" });
+  fill.style.setProperty("--share", Math.abs(share).toFixed(3));
+  return element("span", { class: "two-sided", aria: { hidden: "true" } }, fill);
+}
+
+function scoresTable(scores, asked) {
+  const heads = ["scorer", "own", "correction", "tail dial", "score"];
+  return element(
+    "div",
+    { class: "wide" },
+    element(
+      "table",
+      { class: "scores" },
+      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+      element(
+        "tbody",
+        {},
+        ...scores.map((each) =>
+          element(
+            "tr",
+            { class: each.scorer === asked ? "asked" : "" },
+            element("th", { scope: "row" }, each.scorer),
+            element("td", { class: "number" }, score(each.base)),
+            element("td", { class: "number" }, each.correction ? signed(each.correction) : "–"),
+            element("td", { class: "number" }, each.tail_dial ? signed(each.tail_dial) : "–"),
+            element("td", { class: "number" }, score(each.score)),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Return how often a label was seen in training, in few words. */
+export function documents(trainingCount) {
+  if (trainingCount === 0) return "never seen";
+  const words = `${count(trainingCount)} ${trainingCount === 1 ? "doc" : "docs"}`;
+  return rarity(trainingCount) === "rare" ? `rare · ${words}` : words;
+}

@@ -1,0 +1,143 @@
+"""Two ways to the exact top k of a blend of scorers: how long each takes, and who scores how much.
+
+    OMP_NUM_THREADS=1 python tests/bench/blended_ranking.py
+    OMP_NUM_THREADS=1 python tests/bench/blended_ranking.py --registry REGISTRY --data CORPUS
+
+By default two made-up scorers of 384 dimensions that agree about as much as real ones do (their
+best ten have some five labels in common), over several numbers of labels. With a registry, the
+`hybrid` and `ensemble` of a published model on the texts of a dev split.
+
+"certified" is the Threshold Algorithm, "all" scores all labels; they give the same labels. "plain"
+is what is compared with: each scorer's own top k, one after the other. Times are the process's own
+(CPU), the least of several rounds in which all take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import torch
+
+from models import blending
+from models.batches import TextBatch
+from models.blending import Blend, Sources, mean_of_sigmoids
+from models.index import InnerProductIndex, InnerProductSource
+from models.parts import ENSEMBLE, HYBRID
+from models.predictor import Predictor
+from models.ranking import Ranking
+from models.registry import Registry
+from training.corpus import open_dataset
+from training.evaluation import markdown_table
+
+DIM = 384
+NUM_QUERIES = 64
+BATCH_SIZES = (1, 64)
+K = 10
+ROUNDS = 5
+HEADER = [
+    "labels",
+    "blend",
+    "batch",
+    "labels scored",
+    "certified",
+    "all",
+    "plain",
+    "certified / all",
+]
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--registry", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--labels", type=int, nargs="+", default=[1000, 4000, 16_000, 100_000])
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    if asked.registry is None:
+        rows = [row for num_labels in asked.labels for row in made_up(num_labels)]
+    else:
+        rows = published(asked.registry, asked.data)
+    print("Milliseconds of CPU for a batch.\n")
+    print(markdown_table(HEADER, rows))
+
+
+def made_up(num_labels: int) -> list[list[str]]:
+    """Measure two correlated scorers."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(num_labels, DIM)).astype(np.float32)
+    second = first + rng.normal(scale=0.5, size=first.shape).astype(np.float32)
+    near = rng.integers(num_labels, size=NUM_QUERIES)
+    queries = first[near] + rng.normal(scale=3, size=(NUM_QUERIES, DIM)).astype(np.float32)
+    labels = np.arange(num_labels)
+    indexes = [InnerProductIndex(x / np.float32(40), labels, device="cpu") for x in (first, second)]
+    log_priors = np.full(num_labels, -np.log(num_labels), dtype=np.float32)
+    blend = mean_of_sigmoids(("first", "second"), log_priors)
+    sources: dict[int, list[Sources]] = {
+        size: [[InnerProductSource(index, queries[:size])] for index in indexes]
+        for size in BATCH_SIZES
+    }
+    return [measured(num_labels, HYBRID, size, blend, some) for size, some in sources.items()]
+
+
+def published(registry: Path, data: Path) -> list[list[str]]:
+    """Measure the blends of a model."""
+    predictor = Predictor.of_bundle(Registry(registry).open("current"), device="cpu")
+    predictor.rank(predictor.read(["compiles"]), 1, ENSEMBLE)
+    texts = list(islice(open_dataset(data).split("dev").texts(), NUM_QUERIES))
+    batch = predictor.read(texts)
+    rows = []
+    for name in (HYBRID, ENSEMBLE):
+        blend = predictor._blends[name]  # a bench may look inside
+        for size in BATCH_SIZES:
+            some = batch.take(range(size))
+            assert isinstance(some, TextBatch)
+            _ = some.vectors, some.features
+            sources = predictor._sources_of(blend, some)
+            rows.append(measured(len(predictor.catalogue), name, size, blend, sources))
+    return rows
+
+
+def measured(
+    num_labels: int, name: str, size: int, blend: Blend, sources: list[Sources]
+) -> list[str]:
+    """Return a row of the table."""
+
+    def plain() -> Ranking:
+        rows = np.arange(size)
+        return [source.top(rows, K) for parts in sources for source in parts][-1]
+
+    def by(most: int) -> Callable[[], Ranking]:
+        def rank() -> Ranking:
+            with mock.patch.object(blending, "_SCORE_ALL_UP_TO", most):
+                return blend.rank(sources, K)
+
+        return rank
+
+    ways = {"certified": by(0), "all": by(num_labels), "plain": plain}
+    found = [ways[name]() for name in ("certified", "all")]
+    np.testing.assert_array_equal(found[0].labels, found[1].labels)
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
+    least = dict.fromkeys(ways, np.inf)
+    for _ in range(ROUNDS):
+        for way, run in ways.items():
+            started = time.process_time()
+            run()
+            least[way] = min(least[way], 1000 * (time.process_time() - started))
+    with mock.patch.object(blend, "blended", wraps=blend.blended) as blended:
+        ways["certified"]()
+        shapes = [call.args[0].shape for call in blended.call_args_list]
+    scored = sum(rows * width for _, rows, width in shapes) / size
+    cells = [f"{least[way]:.2f}" for way in ways]
+    ratio = f"{least['certified'] / least['all']:.2f}"
+    return [f"{num_labels:,}", name, str(size), f"{scored:,.0f}", *cells, ratio]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Clients that others wrote ask a running service: those of Triton and of Annif, as they are."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+import requests
+from annif_client import AnnifClient
+from tritonclient import http as triton
+from tritonclient.http import aio as triton_aio
+from tritonclient.http.auth import BasicAuth
+from tritonclient.utils import InferenceServerException
+
+TEXTS = ["olive oil", "Ölüberschüsse"]
+
+
+@pytest.fixture
+def triton_client(server):
+    with triton.InferenceServerClient(server.removeprefix("http://")) as client:
+        yield client
+
+
+@pytest.fixture
+def annif(server):
+    return AnnifClient(f"{server}/v1/")
+
+
+def text_input(texts=TEXTS, *, shape=None, **options):
+    values = np.array([text.encode() for text in texts], dtype=np.object_)
+    values = values.reshape(shape or [len(texts)])
+    tensor = triton.InferInput("text", list(values.shape), "BYTES")
+    return [tensor.set_data_from_numpy(values, **options)]
+
+
+def strings(result, name):
+    return [[value.decode() for value in row] for row in result.as_numpy(name)]
+
+
+def test_triton_sees_a_server_and_a_model_that_are_ready(triton_client):
+    assert triton_client.is_server_live()
+    assert triton_client.is_server_ready()
+    assert triton_client.is_model_ready("longtail")
+    assert triton_client.is_model_ready("longtail", "2")
+    assert not triton_client.is_model_ready("longtail", "1")
+    assert triton_client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+    assert triton_client.get_model_metadata("longtail")["versions"] == ["2"]
+
+
+def test_triton_gets_labels_in_binary_tensors_as_it_asks_by_itself(triton_client):
+    found = triton_client.infer("longtail", text_input(), parameters={"k": 2}, request_id="mine")
+    assert strings(found, "label_ids") == [["L0", "L1"]] * 2
+    assert strings(found, "label_names") == [["Label 0", "Label 1"]] * 2
+    assert found.as_numpy("scores").tolist() == [[9, 8], [13, 12]]
+    assert found.as_numpy("probabilities").tolist() == [[1, 0.5]] * 2
+    assert found.as_numpy("num_tokens").tolist() == [2, 1]
+    assert found.as_numpy("truncated").tolist() == [False, False]
+    assert found.get_response()["id"] == "mine"
+
+
+def test_triton_gets_labels_in_json_and_of_a_shape_with_a_batch_axis(triton_client):
+    wanted = [triton.InferRequestedOutput("label_ids", binary_data=False)]
+    inputs = text_input(shape=[2, 1], binary_data=False)
+    found = triton_client.infer("longtail", inputs, model_version="2", outputs=wanted)
+    assert found.as_numpy("label_ids").shape == (2, 5)
+    assert found.as_numpy("scores") is None
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_triton_may_pack_both_ways(triton_client, algorithm):
+    found = triton_client.infer(
+        "longtail",
+        text_input(),
+        request_compression_algorithm=algorithm,
+        response_compression_algorithm=algorithm,
+    )
+    assert found.as_numpy("scores").shape == (2, 5)
+
+
+def test_triton_asks_many_things_at_a_time(triton_client):
+    waiting = [triton_client.async_infer("longtail", text_input([text])) for text in TEXTS]
+    assert [one.get_result().as_numpy("scores")[0, 0] for one in waiting] == [9, 13]
+
+
+def test_tritons_asyncio_client_gets_labels(server):
+    async def ask():
+        async with triton_aio.InferenceServerClient(server.removeprefix("http://")) as client:
+            found = await client.infer("longtail", text_input(), timeout=20_000_000)
+            return found.as_numpy("scores")[:, 0].tolist()
+
+    assert asyncio.run(ask()) == [9, 13]
+
+
+def test_triton_is_told_what_was_wrong(triton_client):
+    with pytest.raises(InferenceServerException, match="k is 5000; wanted 1 to 1000") as caught:
+        triton_client.infer("longtail", text_input(), parameters={"k": 5000})
+    assert caught.value.status() == "400"
+    with pytest.raises(InferenceServerException, match="no model 'other'") as caught:
+        triton_client.infer("other", text_input())
+    assert caught.value.status() == "404"
+
+
+def test_triton_and_annif_bring_a_key_as_password(open_server, keys):
+    key, entry = keys[0]
+    with open_server(api_keys=entry) as url:
+        host = url.removeprefix("http://")
+        with triton.InferenceServerClient(host) as client:
+            with pytest.raises(InferenceServerException, match="Send a valid key"):
+                client.get_server_metadata()
+            client.register_plugin(BasicAuth("anybody", key))
+            assert client.get_server_metadata()["name"] == "longtail"
+        assert AnnifClient(f"http://anybody:{key}@{host}/v1/").projects
+
+
+def test_annif_sees_the_projects(annif):
+    assert annif.api_info["title"] == "Annif REST API"
+    assert [project["project_id"] for project in annif.projects] == [
+        "longtail", "longtail-retrieval", "longtail-sparse", "longtail-2",
+    ]  # fmt: skip
+    assert annif.get_project("longtail-2")["is_trained"]
+
+
+def test_annif_gets_labels_of_a_text(annif):
+    found = annif.suggest("longtail-sparse", TEXTS[1], limit=3, threshold=0.5)
+    assert [(result["uri"], result["score"]) for result in found] == [("L0", 1), ("L1", 0.5)]
+
+
+def test_annif_gets_labels_of_documents(annif):
+    documents = [{"text": text, "document_id": f"d{i}"} for i, text in enumerate(TEXTS)]
+    found = annif.suggest_batch("longtail", documents, limit=1)
+    assert [one["document_id"] for one in found] == ["d0", "d1"]
+    assert [one["results"][0]["label"] for one in found] == ["Label 0"] * 2
+
+
+def test_annif_is_told_what_is_not_there(annif):
+    with pytest.raises(ValueError, match="Project 'other' not found"):
+        annif.suggest("other", "text")
+    with pytest.raises(ValueError, match="Look at /docs for all paths"):
+        annif.detect_language("text", ["en"])
+    with pytest.raises(requests.HTTPError, match="403"):
+        annif.learn("longtail", [])

@@ -1,0 +1,45 @@
+"""Parameters in a query that a route does not have are refused, not passed over in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/v1/labels?limt=5&query=x", "wanted query, limit, offset, version"),
+        ("/v1/labels/L1?limt=5", "wanted version"),
+        ("/v1/label-sets?limt=5", "this path takes none"),
+        ("/v1/models?limt=5", "this path takes none"),
+    ],
+)
+def test_a_get_route_refuses_what_it_does_not_know(client, path, wanted):
+    answer = client.get(path)
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:longtail:problem:invalid-body"
+    assert answer.json()["errors"] == [
+        {"pointer": "/query/limt", "detail": f"Unknown parameter; {wanted}"}
+    ]
+
+
+def test_each_of_them_is_named_once(client):
+    errors = client.get("/v1/models?a=1&b=2&a=3").json()["errors"]
+    assert [error["pointer"] for error in errors] == ["/query/a", "/query/b"]
+
+
+def test_options_of_a_prediction_belong_into_its_body(client):
+    answer = client.post("/v1/predict?k=3", json={"text": "a"})
+    assert answer.status_code == 422
+    assert "/query/k: Unknown parameter; this path takes none" in answer.json()["detail"]
+
+
+def test_an_admin_route_does_nothing_where_a_parameter_is_unknown(open_admin):
+    with open_admin() as client:
+        assert client.post("/v1/admin/models/1/activate?dry_run=true").status_code == 422
+        assert client.get("/v1/models").json()["models"][1]["current"]
+
+
+@pytest.mark.parametrize("path", ["/livez?x=1", "/readyz?x=1", "/metrics?name=y"])
+def test_probes_and_scrapers_may_send_what_they_like(client, path):
+    assert client.get(path).status_code == 200

@@ -1,0 +1,273 @@
+"""Fitting calibrated probabilities on a split, and telling how far probabilities can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit, logit
+
+from models.calibration import IDENTITY, probabilities_of
+from models.manifest import Calibration
+from models.predictor import Predictor
+from models.ranking import top_of_candidates
+from training.evaluation import NOT_MEASURED, Cells, markdown_table
+from training.scored_pairs import ScoredPairs
+
+_MOST_KNOTS = 9
+_TRUE_PAIRS_A_KNOT = 50
+"""With fewer of them there is no bend, so Platt's two parameters are fitted."""
+_LEAST_SLOPE = 1e-3
+"""Nats for a standard deviation of the true pairs' scores: rising, if hardly."""
+_DIGITS = 6
+"""Significant ones kept; the optimiser's last bits may differ from machine to machine."""
+_NUM_BINS = 15
+_PLACES = 5
+RELIABILITY_UNITS = (
+    "Log loss in nats a document, over all labels that the scorer knows; all else in percent."
+)
+"""Of the numbers of a `ReliabilityReport`."""
+
+
+def fit_calibration(
+    scores: Float32[np.ndarray, "pair"],
+    is_true: Bool[np.ndarray, "pair"],
+    weights: Float64[np.ndarray, "pair"],
+) -> Calibration | None:
+    """Fit log-odds of scores by maximum likelihood: a line with bends that rises everywhere.
+
+    The bends are at quantiles of the true pairs' scores. The likelihood is concave in the slopes
+    and the intercept, so there is one answer. Targets are those of Platt (1999, section 2.2):
+    (n + 1) / (n + 2) for the n true pairs and 1 / (m + 2) for the m false ones, which keeps
+    probabilities off 0 and 1 where all scores of one kind are higher than all of the other.
+
+    Args:
+        scores: Finite.
+        is_true: Whether the label is right.
+        weights: Pairs that each stands for.
+
+    Returns:
+        The calibration; None where all pairs are true or none is, which teaches nothing.
+    """
+    num_true = float(weights[is_true].sum())
+    num_false = float(weights[~is_true].sum())
+    if num_true == 0 or num_false == 0:
+        return None
+    true_scores = scores[is_true].astype(np.float64)
+    knots, num_slopes = _knots(true_scores)
+    scale = float(true_scores.std()) or 1.0
+    rises = _rises(scores.astype(np.float64), knots) / scale
+    if num_slopes == 1:
+        rises = rises.sum(axis=1, keepdims=True)
+    targets = np.where(is_true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
+
+    def loss(parameters: Float64[np.ndarray, "p"]) -> tuple[float, Float64[np.ndarray, "p"]]:
+        log_odds = parameters[0] + rises @ parameters[1:]
+        error = weights * (expit(log_odds) - targets)
+        cost = -(weights * (targets * log_odds + log_expit(-log_odds))).sum()
+        return float(cost), np.concatenate([[error.sum()], rises.T @ error])
+
+    start = np.concatenate([[logit(num_true / (num_true + num_false))], np.ones(num_slopes)])
+    bounds = [(None, None), *[(_LEAST_SLOPE, None)] * num_slopes]
+    options = {"maxiter": 1000, "ftol": 1e-12}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    slopes = np.broadcast_to(found.x[1:] / scale, num_slopes if num_slopes > 1 else 2)
+    return Calibration(
+        knots=tuple(knots.tolist()),
+        slopes=tuple(_rounded(slope) for slope in slopes),
+        intercept=_rounded(found.x[0]),
+    )
+
+
+def _knots(true_scores: Float64[np.ndarray, "true"]) -> tuple[Float64[np.ndarray, "knot"], int]:
+    """Return where the line may bend, and how many slopes it has; with one slope it doesn't."""
+    num_knots = min(_MOST_KNOTS, len(true_scores) // _TRUE_PAIRS_A_KNOT)
+    if num_knots == 0:
+        return np.array([_rounded(np.median(true_scores))]), 1
+    shares = np.arange(1, num_knots + 1) / (num_knots + 1)
+    knots = np.unique([_rounded(knot) for knot in np.quantile(true_scores, shares)])
+    return knots, len(knots) + 1
+
+
+def _rises(
+    scores: Float64[np.ndarray, "pair"], knots: Float64[np.ndarray, "knot"]
+) -> Float64[np.ndarray, "pair piece"]:
+    """Return how far each score lies in each piece of the line."""
+    starts, stops = knots, np.append(knots[1:], np.inf)
+    pieces = [np.clip(scores, a, b) - a for a, b in zip(starts, stops, strict=True)]
+    return np.column_stack([np.minimum(scores - knots[0], 0), *pieces])
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How far the probabilities of one scorer can be trusted.
+
+    Attributes:
+        log_loss: Of all pairs that it can score, in nats a document.
+        calibration_error: Of all these pairs: the mean difference of probability and share of right
+            labels, in bins of as many probabilities each (ECE).
+        top_calibration_error: The same of the best five labels of each document.
+        top_probability: Mean probability of these labels.
+        top_precision: Share of right ones among them.
+        bins: Mean probability, share of right labels and number of labels of each bin of these.
+    """
+
+    log_loss: float
+    calibration_error: float
+    top_calibration_error: float
+    top_probability: float
+    top_precision: float
+    bins: tuple[tuple[float, float, int], ...]
+
+
+def measure_reliability(pairs: ScoredPairs, scorer: str, calibration: Calibration) -> Reliability:
+    """Measure the probabilities of a scorer on scored pairs.
+
+    Args:
+        pairs: Of a split; its documents' best labels by this scorer are among them.
+        scorer: One of those that scored them; it scored at least one pair.
+        calibration: What makes probabilities of its scores.
+    """
+    scores, is_true, weights = pairs.of(scorer)
+    probabilities = probabilities_of(calibration, scores)
+    certain = np.clip(probabilities, 1e-12, 1 - 1e-12)
+    losses = -np.where(is_true, np.log(certain), np.log1p(-certain))
+    best_scores, best_is_true = _best(pairs, scorer)
+    top = probabilities_of(calibration, best_scores)
+    ones = np.ones(len(top))
+    return Reliability(
+        log_loss=float((losses * weights).sum() / len(pairs.labels)),
+        calibration_error=_error(_bins(probabilities, is_true, weights)),
+        top_calibration_error=_error(_bins(top, best_is_true, ones)),
+        top_probability=float(top.mean()),
+        top_precision=float(best_is_true.mean()),
+        bins=tuple((p, share, round(size)) for p, share, size in _bins(top, best_is_true, ones)),
+    )
+
+
+def _best(
+    pairs: ScoredPairs, scorer: str
+) -> tuple[Float32[np.ndarray, "pair"], Bool[np.ndarray, "pair"]]:
+    """Return scores and truth of the best labels of each document by a scorer."""
+    scores = pairs.scores[scorer]
+    places = np.tile(np.arange(scores.shape[1]), (len(scores), 1))
+    top = top_of_candidates(places, scores, min(_PLACES, scores.shape[1]))
+    is_there = ~np.isneginf(top.scores)
+    rows = np.nonzero(is_there)[0]
+    return top.scores[is_there], pairs.is_true[rows, top.labels[is_there]]
+
+
+def _bins(
+    probabilities: Float64[np.ndarray, "pair"],
+    is_true: Bool[np.ndarray, "pair"],
+    weights: Float64[np.ndarray, "pair"],
+) -> list[tuple[float, float, float]]:
+    """Return mean probability, share of right labels and weight of bins of about equal weight."""
+    order = np.argsort(probabilities, kind="stable")
+    shares = np.cumsum(weights[order]) / weights.sum()
+    number = np.minimum((shares * _NUM_BINS).astype(np.int64), _NUM_BINS - 1)
+    size = np.bincount(number, weights[order], _NUM_BINS)
+    sums = [
+        np.bincount(number, weights[order] * values[order], _NUM_BINS)
+        for values in (probabilities, is_true)
+    ]
+    is_filled = size > 0
+    means = [np.divide(each, size, where=is_filled, out=np.zeros(_NUM_BINS)) for each in sums]
+    rows = zip(means[0], means[1], size, is_filled, strict=True)
+    return [(float(p), float(share), float(n)) for p, share, n, filled in rows if filled]
+
+
+def _error(bins: Sequence[tuple[float, float, float]]) -> float:
+    total = sum(size for _, _, size in bins)
+    return sum(size * abs(p - share) for p, share, size in bins) / total
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityReport:
+    """The probabilities of all scorers of a model on a split.
+
+    Attributes:
+        before: Of each scorer the sigmoid of its scores, as if they were log-odds.
+        after: As calibrated; scorers without a calibration are left out.
+    """
+
+    before: Mapping[str, Reliability]
+    after: Mapping[str, Reliability]
+
+    def to_json(self) -> dict[str, object]:
+        """Return everything as plain dictionaries; shares are fractions."""
+        return asdict(self)
+
+    def cells(self) -> Cells:
+        """Return one row a scorer: log loss in nats a document, all else in percent."""
+        columns = ("log_loss", "calibration_error", "top_calibration_error", "top_probability")
+        header = ["scorer"]
+        for name in ("log loss", "ECE, all pairs", "ECE, top 5", "mean probability, top 5"):
+            header += [f"{name}: sigmoid", "calibrated"]
+        rows = []
+        for scorer, before in self.before.items():
+            cells = [scorer]
+            for column in columns:
+                scale = 1.0 if column == "log_loss" else 100.0
+                for found in (before, self.after.get(scorer)):
+                    value = None if found is None else scale * getattr(found, column)
+                    cells.append(NOT_MEASURED if value is None else f"{value:.2f}")
+            rows.append([*cells, f"{100 * before.top_precision:.2f}"])
+        return [*header, "precision, top 5"], rows
+
+    def to_markdown(self) -> str:
+        """Return a table with one row a scorer."""
+        return f"{RELIABILITY_UNITS}\n\n{markdown_table(*self.cells())}"
+
+
+def report_reliability(predictor: Predictor, pairs: ScoredPairs) -> ReliabilityReport:
+    """Measure the probabilities of every scorer of a model on scored pairs of a split.
+
+    Args:
+        predictor: The model.
+        pairs: Scored by it.
+    """
+    measured = [name for name in predictor.scorers if len(pairs.of(name)[0])]
+    return ReliabilityReport(
+        before={name: measure_reliability(pairs, name, IDENTITY) for name in measured},
+        after={
+            name: measure_reliability(pairs, name, predictor.calibrations[name])
+            for name in measured
+            if name in predictor.calibrations
+        },
+    )
+
+
+def draw_reliability(report: ReliabilityReport) -> Figure:
+    """Draw the share of right labels over the probability of the top five, before and after."""
+    columns = 3
+    num_rows = -(-len(report.before) // columns)
+    figure = Figure(figsize=(9, 3 * num_rows + 0.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(num_rows, columns, squeeze=False)
+    for axes in grid.flat[len(report.before) :]:
+        axes.set_axis_off()
+    for axes, (scorer, before) in zip(grid.flat, report.before.items(), strict=False):
+        axes.plot([0, 1], [0, 1], color="0.7", linewidth=0.8)
+        found = {"sigmoid of the score": before, "calibrated": report.after.get(scorer)}
+        for (name, one), style in zip(found.items(), (":s", "-o"), strict=True):
+            if one is not None:
+                points = [(p, share) for p, share, _ in one.bins]
+                axes.plot(*zip(*points, strict=True), style, label=name, markersize=4)
+        axes.set_title(scorer, fontsize=10)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("mean probability of the bin")
+        axes.set_ylabel("share of right labels")
+    handles, names = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=2)
+    return figure
