@@ -108,7 +108,8 @@ class LinearConfig(_Section):
     def fitted_to(self, num_labels: int) -> LinearConfig:
         """Return the configuration for a corpus: few labels are all scored, not drawn, by default.
 
-        What was asked for is left as it is, and refused where it can't be.
+        Other negatives than the default's, and methods, are left as they are, and refused where
+        they can't be.
 
         Args:
             num_labels: With training documents.
