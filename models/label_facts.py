@@ -105,19 +105,20 @@ class LabelFacts:
 
     def nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
         """Return the nearest labels of each of these, the nearest first."""
-        unknown = [label for label in dict.fromkeys(labels) if label not in self._kept]
-        if len(self._kept) + len(unknown) > _MOST_KEPT:
-            self._kept.clear()
+        kept = self._kept  # never made smaller: another thread may read it
+        unknown = [label for label in dict.fromkeys(labels) if label not in kept]
+        if len(kept) + len(unknown) > _MOST_KEPT:
+            kept = self._kept = {}
             unknown = list(dict.fromkeys(labels))
         if unknown:
             found = self._neighbours.nearest(np.array(unknown, dtype=np.int64), NUM_NEAREST)
             for label, near, cosines in zip(unknown, found.labels, found.scores, strict=True):
-                self._kept[label] = tuple(
+                kept[label] = tuple(
                     NearLabel(index, self.catalogue[index].id, self.catalogue[index].name, cosine)
                     for index, cosine in zip(near.tolist(), cosines.tolist(), strict=True)
                     if index != NO_LABEL
                 )
-        return [self._kept[label] for label in labels]
+        return [kept[label] for label in labels]
 
 
 def row_of(model: SparseModel, label: int) -> int | None:

@@ -1,16 +1,18 @@
 """Who may wait: a bound on unfinished work, measured in tokens and in the time that it would take.
 
 One rule for all work: what finds no room is refused before any of it is done. A single request is
-refused at once; a stream waits for room instead, which makes its client wait. Belongs to one event
-loop; only `note_speed` may be called from elsewhere.
+refused at once, before its body is read where that can be told (`take_place`); a stream waits for
+room instead, which makes its client wait. Belongs to one event loop; only `note_speed` may be
+called from elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from enum import IntEnum
 
 from models.errors import LongtailError, OverloadedError
@@ -23,6 +25,13 @@ _BULK_SHARE = 0.5
 _WAIT_SHARE = 0.5
 """Of its time limit, which a request may be expected to wait; work and surprises get the rest."""
 _SPEED_DECAY = 0.9
+_SIZE_DECAY = 0.99
+_FIRST_SIZE = 16.0
+"""Tokens that a request is taken to have as long as none has been seen."""
+_PLACE_S = 1.0
+_NUM_DESKS = 4
+"""Requests that are read, from JSON to their texts, at a time. It takes the event loop a
+millisecond each; what comes meanwhile must not wait for hundreds of them."""
 _MOST_RETRY_AFTER_S = 60
 
 
@@ -49,6 +58,46 @@ class DeadlineError(LongtailError):
     """The time limit of a query passed before its answer was there."""
 
 
+class Place:
+    """Room for a request of which only is known that it comes.
+
+    It is held until more is known, or for a second: a slow client must not keep others out.
+    """
+
+    def __init__(self, room: AbstractContextManager[None], desks: asyncio.Semaphore) -> None:
+        """Hold it.
+
+        Args:
+            room: Entered now, and left when it is given back.
+            desks: Where requests are read, each at one.
+        """
+        self._room: AbstractContextManager[None] | None = room
+        self._desks = desks
+        self._has_desk = False
+        self._lapse = asyncio.get_running_loop().call_later(_PLACE_S, self.give_back)
+        room.__enter__()
+
+    async def wait_for_desk(self) -> None:
+        """Wait until few other requests are being read; to be called when all of this has come."""
+        if self._room is not None and not self._has_desk:
+            self._lapse.cancel()  # what is to come now takes no client's time
+            await self._desks.acquire()
+            self._has_desk = True
+
+    def give_back(self) -> None:
+        """Hold it no longer; what has been given back stays so."""
+        room, self._room = self._room, None
+        if room is not None:
+            self._lapse.cancel()
+            room.__exit__(None, None, None)
+        if self._has_desk:
+            self._has_desk = False
+            self._desks.release()
+
+
+_PLACE: ContextVar[Place | None] = ContextVar("place of the request at hand", default=None)
+
+
 def estimate_tokens(texts: Sequence[str], most: int | None) -> int:
     """Return about how many tokens must be read of texts, without tokenising them.
 
@@ -63,16 +112,20 @@ def estimate_tokens(texts: Sequence[str], most: int | None) -> int:
 class Admission:
     """Counts the tokens of all work that is not finished, and refuses what would be too much."""
 
-    def __init__(self, max_tokens: int) -> None:
+    def __init__(self, max_tokens: int, num_workers: Callable[[], int] = lambda: 1) -> None:
         """Begin with nothing waiting.
 
         Args:
             max_tokens: Tokens that may be unfinished; work that alone has more is let in when
                 nothing else waits.
+            num_workers: Says how many batches are computed at a time.
         """
         self._max_tokens = max_tokens
+        self._num_workers = num_workers
         self._tokens = dict.fromkeys(Priority, 0)
-        self._tokens_a_second = math.inf
+        self._tokens_a_second = math.inf  # of one worker
+        self._size = _FIRST_SIZE  # tokens of a request
+        self._desks = asyncio.Semaphore(_NUM_DESKS)
         self._turns: list[asyncio.Future[None]] = []
 
     @property
@@ -89,7 +142,7 @@ class Admission:
 
     def expected_wait_s(self) -> float:
         """Return the seconds that all unfinished interactive work will take, about."""
-        return self._tokens[Priority.INTERACTIVE] / self._tokens_a_second
+        return self._tokens[Priority.INTERACTIVE] / (self._tokens_a_second * self._num_workers())
 
     def check(self, tokens: int, timeout_s: float) -> None:
         """Refuse interactive work that there is no room for.
@@ -115,6 +168,21 @@ class Admission:
                 _retry_after_s(wait_s - _WAIT_SHARE * timeout_s),
             )
 
+    def take_place(self, timeout_s: float) -> Place:
+        """Hold room for the request at hand, as for one of usual size, before anything is read.
+
+        `admit`, within the same request, gives it back for the room that is really needed; so does
+        time.
+
+        Raises:
+            QueueFullError: There is none (see `check`).
+        """
+        tokens = math.ceil(self._size)
+        self.check(tokens, timeout_s)
+        place = Place(self._held(tokens, Priority.INTERACTIVE), self._desks)
+        _PLACE.set(place)
+        return place
+
     @contextmanager
     def admit(self, tokens: int, timeout_s: float) -> Iterator[None]:
         """Hold room for interactive work as long as the context lasts.
@@ -122,7 +190,10 @@ class Admission:
         Raises:
             QueueFullError: There is none (see `check`).
         """
+        if (place := _PLACE.get()) is not None:
+            place.give_back()
         self.check(tokens, timeout_s)
+        self._size = _SIZE_DECAY * self._size + (1 - _SIZE_DECAY) * tokens
         with self._held(tokens, Priority.INTERACTIVE):
             yield
 

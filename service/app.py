@@ -20,6 +20,7 @@ from service.annif_api import router as annif_router
 from service.compute_threads import ComputeSetup
 from service.deps import Service
 from service.engine import Engine, Limits
+from service.gate import GateMiddleware
 from service.inference_protocol import router as protocol_router
 from service.keys import KeyRing, Keys
 from service.label_routes import router as label_router
@@ -89,6 +90,14 @@ def create_app(
     if service.tracing is not None:
         app.add_middleware(TracingMiddleware, tracing=service.tracing)
     app.add_middleware(TelemetryMiddleware, telemetry=service.telemetry)
+    app.add_middleware(
+        GateMiddleware,
+        admission=service.engine.admission,
+        telemetry=service.telemetry,
+        timeout_s=settings.request_timeout_s,
+        routes=[*router.routes, *annif_router.routes, *protocol_router.routes],
+        is_for_browsers=bool(settings.cors_origins),
+    )
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents
     return app
 
@@ -121,12 +130,13 @@ def _assemble(
         request_timeout_s=settings.request_timeout_s,
     )
     telemetry = Telemetry()
-    compute = ComputeSetup(settings.num_threads)
+    compute = ComputeSetup(settings.num_threads, settings.compute_workers, settings.device)
     engine = Engine(
         manager,
         limits,
         telemetry,
         label_sets=LabelSets(settings.label_sets),
+        num_workers=1 if load else compute.num_workers,
         prepare_thread=int if load else compute.prepare_thread,
     )
     telemetry.watch_queue(lambda: engine.admission.tokens)

@@ -1,13 +1,14 @@
 """Which texts are computed together: queues of jobs and of texts, and how a batch is cut from them.
 
-A job waits to be tokenised; its texts then wait, one by one, to be computed. Three threads meet
-here: the event loop adds and drops jobs, the tokeniser thread moves them on, and the compute thread
-takes a batch whenever it is free, so that batches grow while it is busy and nobody waits while it
-is not.
+A job waits to be tokenised; its texts then wait, one by one, to be computed. Several threads meet
+here: the event loop adds and drops jobs, the tokeniser thread moves them on, and each compute
+thread takes a batch whenever it is free, so that batches grow while all are busy and nobody waits
+while one is not.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -153,7 +154,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Something else that the compute thread is to do."""
+    """Something else that the first compute thread is to do."""
 
     function: Callable[[], object]
     future: Future[None] = field(default_factory=Future)
@@ -169,7 +170,11 @@ class Call:
 
 
 class WorkQueue:
-    """Jobs and texts that wait, by priority and then by age."""
+    """Jobs and texts that wait, by priority and then by age.
+
+    Attributes:
+        num_workers: Threads that take batches.
+    """
 
     def __init__(self, max_batch_tokens: int | None) -> None:
         """Begin empty.
@@ -178,6 +183,7 @@ class WorkQueue:
             max_batch_tokens: In one batch, padding included; a longer text makes one of its own;
                 None: as the model's predictor says.
         """
+        self.num_workers = 1
         self._max_batch_tokens = max_batch_tokens
         # Dictionaries, of which only the keys matter: in order of age, and any can leave at once.
         self._jobs: dict[Priority, dict[Job, None]] = {priority: {} for priority in Priority}
@@ -188,6 +194,11 @@ class WorkQueue:
         lock = threading.Lock()
         self._has_jobs = threading.Condition(lock)
         self._has_items = threading.Condition(lock)
+
+    def add_worker(self) -> None:
+        """Count one more thread that takes batches; what waits is shared among all."""
+        with self._has_items:
+            self.num_workers += 1
 
     def add(self, job: Job) -> None:
         """Let a job wait; a queue that is closed keeps none (see `drain`)."""
@@ -210,16 +221,20 @@ class WorkQueue:
             if not job.is_over:
                 job.items = items
                 self._items[job.priority].update(dict.fromkeys(items))
-                self._has_items.notify()
+                self._has_items.notify(len(items))
 
     def call(self, function: Callable[[], object]) -> Future[None]:
-        """Let the compute thread call a function between two batches; cancelled when closed."""
+        """Let the first compute thread call a function between two of its batches.
+
+        Returns:
+            How that ends; cancelled when the queue is closed before.
+        """
         call = Call(function)
         with self._has_items:
             self._calls.append(call)
             if self._is_closed:
                 call.future.cancel()
-            self._has_items.notify()
+            self._has_items.notify_all()  # whoever takes no calls goes on waiting
         return call.future
 
     def close(self) -> None:
@@ -259,18 +274,20 @@ class WorkQueue:
                 del waiting[job]
             return taken
 
-    def next_work(self) -> list[Item] | Call | None:
-        """Wait for work of the compute thread: a batch, or a call; None when the queue is closed.
+    def next_work(self, *, takes_calls: bool = True) -> list[Item] | Call | None:
+        """Wait for work of a compute thread: a batch, or a call; None when the queue is closed.
 
         A batch holds the text that has waited longest, and those of like length behind it.
         """
         with self._has_items:
             self._has_items.wait_for(
-                lambda: self._is_closed or self._calls or any(self._items.values())
+                lambda: (
+                    self._is_closed or (takes_calls and self._calls) or any(self._items.values())
+                )
             )
             if self._is_closed:
                 return None
-            return self._calls.pop(0) if self._calls else self._cut_batch()
+            return self._calls.pop(0) if takes_calls and self._calls else self._cut_batch()
 
     def _cut_batch(self) -> list[Item]:
         waiting = self._whose_turn()
@@ -284,7 +301,8 @@ class WorkQueue:
             if item.kind == first.kind:
                 window.append(item)
                 tokens += item.tokens
-        batch = of_like_length(window, max_tokens)
+        share = math.ceil(tokens / self.num_workers)  # the others' may be free before this ends
+        batch = of_like_length(window, min(max_tokens, share))
         for item in batch:
             del waiting[item]
         self._num_batches += 1

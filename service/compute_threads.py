@@ -1,4 +1,9 @@
-"""What is set once for the compute libraries: threads, one number for all and told; caches."""
+"""What is set once for computing: threads, of our own and of the libraries, and told; caches.
+
+Several compute threads with few threads of the libraries each answer more texts, and sooner, than
+one that has all: the work of a small encoder on one text is too little to be shared out, and who
+waits for the others' part at each of some hundred steps waits for whatever else runs there.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ import logging
 import os
 import sys
 from dataclasses import dataclass
+
+from service.loader_thread import lower_priority
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +23,14 @@ as long, and the compute thread asks again after each of some hundred operations
 _MOST_SHAPES = "16"
 """Shapes of matrix products that oneDNN, and PyTorch's layer over it, keep what they have made for.
 By default it is 1,024 of them: with texts of all lengths half a gigabyte, for no gain in time."""
+
+
+_OFF = frozenset({"off", "false", "f", "no", "n", "0"})
+"""What turns a variable of the tokenisers off."""
+_MOST_WORKERS = 4
+"""Where nobody says how many: beyond it, a batch gets more threads instead."""
+_NICENESS = 2
+"""Of a compute thread: the event loop goes before it, and it before a load."""
 
 
 def prepare_process(num_threads: int | None) -> None:
@@ -46,36 +61,65 @@ class ComputeLibraries:
 
 
 class ComputeSetup:
-    """Sets the libraries up once, and remembers how.
+    """Sets the libraries up on each compute thread, and remembers how.
 
     Attributes:
+        num_workers: Compute threads.
         libraries: How they are; None before `prepare_thread`, and where there are none.
     """
 
-    def __init__(self, num_threads: int | None) -> None:
-        """Take the threads of each library; None: as they choose."""
+    def __init__(
+        self, num_threads: int | None, num_workers: int | None = None, device: str | None = None
+    ) -> None:
+        """Take what was asked for.
+
+        Args:
+            num_threads: Of each library, in all compute threads together; None: as they choose.
+            num_workers: Compute threads; None: one for each of these threads, up to 4.
+            device: "cpu" or "cuda", for which there is one; None: a GPU if PyTorch sees one.
+        """
         self.libraries: ComputeLibraries | None = None
         self._num_threads = num_threads
+        self._device = device
+        wanted = num_workers or min(num_threads or _num_processors(), _MOST_WORKERS)
+        self.num_workers = 1 if device == "cuda" else wanted
 
-    def prepare_thread(self) -> None:
-        """Set them up; to be called on the thread that will compute."""
-        self.libraries = limit_threads(self._num_threads)
+    def prepare_thread(self) -> bool:
+        """Set them up; to be called on each thread that will compute.
+
+        Returns:
+            Whether several threads may compute.
+        """
+        import torch
+
+        if self._device == "cpu" or not torch.cuda.is_available():
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads spin, too
+        elif self._device is None:
+            self.num_workers = 1
+        lower_priority(_NICENESS)
+        self.libraries = limit_threads(self._num_threads, self.num_workers)
+        return self.num_workers > 1
 
 
-def limit_threads(num_threads: int | None) -> ComputeLibraries:
-    """Set, log and return the number of threads; to be called on the thread that will compute.
+def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibraries:
+    """Set, log and return the number of threads; to be called on each thread that will compute.
 
     OpenMP keeps the number for each thread that calls it, so it must be set here once more.
 
     Args:
-        num_threads: Of PyTorch and FAISS; None: what PyTorch chooses, for both.
+        num_threads: Of PyTorch and FAISS, in all compute threads together; None: what PyTorch
+            chooses, for both.
+        num_workers: Compute threads.
     """
     import faiss
     import torch
+    from threadpoolctl import threadpool_limits
 
-    count = num_threads or torch.get_num_threads()
+    chosen = torch.get_num_threads()  # asked in any case: PyTorch sets a thread up when first asked
+    count = max(1, (num_threads or chosen) // num_workers)
     torch.set_num_threads(count)
     faiss.omp_set_num_threads(count)
+    threadpool_limits(1, "blas")  # of NumPy: its other threads spin for long after each product
     found = ComputeLibraries(
         torch_threads=torch.get_num_threads(),
         faiss_threads=faiss.omp_get_max_threads(),
@@ -90,7 +134,16 @@ def limit_threads(num_threads: int | None) -> ComputeLibraries:
     return found
 
 
+def _num_processors() -> int:
+    """Return about how many threads the libraries choose: what OpenMP is told, or one a core."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return int(said) if said.isdecimal() and int(said) else usable
+
+
 def _tokeniser_threads() -> int:
-    """Return how many threads Rayon starts: what its variable says, or else one a core."""
+    """Return how many threads read texts: one, or what Rayon's variable says, or one a core."""
+    if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in _OFF:
+        return 1
     said = os.environ.get("RAYON_NUM_THREADS", "")
     return (int(said) if said.isdecimal() else 0) or os.cpu_count() or 1

@@ -50,7 +50,7 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def require_json(request: Request) -> None:
+async def require_json(request: Request) -> None:
     """Refuse a body of another media type, such as curl sends where no header is given.
 
     Raises:
@@ -60,7 +60,7 @@ def require_json(request: Request) -> None:
         raise HTTPException(415, "Send the body with the header 'Content-Type: application/json'")
 
 
-def require_lines(request: Request) -> None:
+async def require_lines(request: Request) -> None:
     """Refuse a body that does not say that it is JSON lines.
 
     Raises:
@@ -72,7 +72,7 @@ def require_lines(request: Request) -> None:
         )
 
 
-def require_known_query(request: Request) -> None:
+async def require_known_query(request: Request) -> None:
     """Refuse parameters in the query that the route does not have, such as misspelt ones.
 
     Raises:
@@ -122,4 +122,8 @@ async def while_connected(request: Request, work: Coroutine[object, object, _Res
         gone.cancel()
 
 
-ServiceDep = Annotated[Service, Depends(service_of)]
+async def _provide_service(request: Request) -> Service:
+    return service_of(request)  # not itself the dependency: FastAPI calls `def`s on other threads
+
+
+ServiceDep = Annotated[Service, Depends(_provide_service)]

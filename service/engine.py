@@ -1,8 +1,8 @@
 """Text to labels, for whatever face asks; knows no HTTP.
 
-A query is admitted or refused, its texts are tokenised on one thread and computed on another, in
-batches that queries share. The compute thread owns the compute libraries: GPU indexes are not
-thread-safe even for reads, and every thread that computes gets a thread pool of its own.
+A query is admitted or refused, its texts are tokenised on one thread and computed on others, in
+batches that queries share. On a GPU there is one compute thread, as its indexes are not thread-safe
+even for reads. On processors there are several, each with few threads of the libraries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.admission import Admission, DeadlineError, Priority, estimate_token
 from service.batching import EXPLANATION_TOKENS, Job, Options, Seconds, WorkQueue
 from service.label_sets import LabelSets
 from service.manager import LoadedModel, ModelManager
-from service.worker import Observer, compute_batches, tokenise_jobs
+from service.worker import Observer, compute_batches, help_to_compute, tokenise_jobs
 
 if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
     from models.label_facts import LabelDetails
@@ -102,6 +102,7 @@ class Engine:
         observer: Observer,
         *,
         label_sets: LabelSets | None = None,
+        num_workers: int = 1,
         prepare_thread: Callable[[], object] = int,
     ) -> None:
         """Take the parts; `start` comes next.
@@ -111,13 +112,15 @@ class Engine:
             limits: What queries may ask for.
             observer: Is told of every batch.
             label_sets: The sets of labels that queries may name.
-            prepare_thread: Called first of all on the compute thread.
+            num_workers: Compute threads at most.
+            prepare_thread: Called first of all on each compute thread; says whether models can be
+                computed by several of them.
         """
         self._manager = manager
         self._limits = limits
         self.label_sets = label_sets or LabelSets()
-        self.admission = Admission(limits.max_queue_tokens)
         self._queue = WorkQueue(limits.max_batch_tokens)
+        self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)
         self._is_closed = False
         speed = self.admission.note_speed
@@ -126,6 +129,16 @@ class Engine:
             Thread(target=tokenise_jobs, args=(self._queue, observer), name="tokenise_0"),
             Thread(target=compute_batches, args=(self._queue, observer, speed), name="compute_0"),
         ]
+        helping = (self._queue, observer, speed, prepare_thread)
+        self._threads += [
+            Thread(target=help_to_compute, args=helping, name=f"compute_{number}")
+            for number in range(1, num_workers)
+        ]
+
+    @property
+    def num_workers(self) -> int:
+        """Compute threads that there are."""
+        return self._queue.num_workers
 
     def start(self) -> None:
         """Start to work."""
@@ -231,7 +244,7 @@ class Engine:
         self.admission.check(0, self._limits.request_timeout_s)
 
     def run(self, work: Callable[[], T], /) -> T:
-        """Do something on the compute thread between two batches; not for the event loop."""
+        """Do something on the first compute thread between its batches; not for the event loop."""
         results: list[T] = []
         self._queue.call(lambda: results.append(work())).result()
         return results[0]

@@ -99,10 +99,12 @@ def _guard(task: Callable[[], object]) -> None:
         logger.exception("the loader thread goes on after an unexpected error")
 
 
-def lower_priority() -> None:
+def lower_priority(niceness: int = _NICENESS) -> None:
     """Let the calling thread, and those that it starts, go behind the others of the process."""
     if sys.platform == "linux":  # elsewhere this is a property of the whole process
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        own = os.getpriority(os.PRIO_PROCESS, os.getpid())  # an operator may have lowered it
+        os.setpriority(os.PRIO_PROCESS, thread, min(19, own + niceness))
 
 
 def _settle(future: Future[T], task: Callable[[], T]) -> None:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 from models.errors import (
     BundleNotFoundError,
@@ -53,6 +54,7 @@ class Kind:
     retry_after_s: int | None = None
 
 
+OVERLOADED = Kind("overloaded", 429, "Too much work is waiting", retry_after_s=1)
 INTERNAL = Kind("internal", 500, "The service failed")
 KINDS: dict[type[Exception], Kind] = {
     RequestError: Kind("request", 422, "The request can't be answered as asked"),
@@ -60,7 +62,7 @@ KINDS: dict[type[Exception], Kind] = {
     LabelNotFoundError: Kind("label-not-found", 404, "The model has no such label"),
     ChangeError: Kind("model-change", 409, "The models can't be changed as asked"),
     DeadlineError: Kind("deadline", 504, "There was no answer in time", retry_after_s=1),
-    OverloadedError: Kind("overloaded", 429, "Too much work is waiting", retry_after_s=1),
+    OverloadedError: OVERLOADED,
     NotReadyError: Kind("not-ready", 503, "No model is ready", retry_after_s=5),
     LongtailError: Kind("model", 500, "The model can't answer"),
 }
@@ -120,7 +122,7 @@ def problem_response(
 ) -> Response:
     """Return the answer for a problem, and count it."""
     service_of(request).telemetry.count_problem(kind.slug)
-    path = _path_of(request)
+    path = path_of(request.scope)
     if kind.status == 422 and is_under(path, *PROTOCOL_PATHS):
         kind = replace(kind, status=400)
     problem = problem_of(kind, detail, errors=errors, instance=request.url.path)
@@ -129,9 +131,27 @@ def problem_response(
     headers = dict(headers or {})
     if kind.retry_after_s is not None:
         headers.setdefault("Retry-After", str(kind.retry_after_s))
-    # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
-    content = json.dumps(problem.model_dump(exclude_none=True)).encode("ascii")
+    content = _encoded(problem.model_dump(exclude_none=True))
     return Response(content, kind.status, headers, MEDIA_TYPE)
+
+
+def overload_body(scope: Scope, detail: str) -> bytes:
+    """Return the document of an overload, as `problem_response` would; but it takes no time."""
+    problem = {
+        "type": TYPE_PREFIX + OVERLOADED.slug,
+        "title": OVERLOADED.title,
+        "status": OVERLOADED.status,
+        "detail": detail,
+        "instance": scope["path"],
+    }
+    if is_under(path_of(scope), INFERENCE_PROTOCOL):
+        problem["error"] = detail
+    return _encoded(problem)
+
+
+def _encoded(problem: Mapping[str, object]) -> bytes:
+    # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
+    return json.dumps(problem).encode("ascii")
 
 
 def problem_of(
@@ -157,9 +177,10 @@ def is_under(path: str, *prefixes: str) -> bool:
     return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
 
 
-def _path_of(request: Request) -> str:
-    root: str = request.scope.get("root_path", "")
-    path: str = request.scope["path"]
+def path_of(scope: Scope) -> str:
+    """Return the path of a request as routes are declared, without that of a proxy."""
+    root: str = scope.get("root_path", "")
+    path: str = scope["path"]
     return path.removeprefix(root)
 
 

@@ -21,6 +21,7 @@ from typing import Literal, Protocol
 
 from models.errors import BundleError, LongtailError
 from models.registry import CURRENT
+from service.garbage import collect_garbage
 from service.loader_thread import LoaderThread, lower_priority
 from service.manager import Canary, LoadedModel, ModelManager, Serving
 from service.memory import give_back
@@ -181,6 +182,7 @@ class Redeployer:
 
     def _begin(self) -> None:
         self._try_to("start", None, self._load_all)
+        gc.freeze()  # what lives for long is not searched for garbage (see `collect_garbage`)
         lower_priority()  # from now on there are requests to go behind
 
     def _look(self) -> None:
@@ -195,7 +197,7 @@ class Redeployer:
         else:
             self._follow(target)
         if any(self._draining.values()):
-            gc.collect()  # a request that failed may have left a circle that holds its model
+            collect_garbage()  # a request that failed may have left a circle that holds its model
 
     def _follow(self, target: int | None) -> None:
         served = self._manager.served
@@ -438,7 +440,7 @@ class _Leaving:
             try:
                 self._freed.get(timeout=min(left, _GC_INTERVAL_S))
             except queue.Empty:
-                gc.collect()  # a request that failed may have left a circle that holds it
+                collect_garbage()  # a request that failed may have left a circle that holds it
         return True
 
 

@@ -233,6 +233,7 @@ def _runtime(service: Service, serving: Serving | None) -> Runtime:
         encoder_precision=predictor.encoder_precision if predictor else None,
         max_batch_tokens=service.settings.max_batch_tokens
         or (predictor.batch_tokens if predictor else None),
+        compute_workers=service.engine.num_workers,
         torch_threads=libraries.torch_threads if libraries else None,
         faiss_threads=libraries.faiss_threads if libraries else None,
         tokeniser_threads=libraries.tokeniser_threads if libraries else None,

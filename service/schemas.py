@@ -401,7 +401,7 @@ class ServiceLimits(Answer):
 
 
 class Runtime(Answer):
-    """What the service computes with; numbers of threads are those of each library."""
+    """What the service computes with; numbers of threads are those of each library in a worker."""
 
     device: str | None
     """`cpu` or `cuda`; null as long as no model is loaded."""
@@ -409,6 +409,8 @@ class Runtime(Answer):
     """What the encoder of the default model computes in; null where it has none."""
     max_batch_tokens: int | None
     """Tokens computed together, padding included; null as long as no model is loaded."""
+    compute_workers: int
+    """Batches computed at a time."""
     torch_threads: int | None
     """Of PyTorch; null, like all below, where the service was started without these libraries."""
     faiss_threads: int | None

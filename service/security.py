@@ -24,7 +24,7 @@ PUBLIC_PATHS = frozenset(
 NO_KEY = Kind("unauthorized", 401, "A key is needed")
 ADMIN_OFF = Kind("admin-off", 403, "The admin routes are off")
 
-_HEADERS = {
+SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -109,7 +109,7 @@ class HeadersMiddleware:
                 headers = MutableHeaders(scope=message)
                 if scope["path"] == "/docs":
                     headers.setdefault("Content-Security-Policy", _DOCS_POLICY)
-                for name, value in _HEADERS.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 

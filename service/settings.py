@@ -70,6 +70,9 @@ class Settings(BaseSettings):
     """Where the models compute: `cpu` or `cuda` (the first GPU); chosen by itself where empty."""
     num_threads: int | None = Field(None, ge=1)
     """Threads of the compute libraries; chosen by themselves where empty."""
+    compute_workers: int | None = Field(None, ge=1)
+    """Batches computed at a time, which share these threads; where empty, one a thread, up to 4. On
+    GPUs it is one."""
     shutdown_timeout_s: int = Field(30, ge=0)
     """Seconds that requests in flight get to end, after the delay of a stop or before an old model
     makes room for a new one."""

@@ -34,7 +34,7 @@ def serve(app: FastAPI) -> None:
     """Serve an application of `service.app` until a signal ends it."""
     service: Service = app.state.service
     settings = service.settings
-    config = uvicorn.Config(
+    config = uvicorn.Config(  # by itself it takes httptools and uvloop, where they are installed
         app,
         host=settings.host,
         port=settings.port,

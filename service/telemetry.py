@@ -157,10 +157,13 @@ class TelemetryMiddleware:
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = route_of(scope)
         self._telemetry.observe_request(scope["method"], route, status, seconds)
+        level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
+        if not logger.isEnabledFor(level):
+            return
         fields: dict[str, object] = {"method": scope["method"], "route": route, "status": status}
         fields |= {"ms": round(seconds * 1000, 1)} | log_fields_of(scope)
         logger.log(
-            logging.DEBUG if route in QUIET_ROUTES else logging.INFO,
+            level,
             "request %s",
             " ".join(f"{name}={value}" for name, value in fields.items()),
             extra=structured("request", fields),

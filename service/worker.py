@@ -1,4 +1,4 @@
-"""What the two working threads do: tokenise jobs, and compute the labels of a batch of texts.
+"""What the working threads do: tokenise jobs, and compute the labels of a batch of texts.
 
 A failure belongs to the job that caused it: where several fail together, each is tried alone.
 """
@@ -39,9 +39,29 @@ def tokenise_jobs(queue: WorkQueue, observer: Observer) -> None:
 def compute_batches(
     queue: WorkQueue, observer: Observer, note_speed: Callable[[int, float], None]
 ) -> None:
-    """Compute what comes, until the queue is closed."""
+    """Compute and call what comes, until the queue is closed."""
     while _compute_next(queue, observer, note_speed):
         pass
+
+
+def help_to_compute(
+    queue: WorkQueue,
+    observer: Observer,
+    note_speed: Callable[[int, float], None],
+    prepare_thread: Callable[[], object],
+) -> None:
+    """Compute batches beside the first thread, which does all else.
+
+    Args:
+        queue: As for `compute_batches`.
+        observer: As there.
+        note_speed: As there.
+        prepare_thread: Called first; says whether models can be computed by several threads.
+    """
+    if prepare_thread():
+        queue.add_worker()
+        while _compute_next(queue, observer, note_speed, takes_calls=False):
+            pass
 
 
 def compute(items: Sequence[Item], observer: Observer) -> None:
@@ -88,10 +108,14 @@ def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
 
 
 def _compute_next(
-    queue: WorkQueue, observer: Observer, note_speed: Callable[[int, float], None]
+    queue: WorkQueue,
+    observer: Observer,
+    note_speed: Callable[[int, float], None],
+    *,
+    takes_calls: bool = True,
 ) -> bool:
     """Compute the next batch; return whether there was one (see `_tokenise_next`)."""
-    work = queue.next_work()
+    work = queue.next_work(takes_calls=takes_calls)
     if work is None:
         return False
     if isinstance(work, Call):

@@ -1,8 +1,15 @@
-"""A small load generator: raw HTTP/1.1 over asyncio streams; it takes little of the machine.
+"""A small load generator: raw HTTP/1.1 over asyncio protocols; it takes little of the machine.
 
 Closed loop (`saturate`): so many connections, each asking again as soon as it is answered.
 Open loop (`at_rate`): requests begin at given times whether or not others are answered, so that
-waiting is seen in the latencies and not hidden by a client that waits too.
+waiting is seen in the latencies and not hidden by a client that waits too. They go over
+connections that stay open, as from a proxy in front of the service, and a share over new ones;
+where all are busy, one more is opened.
+
+The seconds of an answer are from the moment when its request was handed to the system up to the
+answer's first byte. What the generator itself was late by, with what it meant to send, stands apart
+(`Load.lateness`): it shares the machine with the service, and a generator that is late sees answers
+late too.
 """
 
 from __future__ import annotations
@@ -13,10 +20,14 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import uvloop
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -26,12 +37,18 @@ class Load:
     Attributes:
         statuses: Answers by status; 0: none.
         latencies: Seconds of every answer, by status.
+        lateness: Seconds that each request was sent after its time; open loop only.
+        connections: That were opened.
         seconds: From the first request to the last answer.
+        sending_s: From the first request to the last request.
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: dict[int, list[float]] = field(default_factory=dict)
+    lateness: list[float] = field(default_factory=list)
+    connections: int = 0
     seconds: float = 0.0
+    sending_s: float = 0.0
 
     def note(self, status: int, seconds: float) -> None:
         self.statuses[status] += 1
@@ -42,47 +59,137 @@ class Load:
         found = self.latencies.get(status)
         return float(np.percentile(found, percent)) if found else float("nan")
 
+    def late(self, percent: float) -> float:
+        """Return a percentile of the seconds that the generator was late by."""
+        return float(np.percentile(self.lateness, percent)) if self.lateness else float("nan")
+
     @property
     def rate(self) -> float:
         """Good answers a second."""
         return self.statuses[200] / self.seconds
 
+    @property
+    def sent_rate(self) -> float:
+        """Requests a second that were sent."""
+        return len(self.lateness) / self.sending_s
 
-class Client:
-    """Connections to one server, kept open."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+class Connection(asyncio.Protocol):
+    """One connection; asks one thing at a time."""
 
-    async def ask(self, request: bytes) -> int:
-        """Return the status of one request; 0 where the connection broke."""
-        try:
-            reader, writer = self._free.pop() if self._free else await self._connect()
-            writer.write(request)
-            status, keeps = await self._answer(reader)
-        except (OSError, asyncio.IncompleteReadError, ValueError):
-            return 0
-        if keeps:
-            self._free.append((reader, writer))
-        else:
-            writer.close()
-        return status
+    def __init__(self) -> None:
+        self._on_answer: Callable[[Connection, int, float], None] | None = None
+        self._received = b""
+        self._sent_at = self._answered_at = 0.0
+        self.is_open = False
 
-    async def close(self) -> None:
-        for _, writer in self._free:
-            writer.close()
-        self._free.clear()
+    def ask(self, request: bytes, on_answer: Callable[[Connection, int, float], None]) -> None:
+        """Send a request; the callback gets this connection, the status, and the seconds."""
+        self._on_answer, self._received, self._answered_at = on_answer, b"", 0.0
+        self._sent_at = time.perf_counter()
+        self._transport.write(request)
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self._port)
+    def close(self) -> None:
+        self.is_open = False
+        self._transport.close()
 
-    @staticmethod
-    async def _answer(reader: asyncio.StreamReader) -> tuple[int, bool]:
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of its class
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        if not self._answered_at:
+            self._answered_at = time.perf_counter()
+        self._received += data
+        end = self._received.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return
+        head = self._received[:end].lower()
         length = head.index(b"content-length:") + 15
-        await reader.readexactly(int(head[length : head.index(b"\r", length)]))
-        return int(head[9:12]), b"connection: close" not in head
+        if len(self._received) < end + int(head[length : head.index(b"\r", length)]):
+            return
+        if b"connection: close" in head:
+            self.close()
+        self._finish(int(head[9:12]), self._answered_at - self._sent_at)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        self._finish(0, time.perf_counter() - self._sent_at)
+
+    def _finish(self, status: int, seconds: float) -> None:
+        on_answer, self._on_answer = self._on_answer, None
+        if on_answer is not None:
+            on_answer(self, status, seconds)
+
+
+class Pool:
+    """Connections to one server."""
+
+    def __init__(self, port: int, load: Load, on_free: Callable[[Connection], None]) -> None:
+        self._port, self._load, self._on_free = port, load, on_free
+        self._free: list[Connection] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.num_waiting = 0
+
+    def ask(self, request: bytes, *, is_fresh: bool = False) -> None:
+        """Send a request over a free connection, or a new one."""
+        self.num_waiting += 1
+        while self._free and not is_fresh:
+            connection = self._free.pop()
+            if connection.is_open:
+                connection.ask(request, self._take_answer)
+                return
+        task = asyncio.get_running_loop().create_task(self._dial(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def open(self, count: int) -> None:
+        """Open connections in advance."""
+        for _ in range(count):
+            self._free.append(await self._connect())
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until all is answered; what is not in time is status 0."""
+        deadline = time.perf_counter() + timeout_s
+        while self.num_waiting and time.perf_counter() < deadline:  # noqa: ASYNC110  # never set
+            await asyncio.sleep(0.01)
+        for _ in range(self.num_waiting):
+            self._load.note(0, timeout_s)
+        for task in self._tasks:
+            task.cancel()
+        for connection in self._free:
+            connection.close()
+
+    async def _dial(self, request: bytes) -> None:
+        begun = time.perf_counter()
+        try:
+            connection = await self._connect()
+        except OSError:
+            self.num_waiting -= 1
+            self._load.note(0, time.perf_counter() - begun)
+            return
+        # To connect is to wait for the service, too.
+        waited = time.perf_counter() - begun
+        connection.ask(request, lambda c, status, s: self._take_answer(c, status, s + waited))
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(Connection, "127.0.0.1", self._port)
+        self._load.connections += 1
+        return connection
+
+    def _take_answer(self, connection: Connection, status: int, seconds: float) -> None:
+        self.num_waiting -= 1
+        self._load.note(status, seconds)
+        if connection.is_open:
+            self._free.append(connection)
+        self._on_free(connection)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine on the fastest event loop that there is."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 def predict_requests(texts: Sequence[str], **options: object) -> list[bytes]:
@@ -100,63 +207,100 @@ def post(path: str, body: bytes, media_type: str = "application/json") -> bytes:
     return head.encode() + body
 
 
+def closing(request: bytes) -> bytes:
+    """Return a request after whose answer the connection is closed."""
+    return request.replace(b"\r\nHost: ", b"\r\nConnection: close\r\nHost: ", 1)
+
+
 GET = "GET {} HTTP/1.1\r\nHost: bench\r\n\r\n"
 
 
 async def saturate(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
     """Ask on so many connections at a time for so long."""
-    load, client, turns = Load(), Client(port), itertools.cycle(requests)
+    load, turns = Load(), itertools.cycle(requests)
+
+    def ask_again(_: Connection) -> None:
+        if time.perf_counter() < started + seconds:
+            pool.ask(next(turns))
+
+    pool = Pool(port, load, ask_again)
+    await pool.open(connections)
     started = time.perf_counter()
-
-    async def worker() -> None:
-        while time.perf_counter() < started + seconds:
-            begun = time.perf_counter()
-            load.note(await client.ask(next(turns)), time.perf_counter() - begun)
-
-    await asyncio.gather(*(worker() for _ in range(connections)))
+    for _ in range(connections):
+        pool.ask(next(turns))
+    await asyncio.sleep(seconds)
+    await pool.drain(60)
     load.seconds = time.perf_counter() - started
-    await client.close()
     return load
 
 
-async def at_rate(port: int, requests: Sequence[bytes], rate: float, seconds: float) -> Load:
-    """Begin so many requests a second, at random times (a Poisson process), for so long."""
-    load, client, turns = Load(), Client(port), itertools.cycle(requests)
+async def at_rate(
+    port: int,
+    requests: Sequence[bytes],
+    rate: float,
+    seconds: float,
+    *,
+    connections: int = 0,
+    fresh_share: float = 0.0,
+    even: bool = False,
+) -> Load:
+    """Begin so many requests a second for so long.
+
+    Args:
+        port: Of the service.
+        requests: Asked in turn.
+        rate: Requests a second.
+        seconds: For how long; answers are waited for a minute longer.
+        connections: That are open in advance.
+        fresh_share: Of the requests, each over a new connection that is closed after it.
+        even: Whether they begin at even distances; else at random times (a Poisson process).
+    """
+    load = Load()
+    pool = Pool(port, load, lambda _: None)
+    await pool.open(connections)
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    turns = itertools.cycle(requests)
+    moments = arrivals(rate, seconds, even=even)
+    chance = random.Random(11)  # noqa: S311
     started = time.perf_counter()
+    planned = next(moments)
 
-    async def one(request: bytes, planned: float) -> None:
-        status = await client.ask(request)
-        load.note(status, time.perf_counter() - planned)
+    def send_due() -> None:
+        nonlocal planned
+        while (now := time.perf_counter() - started) >= planned:
+            is_fresh = fresh_share > 0 and chance.random() < fresh_share
+            request = next(turns)
+            pool.ask(closing(request) if is_fresh else request, is_fresh=is_fresh)
+            load.lateness.append(now - planned)
+            if (planned := next(moments, -1.0)) < 0:
+                load.sending_s = now
+                done.set()
+                return
+        loop.call_later(max(planned - now, 0.001), send_due)  # less would be a busy loop
 
-    tasks = set()
-    for moment in arrivals(rate, seconds):
-        planned = started + moment
-        await asyncio.sleep(max(0.0, planned - time.perf_counter()))
-        task = asyncio.create_task(one(next(turns), planned))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-    await asyncio.gather(*tasks)
+    send_due()
+    await done.wait()
+    await pool.drain(60)
     load.seconds = time.perf_counter() - started
-    await client.close()
     return load
 
 
-def arrivals(rate: float, seconds: float, seed: int = 7) -> Iterator[float]:
+def arrivals(rate: float, seconds: float, seed: int = 7, *, even: bool = False) -> Iterator[float]:
     """Yield the times at which requests begin."""
     rng, moment = random.Random(seed), 0.0  # noqa: S311
-    while (moment := moment + rng.expovariate(rate)) < seconds:
+    while (moment := moment + (1 / rate if even else rng.expovariate(rate))) < seconds:
         yield moment
 
 
 async def probe(port: int, path: str, every_s: float, seconds: float) -> Load:
-    """Ask for a page again and again."""
-    load, client = Load(), Client(port)
-    request = GET.format(path).encode()
+    """Ask for a page again and again, each time over a new connection, as Kubernetes does."""
+    load = Load()
+    pool = Pool(port, load, lambda _: None)
+    request = closing(GET.format(path).encode())
     started = time.perf_counter()
     while time.perf_counter() < started + seconds:
-        begun = time.perf_counter()
-        load.note(await client.ask(request), time.perf_counter() - begun)
+        pool.ask(request, is_fresh=True)
         await asyncio.sleep(every_s)
+    await pool.drain(60)
     load.seconds = time.perf_counter() - started
-    await client.close()
     return load

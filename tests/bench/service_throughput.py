@@ -4,8 +4,9 @@
 
 The bare model is the same version in a process of its own with the same number of threads: all
 texts tokenised, sorted by length, encoded in batches of the service's token budget and ranked, in a
-loop (ideal batching). Service and bare model run in turn, several rounds of each, and the ratio is
-that of their best rounds. The load generator runs on the same machine and takes its share.
+loop (ideal batching). Its libraries are set up as the service's are, but for one compute thread
+that has all their threads. Service and bare model run in turn, several rounds of each, and the
+ratio is that of their best rounds. The load generator runs on the same machine and takes its share.
 
 Bars: throughput at least 0.9 of the bare model's; p99 at half of the service's own rate at most 3
 times the bare latency of a single text (its median).
@@ -14,20 +15,21 @@ times the bare latency of a single text (its median).
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gzip
 import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from load_generator import at_rate, predict_requests, saturate
+from load_generator import at_rate, predict_requests, run, saturate
 from served_process import served
 
 from models.predictor import Predictor
 from models.registry import Registry
+from service.compute_threads import limit_threads
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data" / "tst.json.gz"
 
@@ -44,7 +46,8 @@ class Bare:
     """The model without a service."""
 
     def __init__(self, registry: Path, scorer: str, threads: int, precision: str) -> None:
-        torch.set_num_threads(threads)
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        limit_threads(threads)
         self._scorer = scorer
         self._predictor = Predictor.of_bundle(
             Registry(registry).open(), num_threads=threads, precision=precision
@@ -84,7 +87,7 @@ def main() -> None:
     parser.add_argument("--scorer", default="classifier")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--connections", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
@@ -96,11 +99,11 @@ def main() -> None:
     best_bare, best_http, singles, halves = 0.0, 0.0, [], []
     with served(chosen.registry, *options) as service:
         sample = texts[: max(50, int(bare.rate(texts[:100]) * chosen.seconds / 2))]
-        asyncio.run(saturate(service.port, requests, chosen.connections, 2))  # warm
+        run(saturate(service.port, requests, chosen.connections, 2))  # warm
         for number in range(chosen.rounds):
             bare_rate, single = bare.rate(sample), bare.single(texts[:50])
-            full = asyncio.run(saturate(service.port, requests, chosen.connections, chosen.seconds))
-            half = asyncio.run(at_rate(service.port, requests, full.rate / 2, chosen.seconds))
+            full = run(saturate(service.port, requests, chosen.connections, chosen.seconds))
+            half = run(at_rate(service.port, requests, full.rate / 2, chosen.seconds))
             best_bare, best_http = max(best_bare, bare_rate), max(best_http, full.rate)
             singles.append(single)
             halves.append(half.percentile(200, 99))

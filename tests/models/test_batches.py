@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
 
+from models import batches
 from models.batches import TextBatch
 from models.encoder import dtype_for
 from models.errors import RequestError
@@ -89,3 +93,23 @@ def test_in_bfloat16_the_vectors_are_nearly_the_same(trained, predictor):
     vectors = [x.read(TEXTS).vectors for x in (half, predictor)]
     assert vectors[0].dtype == np.float32
     np.testing.assert_allclose(*vectors, rtol=0.1, atol=0.05)
+
+
+def test_texts_are_computed_once_and_batches_do_not_wait_for_each_other():
+    both = threading.Barrier(2, timeout=20)
+
+    class Batch:
+        num_computed = 0
+
+        @batches._Once
+        def vectors(self):
+            """What is computed."""
+            both.wait()  # only where the other batch is being computed, too
+            self.num_computed += 1
+            return self.num_computed
+
+    made = [Batch(), Batch()]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda batch: batch.vectors, made)) == [1, 1]
+    assert [batch.vectors for batch in made] == [1, 1]
+    assert Batch.vectors.__doc__ == "What is computed."

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
+import service.admission
 from service.admission import Admission, QueueFullError, Streams, estimate_tokens
 
 
@@ -62,6 +63,97 @@ def test_speed_is_learned_slowly():
     admission.note_speed(200, 1.0)
     with admission.admit(1100, math.inf):
         assert admission.expected_wait_s() == pytest.approx(10)
+
+
+def test_several_workers_make_the_wait_shorter():
+    admission = Admission(10**6, num_workers=lambda: 2)
+    admission.note_speed(100, 1.0)
+    with admission.admit(1000, math.inf):
+        assert admission.expected_wait_s() == 5
+
+
+def test_a_place_is_held_until_the_request_is_admitted():
+    async def play():
+        admission = Admission(100)
+        place = admission.take_place(10)
+        assert admission.tokens == 16
+        with admission.admit(90, 10):
+            assert admission.tokens == 90
+            with pytest.raises(QueueFullError):
+                admission.take_place(10)
+        place.give_back()
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_a_place_is_as_large_as_requests_have_been():
+    async def play():
+        admission = Admission(10**6)
+        for _ in range(1000):
+            with admission.admit(50, 10):
+                pass
+        place = admission.take_place(10)
+        assert admission.tokens == 50
+        place.give_back()
+
+    asyncio.run(play())
+
+
+def test_places_of_others_count():
+    async def play():
+        admission, places = Admission(40), []
+
+        async def another():
+            places.append(admission.take_place(10))
+
+        for _ in range(2):
+            await asyncio.create_task(another())
+        with pytest.raises(QueueFullError, match="32 tokens of text are waiting, and 40 may"):
+            admission.check(10, 10)
+        for place in places:
+            place.give_back()
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_a_place_lapses_where_the_client_is_slow(monkeypatch):
+    monkeypatch.setattr(service.admission, "_PLACE_S", 0.0)
+
+    async def play():
+        admission = Admission(100)
+        place = admission.take_place(10)
+        while admission.tokens:  # noqa: ASYNC110  # a timer makes it hold
+            await asyncio.sleep(0)
+        await place.wait_for_desk()  # it has no right to one any more, and needs none
+        assert not admission._desks.locked()
+
+    asyncio.run(play())
+
+
+def test_few_requests_are_read_at_a_time_in_the_order_of_their_coming():
+    async def play():
+        admission, order, begun = Admission(10**6), [], []
+
+        async def one(number):
+            place = admission.take_place(10)
+            await place.wait_for_desk()
+            await place.wait_for_desk()  # it has one already
+            begun.append(number)
+            await asyncio.sleep(0)
+            with admission.admit(1, 10):
+                order.append(number)
+            place.give_back()
+
+        tasks = [asyncio.create_task(one(number)) for number in range(10)]
+        await asyncio.sleep(0)
+        assert begun == [0, 1, 2, 3]
+        await asyncio.gather(*tasks)
+        assert order == list(range(10))
+        assert admission.tokens == 0
+
+    asyncio.run(play())
 
 
 def test_bulk_work_waits_for_room_in_turn_and_never_takes_that_of_others():

@@ -105,6 +105,24 @@ def test_a_job_that_is_dropped_never_begins():
     assert queue.drain() == set()
 
 
+def test_several_threads_share_what_waits():
+    queue = WorkQueue(100)
+    queue.add_worker()
+    waiting(queue, *[10] * 6)
+    assert [len(queue.next_work()) for _ in range(3)] == [3, 1, 1]
+    waiting(queue, *[10] * 60)
+    assert len(queue.next_work()) == 10  # there is more than one batch for each
+
+
+def test_only_the_first_thread_takes_calls():
+    queue = WorkQueue(100)
+    queue.add_worker()
+    queue.call(lambda: None)
+    waiting(queue, 10)
+    assert len(queue.next_work(takes_calls=False)) == 1
+    assert isinstance(queue.next_work(), Call)
+
+
 def test_calls_come_between_batches():
     queue = WorkQueue(100)
     waiting(queue, 10)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import faiss
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from service.compute_threads import ComputeSetup, limit_threads, prepare_process
 
@@ -33,16 +35,74 @@ def test_pytorch_and_faiss_have_the_same_number_and_it_is_logged(asked, caplog):
     assert f"torch={count} faiss={count} tokenisers=" in caplog.text
 
 
+def on_a_thread_of_its_own(function):
+    """Return what a function returns there, whose priority may be lowered for good."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result(60)
+
+
 @pytest.mark.parametrize(("said", "count"), [("3", 3), ("0", None), ("many", None), ("", None)])
 def test_what_was_set_is_remembered(monkeypatch, said, count):
     monkeypatch.setenv("RAYON_NUM_THREADS", said)
-    setup = ComputeSetup(2)
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    setup = ComputeSetup(2, num_workers=1, device="cpu")
     assert setup.libraries is None
-    setup.prepare_thread()
+    assert not on_a_thread_of_its_own(setup.prepare_thread)
     found = setup.libraries
     assert (found.torch_threads, found.faiss_threads) == (2, 2)
     assert found.tokeniser_threads == (count or os.cpu_count())
     assert (found.torch_version, found.faiss_version) == (torch.__version__, faiss.__version__)
+
+
+@pytest.mark.parametrize(
+    ("threads", "workers", "count", "each"),
+    [
+        (2, None, 2, 1),
+        (3, None, 3, 1),
+        (8, None, 4, 2),
+        (8, 2, 2, 4),
+        (1, None, 1, 1),
+        (1, 2, 2, 1),
+    ],
+)
+def test_compute_threads_share_the_threads_of_the_libraries(
+    monkeypatch, threads, workers, count, each
+):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    setup = ComputeSetup(threads, workers, "cpu")
+    assert setup.num_workers == count
+    assert on_a_thread_of_its_own(setup.prepare_thread) is (count > 1)
+    assert setup.libraries.torch_threads == setup.libraries.faiss_threads == each
+
+
+def test_there_are_as_many_as_openmp_is_told_or_as_there_are_processors(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert ComputeSetup(None).num_workers == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "0")
+    assert ComputeSetup(None).num_workers == min(len(os.sched_getaffinity(0)), 4)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert ComputeSetup(None).num_workers == 1
+
+
+def test_on_a_gpu_one_thread_computes(monkeypatch):
+    assert ComputeSetup(8, 4, "cuda").num_workers == 1
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for device in (None, "cuda"):
+        setup = ComputeSetup(2, device=device)
+        assert not on_a_thread_of_its_own(setup.prepare_thread)
+        assert (setup.num_workers, setup.libraries.torch_threads) == (1, 2)
+
+
+def test_idle_threads_of_numpy_and_the_tokeniser_take_no_processor(monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "to be unset")
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM")
+    setup = ComputeSetup(2, device="cpu")
+    with threadpool_limits(user_api="blas"):  # as before at the end
+        on_a_thread_of_its_own(setup.prepare_thread)
+        blas = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+    assert set(blas) == {1}
+    assert setup.libraries.tokeniser_threads == 1
 
 
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

@@ -304,6 +304,52 @@ def test_closing_fails_what_waits_and_lets_what_runs_end(make_predictor):
         assert scores(asyncio.run(play(engine))) == [4]
 
 
+@contextmanager
+def helped_engine(predictor, may_help) -> Iterator[Engine]:
+    engine = Engine(
+        Models({1: Model(predictor)}), Limits(64, 1000, 8), Observed(),
+        num_workers=2, prepare_thread=lambda: may_help,
+    )  # fmt: skip
+    engine.start()
+    try:
+        yield engine
+    finally:
+        predictor.gate.set()
+        engine.close()
+
+
+def test_a_second_thread_computes_while_the_first_is_busy(make_predictor):
+    predictor = make_predictor()
+
+    async def play(engine):
+        busy = asyncio.create_task(asyncio.to_thread(engine.run, wait_at_gate))
+        await until(predictor.busy)
+        answer = await engine.predict(Query(["a"]))
+        assert not busy.done()
+        predictor.gate.set()
+        await busy
+        return answer
+
+    def wait_at_gate():
+        predictor.busy.set()
+        assert predictor.gate.wait(20)
+
+    with helped_engine(predictor, may_help=True) as engine:
+        assert scores(asyncio.run(play(engine))) == [1]
+        assert engine.num_workers == 2
+    assert predictor.threads == {"compute_1"}
+
+
+def test_it_does_not_where_models_may_be_computed_by_one_thread_only(make_predictor):
+    predictor = make_predictor()
+    with helped_engine(predictor, may_help=False) as engine:
+        engine._threads[-1].join(20)
+        assert not engine._threads[-1].is_alive()
+        assert engine.num_workers == 1
+        assert scores(asyncio.run(engine.predict(Query(["a"])))) == [1]
+    assert predictor.threads == {"compute_0"}
+
+
 def test_a_model_is_let_go_as_soon_as_its_last_answer_is_given(make_predictor):
     models = {1: Model(make_predictor())}
     ref = weakref.ref(models[1].predictor)

@@ -35,6 +35,7 @@ def test_what_the_service_computes_with_is_shown(client):
     runtime = client.get("/v1/models").json()["runtime"]
     assert (runtime["device"], runtime["encoder_precision"]) == ("cpu", "float32")
     assert (runtime["max_batch_tokens"], runtime["torch_threads"]) == (64, None)
+    assert runtime["compute_workers"] == 1
 
 
 def test_before_a_model_is_loaded_only_what_was_set_is_shown(open_client, make_loader):
