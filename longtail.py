@@ -11,13 +11,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import service.cli
-import training.cli
 from models.errors import LongtailError
 
 app = typer.Typer(
@@ -26,21 +26,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Labels for texts out of very large label sets, right for rare labels too.",
 )
-training.cli.add_commands(app)
-service.cli.add_commands(app)
 
-DEMO_DATA = Path(training.cli.__file__).parent / "demo_data"
-DEMO_CONFIG = Path(training.cli.__file__).parent / "configs" / "demo.yaml"
+TRAINING = Path(__file__).parent / "training"
+DEMO_DATA = TRAINING / "demo_data"
+DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
 _START_TIMEOUT_S = 120.0
 
 
-@app.command()
 def demo(
     registry: Annotated[Path, typer.Option(help="Folder of the registry.")] = Path("registry"),
     work: Annotated[Path, typer.Option(help="Folder of the run's work.")] = Path("runs/demo"),
     port: Annotated[int, typer.Option(help="TCP port of the service.")] = 8000,
 ) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
+    import training.cli
+
     started = time.monotonic()
     _check_port(port)
     _headline("Train on the demo data (a slice of EURLEX57K)")
@@ -157,6 +157,13 @@ def main() -> None:
         print("Interrupted; started again, it goes on from here.", file=sys.stderr)
         sys.exit(130)
 
+
+if find_spec("training"):  # the image of the service has no training code
+    import training.cli
+
+    training.cli.add_commands(app)
+    app.command()(demo)
+service.cli.add_commands(app)
 
 if __name__ == "__main__":
     main()

@@ -17,9 +17,9 @@ from scipy.special import logit
 from models.calibration import IDENTITY, probabilities_of
 from models.manifest import Calibration
 from models.ranking import (
-    NO_LABEL,
     Ranking,
     Source,
+    nothing,
     top_of_candidates,
     without_repeats,
 )
@@ -103,7 +103,7 @@ class Blend:
             sources = [[SelectedSource(each, selection) for each in parts] for parts in sources]
             rarest = rarest[selection.is_selected[rarest]]
         rows = np.arange(sources[0][0].num_queries, dtype=np.int64)
-        result = _nothing(len(rows), k)
+        result = nothing(len(rows), k)
         depth = max(k, _FIRST_DEPTH)
         while len(rows):
             best, bound = self._round(sources, rows, k, depth, tail_dial, rarest)
@@ -159,7 +159,7 @@ class Blend:
     ) -> Ranking:
         """Return the best of some labels, all of which are scored, a part of the queries a time."""
         rows = np.arange(sources[0][0].num_queries, dtype=np.int64)
-        best = _nothing(len(rows), k)
+        best = nothing(len(rows), k)
         for some in np.array_split(rows, len(rows) * len(labels) // _MOST_SCORES + 1):
             given = np.tile(labels, (len(some), 1))
             found = top_of_candidates(given, self.score(sources, some, given, tail_dial), k)
@@ -223,10 +223,3 @@ def weighted_blend(
         Member(name, weight, calibrations[name]) for name, weight in weights.items() if weight
     ]
     return Blend(members, log_priors)
-
-
-def _nothing(num_rows: int, k: int) -> Ranking:
-    return Ranking(
-        labels=np.full((num_rows, k), NO_LABEL, dtype=np.int64),
-        scores=np.full((num_rows, k), -np.inf, dtype=np.float32),
-    )

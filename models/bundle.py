@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, DataError
 from models.labels import LabelCatalogue
 from models.manifest import MANIFEST_NAME, RESTORE, FileInfo, Manifest, TensorInfo
+from models.shard import SHARD_NAME, Shard
 
 LABELS_NAME = "labels.jsonl"
 ENCODER_FOLDER = "encoder"
@@ -31,11 +32,19 @@ _CHUNK_BYTES = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was found whole when it was opened."""
+    """A bundle that was found whole when it was opened.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: What it says of itself.
+        catalogue: Its labels.
+        shard: Which part of a larger model it is; None where it is a model by itself.
+    """
 
     folder: Path
     manifest: Manifest
     catalogue: LabelCatalogue
+    shard: Shard | None = None
 
     @property
     def encoder_folder(self) -> Path:
@@ -71,7 +80,8 @@ def open_bundle(folder: Path) -> Bundle:
     for name in sorted(manifest.tensors.keys() | set(_tensor_files(manifest))):
         wanted = manifest.tensors.get(name, {})
         _verify_tensors(folder / name, wanted, f"{where}: file {name!r}")
-    return Bundle(folder, manifest, _read_catalogue(folder, manifest, where))
+    shard = _read_shard(folder, where) if SHARD_NAME in manifest.files else None
+    return Bundle(folder, manifest, _read_catalogue(folder, manifest, shard, where), shard)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -262,9 +272,19 @@ def _shown(info: TensorInfo | None) -> str:
     return "missing" if info is None else f"{info.dtype} of shape {info.shape}"
 
 
-def _read_catalogue(folder: Path, manifest: Manifest, where: str) -> LabelCatalogue:
+def _read_shard(folder: Path, where: str) -> Shard:
     try:
-        catalogue = LabelCatalogue.from_jsonl((folder / LABELS_NAME).read_text(encoding="utf-8"))
+        return Shard.from_json((folder / SHARD_NAME).read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise BundleCorruptError(f"{where}: file {SHARD_NAME!r}: {error!r}; {RESTORE}") from error
+
+
+def _read_catalogue(
+    folder: Path, manifest: Manifest, shard: Shard | None, where: str
+) -> LabelCatalogue:
+    try:
+        text = (folder / LABELS_NAME).read_text(encoding="utf-8")
+        catalogue = LabelCatalogue.from_jsonl(text, None if shard is None else shard.whole)
     except (OSError, DataError) as error:
         raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {RESTORE}") from error
     if len(catalogue) != manifest.label_count:

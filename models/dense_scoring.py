@@ -74,7 +74,7 @@ class DenseScorers:
         Raises:
             DataError: A vector is not finite, and the tree is to correct its scores.
         """
-        if correction == "tree" and selection is None:
+        if correction == "tree" and selection is None and len(self._indexes[scorer]):
             assert self._tree is not None
             queries = self._queries(vectors, scorer, correction, tail_dial)
             return rank_corrected(self._indexes[scorer], queries, self._tree, vectors, k)
@@ -117,7 +117,7 @@ class DenseScorers:
         """Return what the scores of a scorer are the sums of."""
         queries = self._queries(vectors, scorer, correction, tail_dial)
         sources: list[Source] = [InnerProductSource(self._indexes[scorer], queries)]
-        if correction == "tree":
+        if correction == "tree" and len(self._indexes[scorer]):  # else there is nothing to correct
             assert self._tree is not None
             sources.append(TreeSource(self._tree, vectors))
         return sources
@@ -144,7 +144,8 @@ class DenseScorers:
         columns = [model.weight, model.bias, self._catalogue.log_priors[model.labels]]
         if correction == "prior":
             counts = self._catalogue.training_counts
-            columns.append(np.log(counts[model.labels] / counts.sum()).astype(np.float32))
+            shares = counts[model.labels] / self._catalogue.whole.num_training_pairs
+            columns.append(np.log(shares).astype(np.float32))
         return np.column_stack(columns)
 
 

@@ -20,6 +20,7 @@ from models.ranking import NO_LABEL, Ranking, top_of_candidates
 
 _GPU_MOST_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
 _MOST_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
+_MOST_HALF = 65504.0
 _SLACK = 16  # candidates beyond k in the first search; more are asked for when ties need them
 
 
@@ -35,28 +36,42 @@ class InnerProductIndex:
         labels: Int64[np.ndarray, "covered"],
         *,
         device: str = "cpu",
+        half: bool = False,
     ) -> None:
         """Index the vectors.
 
         Args:
-            vectors: One row for every label that can be scored.
+            vectors: One row for every label that can be scored; a shard may have none.
             labels: The label index of each row, rising.
             device: "cpu", "cuda" (the first GPU) or "auto" (a GPU if FAISS sees one).
+            half: Whether a GPU searches float16 copies, in half the memory. What is found is the
+                same, as float64 products of the float32 vectors decide; near ties take longer.
 
         Raises:
-            ConfigError: A GPU is asked for and FAISS sees none.
+            ConfigError: A GPU is asked for and FAISS sees none, or float16 can't hold a vector.
         """
-        assert len(vectors) == len(labels) > 0 and (np.diff(labels) > 0).all()
+        assert len(vectors) == len(labels) and (np.diff(labels) > 0).all()
         self.vectors = np.ascontiguousarray(vectors)
         self.labels = labels
         self.is_on_gpu = _wants_gpu(device)
         if self.is_on_gpu:
             self._resources = faiss.StandardGpuResources()
-            flat = faiss.IndexFlatIP(vectors.shape[1])
-            self._index: faiss.Index = faiss.index_cpu_to_gpu(self._resources, 0, flat)
+            config = faiss.GpuIndexFlatConfig()
+            config.useFloat16 = half
+            if half:
+                config.use_cuvs = False  # which searches float32 only
+            self._index: faiss.Index = faiss.GpuIndexFlatIP(
+                self._resources, vectors.shape[1], config
+            )
             self._index.add(self.vectors)
-        self._largest_norm = float(np.linalg.norm(self.vectors, axis=1).max())
-        self._row_of_label = np.full(int(labels[-1]) + 1, NO_LABEL, dtype=np.int64)
+        self._is_half = half and self.is_on_gpu
+        if self._is_half and np.abs(self.vectors).max(initial=0) > _MOST_HALF:
+            raise ConfigError(
+                f"device {device!r}: a label vector has numbers beyond {_MOST_HALF:g}, the most of "
+                "float16; search in float32"
+            )
+        self._largest_norm = float(np.linalg.norm(self.vectors, axis=1).max(initial=0))
+        self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
         self._row_of_label[labels] = np.arange(len(labels))
         self._lock = threading.Lock()
 
@@ -75,7 +90,7 @@ class InnerProductIndex:
         margin = self._rounding_bound(queries)
         rows = np.arange(len(queries))
         m = min(len(self), k_found + _SLACK)
-        while len(rows):
+        while len(rows) and m:
             proposed, found = self._search(queries[rows], m)
             exact = self._dot(queries[rows], found)
             best = top_of_candidates(self.labels[found], exact, k_found)
@@ -94,6 +109,8 @@ class InnerProductIndex:
         is_known = (labels >= 0) & (labels < len(self._row_of_label))
         found = self._row_of_label[np.where(is_known, labels, 0)]
         is_known &= found != NO_LABEL
+        if not len(self):
+            return np.full(labels.shape, -np.inf, dtype=np.float32)
         scores = self._dot(queries, np.where(is_known, found, 0))
         scores[~is_known] = -np.inf
         return scores
@@ -132,12 +149,20 @@ class InnerProductIndex:
     def _rounding_bound(
         self, queries: Float32[np.ndarray, "row dim"]
     ) -> Float32[np.ndarray, "row"]:
-        """Return how far a float32 inner product may lie from the exact one (Higham 2002, 3.1)."""
+        """Return how far a float32 inner product may lie from the exact one (Higham 2002, 3.1).
+
+        In half precision, either vector may be rounded first: by 2^-11 of each number, or 2^-25.
+        """
         unit = 2.0**-24
         dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
         gamma = dim * unit / (1 - dim * unit)
         norms: Float32[np.ndarray, "row"] = np.linalg.norm(queries, axis=1).astype(np.float32)
-        return norms * np.float32(2 * gamma * self._largest_norm)
+        margin = norms * np.float32(2 * gamma * self._largest_norm)
+        if self._is_half:
+            margin *= np.float32(1 + 2**-9)  # of products of vectors that may have grown so much
+            margin += norms * np.float32(2.0**-9.5 * self._largest_norm)
+            margin += (norms + np.float32(self._largest_norm)) * np.float32(dim**0.5 * 2.0**-24)
+        return margin
 
 
 class InnerProductSource:
@@ -155,8 +180,8 @@ class InnerProductSource:
 
     @property
     def num_labels(self) -> int:
-        """Number of indexed labels."""
-        return len(self._index)
+        """Number of indexed labels; 1 where there are none."""
+        return max(1, len(self._index))
 
     def top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""

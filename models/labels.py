@@ -38,16 +38,34 @@ class Label:
     parents: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class WholeCatalogue:
+    """The labels that the labels of a shard are a part of.
+
+    Attributes:
+        num_labels: How many they are.
+        num_training_pairs: Pairs of a training document and one of them.
+    """
+
+    num_labels: int
+    num_training_pairs: int
+
+
 class LabelCatalogue:
     """All labels in row order: the index of a label is its row in every matrix of the bundle."""
 
-    def __init__(self, labels: Iterable[Label]) -> None:
+    def __init__(self, labels: Iterable[Label], whole: WholeCatalogue | None = None) -> None:
         """Keep the labels in the order given.
+
+        Args:
+            labels: At least one.
+            whole: What these labels are a part of, where they are a shard's.
 
         Raises:
             DataError: Two labels share an id, or there is no label at all.
         """
         self._labels = tuple(labels)
+        self._whole = whole
         if not self._labels:
             raise DataError("label catalogue: no labels; give at least one")
         self._index_by_id = {label.id: index for index, label in enumerate(self._labels)}
@@ -70,14 +88,22 @@ class LabelCatalogue:
         """Number of training documents of each label."""
         return np.array([label.training_count for label in self._labels], dtype=np.int64)
 
+    @property
+    def whole(self) -> WholeCatalogue:
+        """What log priors are taken over: all these labels, or those that they are a part of."""
+        if self._whole is None:
+            return WholeCatalogue(len(self), int(self.training_counts.sum()))
+        return self._whole
+
     @cached_property
     def log_priors(self) -> Float32[np.ndarray, "label"]:
         """Log pi of each label, in nats: its share of all training pairs.
 
         Every label counts half a pair more than it has, so that those without any have a prior too.
         """
-        counts = self.training_counts + 0.5
-        log_priors: Float32[np.ndarray, "label"] = np.log(counts / counts.sum()).astype(np.float32)
+        num_pairs = self.whole.num_training_pairs + 0.5 * self.whole.num_labels
+        shares = (self.training_counts + 0.5) / num_pairs
+        log_priors: Float32[np.ndarray, "label"] = np.log(shares).astype(np.float32)
         return log_priors
 
     @cached_property
@@ -111,10 +137,15 @@ class LabelCatalogue:
         """Return a copy in which each named field takes its values, one per label, in row order."""
         names = list(columns)
         rows = zip(*columns.values(), strict=True)
-        return LabelCatalogue(
+        labels = (
             replace(label, **dict(zip(names, row, strict=True)))
             for label, row in zip(self._labels, rows, strict=True)
         )
+        return LabelCatalogue(labels, self._whole)
+
+    def part(self, first: int, stop: int) -> LabelCatalogue:
+        """Return a range of the labels; their log priors stay what they are."""
+        return LabelCatalogue(self._labels[first:stop], self.whole)
 
     def to_jsonl(self) -> str:
         """Return one JSON object a line, in row order."""
@@ -124,15 +155,18 @@ class LabelCatalogue:
         )
 
     @classmethod
-    def from_jsonl(cls, text: str) -> LabelCatalogue:
+    def from_jsonl(cls, text: str, whole: WholeCatalogue | None = None) -> LabelCatalogue:
         """Read what `to_jsonl` wrote.
+
+        Args:
+            text: A line for each label.
+            whole: What these labels are a part of, where they are a shard's.
 
         Raises:
             DataError: A line is not an object with exactly the fields of `Label`, each of its type.
         """
-        return cls(
-            _label_of_line(number, line) for number, line in enumerate(text.split("\n")[:-1], 1)
-        )
+        lines = enumerate(text.split("\n")[:-1], 1)
+        return cls((_label_of_line(number, line) for number, line in lines), whole)
 
 
 def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> list[Label]:

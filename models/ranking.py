@@ -82,10 +82,7 @@ def rank(sources: Sequence[Source], k: int) -> Ranking:
     rows = np.arange(sources[0].num_queries, dtype=np.int64)
     if len(sources) == 1:
         return sources[0].top(rows, k)
-    result = Ranking(
-        labels=np.full((len(rows), k), NO_LABEL, dtype=np.int64),
-        scores=np.full((len(rows), k), -np.inf, dtype=np.float32),
-    )
+    result = nothing(len(rows), k)
     # A label must be scorable by every source, so the smallest source bounds the work.
     most = min(source.num_labels for source in sources)
     depth = max(k, _FIRST_DEPTH)
@@ -119,6 +116,14 @@ def _threshold_round(
     for top in tops:
         frontier += top.scores[:, -1]
     return best, best.scores[:, -1] > frontier
+
+
+def nothing(num_rows: int, k: int) -> Ranking:
+    """Return a ranking without labels."""
+    return Ranking(
+        labels=np.full((num_rows, k), NO_LABEL, dtype=np.int64),
+        scores=np.full((num_rows, k), -np.inf, dtype=np.float32),
+    )
 
 
 def without_repeats(labels: Int64[np.ndarray, "row m"]) -> Int64[np.ndarray, "row m"]:

@@ -21,7 +21,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
 from models.errors import BundleCorruptError
-from models.ranking import NO_LABEL, Ranking
+from models.ranking import NO_LABEL, Ranking, nothing
 from models.sparse_scoring import best_of_rows, scores_of_labels
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
@@ -179,12 +179,14 @@ class SparseSource:
 
     @property
     def num_labels(self) -> int:
-        """Number of labels with a classifier."""
-        return len(self._model.labels)
+        """Number of labels with a classifier; 1 where there are none."""
+        return max(1, len(self._model.labels))
 
     def top(self, rows: Int64[np.ndarray, "row"], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
-        model, k = self._model, min(m, self.num_labels)
+        model, k = self._model, min(m, len(self._model.labels))
+        if not k:
+            return nothing(len(rows), m)
         parts = self._in_parts(
             lambda part: best_of_rows(
                 self._features[rows[part]], model.weights_by_feature, self._bias, k
@@ -204,8 +206,10 @@ class SparseSource:
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
         model = self._model
+        if not len(model.labels):
+            return np.full(labels.shape, -np.inf, dtype=np.float32)
         found = np.searchsorted(model.labels, labels)
-        found = np.minimum(found, self.num_labels - 1)
+        found = np.minimum(found, len(model.labels) - 1)
         parts = self._in_parts(
             lambda part: scores_of_labels(
                 self._features[rows[part]], model.weights_by_feature, self._bias, found[part]

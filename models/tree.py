@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ from models.ranking import NO_LABEL
 from models.tree_draws import draw_leaves, quick_log_prob_of_leaves
 from models.tree_kernels import Nodes, log_prob_of_all_leaves, log_prob_of_leaves
 
+ELSEWHERE = -2
+"""In the place of labels that another shard has: their leaves count, and are never found."""
 _MOST_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
 _DRAWS_AT_A_TIME = 2**20  # on a GPU
 
@@ -45,7 +47,8 @@ class LabelTree:
         weights: w of each inner node.
         biases: b of each inner node; +inf where only padding lies below it on the left, -inf where
             only padding lies on the right.
-        label_of_leaf: The label of each leaf, from left to right; `NO_LABEL` for padding.
+        label_of_leaf: The label of each leaf, from left to right; `NO_LABEL` for padding,
+            `ELSEWHERE` for labels that this part of a tree leaves to others.
         leaf_of_label: Its inverse.
     """
 
@@ -64,7 +67,22 @@ class LabelTree:
     @property
     def depth(self) -> int:
         """Decisions on the way to a leaf: ceil(log2 C)."""
-        return depth_of(self.num_labels)
+        return depth_of(len(self.label_of_leaf))
+
+    def part_of(self, first: int, stop: int) -> LabelTree:
+        """Return the tree of a range of the labels, numbered from 0 on.
+
+        All decisions are kept, so that log p_n of these labels is the same, to the bit. Sampling
+        would draw other labels, too.
+        """
+        labels = self.label_of_leaf
+        others = torch.where(labels == NO_LABEL, NO_LABEL, ELSEWHERE)
+        is_kept = (labels >= first) & (labels < stop)
+        return replace(
+            self,
+            label_of_leaf=torch.where(is_kept, labels - first, others),
+            leaf_of_label=self.leaf_of_label[first:stop].clone(),
+        )
 
     def to(self, device: torch.device | str) -> LabelTree:
         """Return the tree on this device."""
@@ -86,7 +104,7 @@ class LabelTree:
         if problem:
             raise BundleCorruptError(f"label tree: {problem}; train again with 'longtail train'")
         label_of_leaf = arrays["label_of_leaf"]
-        leaves = np.flatnonzero(label_of_leaf != NO_LABEL)
+        leaves = np.flatnonzero(label_of_leaf >= 0)
         leaf_of_label = np.empty(len(leaves), dtype=np.int64)
         leaf_of_label[label_of_leaf[leaves]] = leaves
         state = {name: torch.tensor(arrays[name]) for name in _ARRAYS}
@@ -386,7 +404,7 @@ def _problem_of_values(arrays: Mapping[str, np.ndarray]) -> str | None:
             return f"{name} has values that are not finite"
     label_of_leaf, biases = arrays["label_of_leaf"], arrays["biases"]
     is_label = label_of_leaf != NO_LABEL
-    labels = np.sort(label_of_leaf[is_label])
+    labels = np.sort(label_of_leaf[is_label & (label_of_leaf != ELSEWHERE)])
     if not np.array_equal(labels, np.arange(len(labels))):
         return f"label_of_leaf does not hold each of {len(labels)} labels once"
     forced = one_sided_biases(is_label.astype(np.int64))

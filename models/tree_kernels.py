@@ -59,7 +59,7 @@ def best_leaves(
 
     Args:
         nodes: Of the tree.
-        label_of_leaf: `NO_LABEL` for padding, which can't be reached.
+        label_of_leaf: Below 0 for leaves that are not to be found.
         features: Of each document.
         m: At least 1.
     """
@@ -121,7 +121,7 @@ def _log_reach(weights, biases, features, reach):
 def _best_leaves(weights, biases, label_of_leaf, features, labels, scores):
     m = labels.shape[1]
     for document in range(len(features)):
-        leaves, found = _most_probable_leaves(weights, biases, features, document, m)
+        leaves, found = _most_probable_leaves(weights, biases, label_of_leaf, features, document, m)
         found_labels = label_of_leaf[leaves]
         start = 0
         while start < min(len(found), m):  # equal scores came in the order of float64 bounds
@@ -136,8 +136,8 @@ def _best_leaves(weights, biases, label_of_leaf, features, labels, scores):
 
 
 @compiled
-def _most_probable_leaves(weights, biases, features, document, m):
-    """Return the m most probable leaves, and all that equal the last of them in float32."""
+def _most_probable_leaves(weights, biases, label_of_leaf, features, document, m):
+    """Return the m most probable leaves to be found, and all that equal the last one in float32."""
     heap, bounds, size = np.zeros(256, dtype=np.int64), np.zeros(256, dtype=np.float64), 1
     leaves, scores = np.empty(m + 16, dtype=np.int64), np.empty(m + 16, dtype=np.float32)
     num_found = 0
@@ -159,8 +159,10 @@ def _most_probable_leaves(weights, biases, features, document, m):
         decisions = _log_decisions(weights, biases, node, features, document)
         for side in range(2):
             below = bound + decisions[side]
-            if np.float32(below) > -np.inf:
-                _rise(heap, bounds, size, 2 * node + 1 + side, below)
+            child = 2 * node + 1 + side
+            is_wanted = child < len(biases) or label_of_leaf[child - len(biases)] >= 0
+            if is_wanted and np.float32(below) > -np.inf:
+                _rise(heap, bounds, size, child, below)
                 size += 1
     return leaves[:num_found], scores[:num_found]
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -69,6 +69,7 @@ class BestFirstSearch:
         first = 2**level - 1
         nodes = torch.arange(first, 2 * first + 1, device=self._bounds.device)
         self._nodes = nodes.expand(self._bounds.shape)
+        self._bounds = self._without_others(self._nodes, self._bounds)
 
     def _best(self, m: int) -> tuple[Bool[Tensor, "row entry"], Float32[Tensor, "row entry"]]:
         """Return which entries are at least the m-th best in float32, and all in float32.
@@ -93,8 +94,18 @@ class BestFirstSearch:
         room = (0, int(places.max()) + 1 - width)
         self._nodes = pad(self._nodes, room)
         self._bounds = pad(self._bounds, room, value=-math.inf)
-        self._nodes[rows, columns], self._nodes[rows, places] = 2 * parents + 1, 2 * parents + 2
+        children = torch.stack([2 * parents + 1, 2 * parents + 2], dim=1)
+        bounds = self._without_others(children, bounds)
+        self._nodes[rows, columns], self._nodes[rows, places] = children[:, 0], children[:, 1]
         self._bounds[rows, columns], self._bounds[rows, places] = bounds[:, 0], bounds[:, 1]
+
+    def _without_others(
+        self, nodes: Int64[Tensor, "#row entry"], bounds: Float64[Tensor, "row entry"]
+    ) -> Float64[Tensor, "row entry"]:
+        """Return the bounds, -inf for leaves that are not to be found."""
+        leaves = nodes - len(self._tree.biases)
+        labels = self._tree.label_of_leaf[leaves.clamp(min=0)]
+        return bounds.masked_fill((leaves >= 0) & (labels < 0), -math.inf)
 
 
 class TreeSource:
@@ -136,7 +147,8 @@ class TreeSource:
             features = self._features.numpy()[rows]
             label_of_leaf = self._tree.label_of_leaf.numpy()
             return Ranking(*best_leaves(self._tree.nodes, label_of_leaf, features, m))
-        at_a_time = max(1, _MOST_ENTRIES // min(m * (self._tree.depth + 1), 2 * self.num_labels))
+        most = 2 * len(self._tree.label_of_leaf)
+        at_a_time = max(1, _MOST_ENTRIES // min(m * (self._tree.depth + 1), most))
         parts = [
             self._search_for(rows[start : start + at_a_time]).top(m)
             for start in range(0, max(1, len(rows)), at_a_time)

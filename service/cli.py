@@ -104,6 +104,12 @@ def serve(
     num_threads: Annotated[
         int | None, typer.Option(help="Threads for computing.", show_default="chosen by itself")
     ] = None,
+    compute_workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Batches at a time, which share the threads.", show_default="chosen by itself"
+        ),
+    ] = None,
     shutdown_timeout_s: Annotated[
         int | None, typer.Option(help="Seconds for requests in flight to end.", show_default="30")
     ] = None,
@@ -252,12 +258,22 @@ def predict(
     precision: Annotated[
         str, typer.Option(help="auto, float32, bfloat16, onnx-float32 or onnx-int8.")
     ] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
+    ] = "local",
+    workers: Annotated[int, typer.Option(min=1, help="With ray: processes with a model each.")] = 1,
 ) -> None:
     """Label every text of a file, without a service; started again, it goes on."""
     from models.predictor import Predictor
     from models.registry import Registry
     from service.label_sets import LabelSets
-    from service.offline import Task, checked_options, checked_precision, predict_file
+    from service.offline import (
+        Task,
+        checked_engine,
+        checked_options,
+        checked_precision,
+        predict_file,
+    )
 
     options = {
         "k": k,
@@ -279,11 +295,21 @@ def predict(
         sets.get(name)  # a missing one stops the work, in one line
     digest = bundle.manifest.digest
     task = Task(source, target, number, digest, checked_options(options), sets)
-    predictor = Predictor.of_bundle(
-        bundle, device=device, num_threads=num_threads, precision=checked_precision(precision)
-    )
-    with _progress_bar(source) as progress:
-        summary = predict_file(task, predictor, progress)
+    checked = checked_precision(precision)
+    if checked_engine(engine) == "ray":
+        from service.ray_predict import Workers, predict_on_ray
+
+        on_cluster = Workers(
+            registry.resolve(), label_sets, workers, num_threads or 1, device or "cpu", checked
+        )
+        with _progress_bar(source) as progress:
+            summary = predict_on_ray(task, on_cluster, progress)
+    else:
+        predictor = Predictor.of_bundle(
+            bundle, device=device, num_threads=num_threads, precision=checked
+        )
+        with _progress_bar(source) as progress:
+            summary = predict_file(task, predictor, progress)
     print(
         f"{summary.num_lines} lines: {summary.num_results} answered, {summary.num_errors} with "
         f"errors, {summary.num_truncated} texts cut. Written: {target}"
@@ -432,6 +458,31 @@ def add_label(
     print(f"Version {made} has {manifest.label_count} labels, {len(labels)} more than {number}.")
     print(f"Digest {manifest.digest}")
     print(f"Current is version {store.current()}.")
+
+
+@registry_app.command("split")
+def split(
+    output: Annotated[
+        Path, typer.Option(help="Folder for the registries of the shards: 0, 1, ...")
+    ],
+    shards: Annotated[int, typer.Option(min=1, help="How many.")],
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Split the labels of a model into shards, each of which a service of its own can serve."""
+    from tqdm import tqdm
+
+    from models.sharding import publish_shards
+
+    bundle = _registry(registry).open(version)
+    with tqdm(total=shards, desc="shards", unit="shard") as bar:
+        made = publish_shards(bundle, shards, output, bar.update)
+    if as_json:
+        _print_json(asdict(made))
+        return
+    print(f"{shards} shards of {made.shard_sizes[0]} labels, or one fewer, are in {output}.")
+    print("Serve each with 'longtail serve --registry', and ask all by 'service.shard_client'.")
 
 
 def _new_labels(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # it brings PyTorch
     from models.predictor import Predictor
 
 MAX_LINE_BYTES = 2**24
+ENGINES = ("local", "ray")
 CHUNK_LINES = 512
 """Lines that are answered, and written, together."""
 _READ_BYTES = 2**20
@@ -96,13 +97,16 @@ class Task:
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
+    """What has become of the lines so far."""
+
     num_lines: int = 0
     num_errors: int = 0
     num_truncated: int = 0
     versions: Counter[int] = field(default_factory=Counter)
 
     def note(self, answer: bytes) -> None:
+        """Count the answer to a line."""
         content = json.loads(answer)
         self.num_lines += 1
         if "error" in content:
@@ -112,6 +116,7 @@ class _Tally:
             self.versions[content["version"]] += 1
 
     def summary(self) -> BatchSummary:
+        """Return the counts of work that is done."""
         return BatchSummary(
             complete=True,
             num_lines=self.num_lines,
@@ -152,6 +157,17 @@ def checked_precision(name: str) -> Precision | OnnxPrecision:
     return cast(Precision | OnnxPrecision, name)
 
 
+def checked_engine(name: str) -> str:
+    """Return what computes, by its name.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    if name not in ENGINES:
+        raise ConfigError(f"--engine: got {name!r}; wanted one of {ENGINES}")
+    return name
+
+
 def predict_file(
     task: Task, predictor: Predictor, progress: Callable[[int], object] = int
 ) -> BatchSummary:
@@ -169,27 +185,36 @@ def predict_file(
         DataError: The source can't be read.
         ConfigError: What an earlier run has left is about something else.
     """
-    tally = _Tally()
-    num_kept = _resume(task, tally)
+    tally = Tally()
+    num_kept = resume(task, tally)
     try:
         with task.part.open("ab") as out:
             for number, lines in enumerate(_chunks(task.source, progress)):
                 index = number * CHUNK_LINES
                 left = lines[max(0, num_kept - index) :]
-                for answer in _answers(predictor, task, max(index, num_kept), left):
+                for answer in answers_to(predictor, task, max(index, num_kept), left):
                     tally.note(answer)
                     out.write(answer)
                 out.flush()
                 os.fsync(out.fileno())
     except (OSError, EOFError, gzip.BadGzipFile) as error:
         raise DataError(f"{str(task.source)!r} can't be read to its end: {error}") from error
-    task.part.replace(task.target)
-    task.state.unlink()
+    finish(task)
     return tally.summary()
 
 
-def _resume(task: Task, tally: _Tally) -> int:
-    """Return how many answers an earlier run has left; none where there was none.
+def finish(task: Task) -> None:
+    """Move the answers, which are all there, to where they shall lie."""
+    task.part.replace(task.target)
+    task.state.unlink()
+
+
+def resume(task: Task, tally: Tally) -> int:
+    """Return how many answers an earlier run has left, and count them; begin where there was none.
+
+    Args:
+        task: What is to be done.
+        tally: Counts the answers.
 
     Raises:
         DataError: There is no such source.
@@ -224,7 +249,7 @@ def _resume(task: Task, tally: _Tally) -> int:
 def _chunks(source: Path, progress: Callable[[int], object]) -> Iterator[list[bytes | None]]:
     """Yield the lines that are not blank, `CHUNK_LINES` at a time; None for one too long."""
     chunk: list[bytes | None] = []
-    for line in _lines(source, progress):
+    for line in lines_of(source, progress):
         if line is None or line.strip():
             chunk.append(line)
         if len(chunk) == CHUNK_LINES:
@@ -234,7 +259,8 @@ def _chunks(source: Path, progress: Callable[[int], object]) -> Iterator[list[by
         yield chunk
 
 
-def _lines(source: Path, progress: Callable[[int], object]) -> Iterator[bytes | None]:
+def lines_of(source: Path, progress: Callable[[int], object]) -> Iterator[bytes | None]:
+    """Yield all lines of a file, blank ones too; None for one too long."""
     splitter = LineSplitter(MAX_LINE_BYTES)
     with ExitStack() as stack:
         raw = stack.enter_context(source.open("rb"))
@@ -248,10 +274,17 @@ def _lines(source: Path, progress: Callable[[int], object]) -> Iterator[bytes | 
     yield from splitter.finish()
 
 
-def _answers(
+def answers_to(
     predictor: Predictor, task: Task, first: int, lines: Sequence[bytes | None]
 ) -> list[bytes]:
-    """Return the answers to some lines, those that ask for the same computed together."""
+    """Return the answers to some lines, those that ask for the same computed together.
+
+    Args:
+        predictor: The model of the task's version.
+        task: What is to be done.
+        first: Number of the first line.
+        lines: That are not blank; None for one too long.
+    """
     answers: dict[int, bytes] = {}
     groups: dict[Options, list[tuple[int, BatchLine]]] = {}
     for index, content in enumerate(lines, first):

@@ -50,6 +50,22 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    """Ray with four workers on this machine; tests are skipped where it is not installed."""  # noqa: DOC402
+    ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        num_cpus=4,
+        object_store_memory=2**27,
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=False,
+    )
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
 def tiny_texts() -> dict[str, list[dict[str, Any]]]:
     """The first documents of each part of the demo data, cut short."""
     files = {"train": "trn", "dev": "dev", "test": "tst"}

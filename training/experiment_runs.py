@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,10 @@ from typing import Any
 
 import torch
 
-from models.errors import ConfigError
+from models.errors import ConfigError, DataError
+from models.manifest import TEXT
+from training.ablation_report import ablation_markdown, draw_ablations
+from training.ablations import AblationRuns, ablation_trials, choose_ablations, with_epochs
 from training.adversarial import SETTINGS as ADVERSARIAL_SETTINGS
 from training.adversarial import AdversarialPlan, Bench, run_task
 from training.adversarial_report import Clock, adversarial_markdown, draw_adversarial
@@ -21,23 +24,26 @@ from training.adversarial_tasks import (
     MixtureProblem,
     corpus_tasks,
 )
+from training.config import TrainingConfig
 from training.corpus import Dataset, open_dataset
+from training.engines import LOCAL, Engine
 from training.experiment_data import read_experiment_data
 from training.experiments import (
     Trial,
+    Values,
     choose_settings,
     claim,
     read_trials,
     run_trials,
     write_experiment,
 )
+from training.machine import find_machine
 from training.negative_mining import (
     NegativeMiningPlan,
     draw_negative_mining,
     negative_mining_markdown,
     run_negative_mining,
 )
-from training.neural import find_machine
 from training.sampling_bias import (
     SETTINGS,
     TASKS,
@@ -56,6 +62,7 @@ def run_sampling_bias_experiment(
     split: str,
     settings: str | None = None,
     plan: SamplingBiasPlan,
+    engine: Engine = LOCAL,
 ) -> list[Path]:
     """Run what the folder does not hold yet, and write results.json, results.md, results.png.
 
@@ -66,6 +73,7 @@ def run_sampling_bias_experiment(
         split: "dev" or "test".
         settings: Names between commas; None for all.
         plan: How to train.
+        engine: What runs the trials.
 
     Raises:
         ConfigError: A setting is not known, or the folder holds another experiment.
@@ -76,10 +84,14 @@ def run_sampling_bias_experiment(
     configuration = _configuration("sampling-bias", dataset, split, asdict(plan), device)
     trials = sampling_bias_trials(num_seeds, choose_settings(SETTINGS, settings))
     run = partial(run_sampling_bias, read_experiment_data(dataset, split), plan)
-    found = run_trials(folder, configuration, trials, lambda trial: run(trial, device))
+    found = run_trials(folder, configuration, trials, partial(_on_device, run, device), engine)
     return write_experiment(
         folder, found, sampling_bias_markdown(found), draw_sampling_bias(found), configuration
     )
+
+
+def _on_device(run: Callable[[Trial, str], Values], device: str, trial: Trial) -> Values:
+    return run(trial, device)
 
 
 def sampling_bias_trials(num_seeds: int, settings: Iterable[str]) -> list[Trial]:
@@ -98,6 +110,7 @@ def run_negative_mining_experiment(
     split: str,
     settings: str | None = None,
     plan: NegativeMiningPlan,
+    engine: Engine = LOCAL,
 ) -> list[Path]:
     """Run what the folder does not hold yet, and write results.json, results.md, results.png.
 
@@ -108,6 +121,7 @@ def run_negative_mining_experiment(
         split: "dev" or "test".
         settings: Names between commas; None for all.
         plan: How to train.
+        engine: What runs the trials.
 
     Raises:
         ConfigError: A setting is not known, the folder holds another experiment, or B is not below
@@ -121,7 +135,7 @@ def run_negative_mining_experiment(
     read = read_experiment_data(dataset, split)
     trials = plan.trials(num_seeds, chosen, num_labels=len(read.counts))
     run = partial(run_negative_mining, read, plan)
-    found = run_trials(folder, configuration, trials, lambda trial: run(trial, device))
+    found = run_trials(folder, configuration, trials, partial(_on_device, run, device), engine)
     return write_experiment(
         folder, found, negative_mining_markdown(found), draw_negative_mining(found), configuration
     )
@@ -184,6 +198,76 @@ def run_adversarial_experiment(
         draw_adversarial(found, clock),
         configuration,
     )
+
+
+def run_depl_experiment(
+    data: Path,
+    folder: Path,
+    *,
+    num_seeds: int,
+    split: str,
+    settings: str | None = None,
+    base: TrainingConfig,
+    epochs: int | None = None,
+) -> list[Path]:
+    """Run what the folder does not hold yet, and write results.json, results.md, results.png.
+
+    Args:
+        data: Folder of the corpus.
+        folder: Of the experiment.
+        num_seeds: Seeds 0 to this number less one.
+        split: "dev" or "test".
+        settings: Names between commas; None for all that the corpus and the configuration can have.
+        base: The run that settings change; its seed is not used.
+        epochs: Of both neural stages; None for those of the base.
+
+    Raises:
+        ConfigError: A setting is not known or can't be had, the base trains no dual encoder, the
+            corpus has features for documents, or the folder holds another experiment.
+        DataError: The corpus can't be used, or has no dev split.
+    """
+    dataset = open_dataset(data)
+    _check_depl(base, dataset)
+    if epochs is not None:
+        base = with_epochs(base, epochs)
+    names = choose_ablations(settings, base, dataset.labels)
+    trials = ablation_trials(names, base, num_seeds)
+    machine = find_machine(base.precision)
+    plan = {"base": base.settings_used(TEXT) | {"seed": "0, 1, ..."}}
+    configuration = _configuration("depl", dataset, split, plan, machine.device)
+    configuration["is_bfloat16"] = machine.is_bfloat16
+    runs = AblationRuns(dataset, base, split, folder)
+    evidence = runs.evidence(run_trials(folder, configuration, trials, runs.figures))
+    return write_experiment(
+        folder,
+        evidence.found,
+        ablation_markdown(evidence, runs.told()),
+        draw_ablations(evidence),
+        configuration,
+    )
+
+
+def _check_depl(base: TrainingConfig, dataset: Dataset) -> None:
+    """Refuse what there is nothing to ablate of.
+
+    Raises:
+        ConfigError: The base trains no dual encoder, or there are no texts.
+        DataError: There is no dev split.
+    """
+    if not base.is_dense:
+        raise ConfigError(
+            f"depl: scorers {', '.join(base.scorers)} came; wanted 'retrieval' among them"
+        )
+    if dataset.input != TEXT:
+        raise ConfigError(
+            f"depl: the documents of {str(dataset.folder)!r} are features, which no encoder "
+            "reads; give a corpus of texts"
+        )
+    if "dev" not in dataset.split_names:
+        raise DataError(
+            f"{dataset.folder}: no dev split, on which settings are compared and scorers are "
+            "blended; give one"
+        )
 
 
 def _tasks(

@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from models.bundle import read_json, write_json_durably
 from models.errors import ConfigError
+from training.engines import LOCAL, Engine
 from training.evaluation import markdown_table
 from training.plots import write_figure
 
@@ -109,6 +110,7 @@ def run_trials(
     configuration: Mapping[str, Any],
     trials: Sequence[Trial],
     run: Callable[[Trial], Values],
+    engine: Engine = LOCAL,
 ) -> Found:
     """Run the trials that the folder does not hold yet, and return the figures of all it holds.
 
@@ -117,11 +119,14 @@ def run_trials(
         configuration: What decides the figures of a trial; as JSON has it.
         trials: In the order wanted.
         run: Returns the figures of one.
+        engine: What runs them.
 
     Raises:
-        ConfigError: The folder holds another experiment.
+        ConfigError: The folder holds another experiment, or the engine is not to be had.
     """
     claim(folder, configuration)
+    if engine.is_ray:
+        _keep_trials_on_ray(folder, trials, run, engine.num_workers)
     with tqdm(trials, unit="trial") as bar:
         for trial in bar:
             bar.set_postfix_str(f"{trial.task} {trial.setting} seed {trial.seed}")
@@ -141,10 +146,24 @@ def keep_trial(folder: Path, trial: Trial, run: Callable[[Trial], Values]) -> Va
     if not path.exists():
         started = time.monotonic()
         values = run(trial)
-        seconds = round(time.monotonic() - started, 1)
-        write_json_durably(path, {**asdict(trial), "seconds": seconds, "values": values})
+        _write_trial(path, trial, time.monotonic() - started, values)
     kept: Values = read_json(path)["values"]
     return kept
+
+
+def _keep_trials_on_ray(
+    folder: Path, trials: Sequence[Trial], run: Callable[[Trial], Values], num_workers: int
+) -> None:
+    """Run the trials that the folder does not hold yet, by tasks on a cluster."""
+    from training.ray_tasks import run_tasks
+
+    left = [trial for trial in trials if not (folder / _TRIALS / trial.file_name).exists()]
+    for trial, seconds, values in run_tasks(run, left, num_workers):
+        _write_trial(folder / _TRIALS / trial.file_name, trial, seconds, values)
+
+
+def _write_trial(path: Path, trial: Trial, seconds: float, values: Values) -> None:
+    write_json_durably(path, {**asdict(trial), "seconds": round(seconds, 1), "values": values})
 
 
 def read_trials(folder: Path, first: Sequence[tuple[str, str]] = ()) -> Found:

@@ -7,10 +7,11 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -24,6 +25,7 @@ from tqdm import tqdm
 from models.errors import ConfigError, DataError
 from models.sparse import SparseModel, TfidfModel, terms_of, weigh_counts
 from training.config import SparseConfig
+from training.engines import LOCAL, Engine
 from training.svm import FittedLabels, SvmProblem, joined
 
 logger = logging.getLogger(__name__)
@@ -80,6 +82,7 @@ def fit_sparse_model(
     *,
     seed: int,
     folder: Path,
+    engine: Engine = LOCAL,
 ) -> SparseModel:
     """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
 
@@ -94,44 +97,79 @@ def fit_sparse_model(
         config: Loss, cost, pruning and working sets.
         seed: Of all that is random.
         folder: For the blocks.
+        engine: What fits them.
 
     Returns:
         The model; labels without training documents have no row in it. A label that every document
         carries gets zero weights and a bias of 1.
+
+    Raises:
+        ConfigError: The engine is Ray, and that is not to be had.
     """
     by_label = csr_array(truth.T)
     covered = np.flatnonzero(np.diff(by_label.indptr)).astype(np.int64)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = _fit_blocks(SvmProblem(features, by_label, config, seed=seed), covered, folder)
-    weights, bias = _read_blocks(paths, len(covered), len(tfidf.tokens))
+    paths = _paths_of_blocks(covered, folder)
+    if engine.is_ray:
+        _fit_blocks_on_ray(features, by_label, config, seed, paths, engine.num_workers)
+    else:
+        _fit_blocks(SvmProblem(features, by_label, config, seed=seed), paths)
+    weights, bias = _read_blocks(list(paths), len(covered), len(tfidf.tokens))
     if config.weight_precision == "float16":
         weights.data = weights.data.astype(np.float16).astype(np.float32)
     return SparseModel(tfidf, weights, bias, covered)
 
 
-def _fit_blocks(
-    problem: SvmProblem, labels: Int64[np.ndarray, "covered"], folder: Path
-) -> list[Path]:
-    """Fit all labels but those whose block lies in the folder; return the blocks' files."""
-    paths = []
-    with (
-        tqdm(total=len(labels), desc="sparse", unit="label", mininterval=1.0) as bar,
-        ThreadPoolExecutor(max_workers=cpu_count()) as threads,
-    ):
-        for start in range(0, len(labels), _BLOCK_SIZE):
-            block = labels[start : start + _BLOCK_SIZE]
-            path = folder / f"labels-{block[0]:08d}-{block[-1]:08d}.safetensors"
+def _paths_of_blocks(
+    labels: Int64[np.ndarray, "covered"], folder: Path
+) -> dict[Path, Int64[np.ndarray, "_"]]:
+    """Return the labels of each block, by its file."""
+    blocks = [labels[i : i + _BLOCK_SIZE] for i in range(0, len(labels), _BLOCK_SIZE)]
+    return {folder / f"labels-{x[0]:08d}-{x[-1]:08d}.safetensors": x for x in blocks}
+
+
+def _fit_blocks(problem: SvmProblem, blocks: Mapping[Path, Int64[np.ndarray, "_"]]) -> None:
+    """Fit the labels of all blocks but those whose file is there."""
+    with _bar(blocks) as bar, ThreadPoolExecutor(max_workers=cpu_count()) as threads:
+        for path, block in blocks.items():
             if path.exists():
                 bar.update(len(block))
-            else:
-                chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))
-                parts = []
-                for part in threads.map(problem.fit, chunks):
-                    parts.append(part)
-                    bar.update(len(part.sizes))
-                _save_block(path, joined(parts))
-            paths.append(path)
-    return paths
+                continue
+            chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))
+            parts = []
+            for part in threads.map(problem.fit, chunks):
+                parts.append(part)
+                bar.update(len(part.sizes))
+            _save_block(path, joined(parts))
+
+
+def _fit_blocks_on_ray(
+    features: Float32[csr_array, "document feature"],
+    by_label: Float32[csr_array, "label document"],
+    config: SparseConfig,
+    seed: int,
+    blocks: Mapping[Path, Int64[np.ndarray, "_"]],
+    num_workers: int,
+) -> None:
+    """Fit what `_fit_blocks` does, by workers on a cluster; the same files, byte for byte.
+
+    Raises:
+        ConfigError: Ray is not to be had.
+    """
+    from training.ray_tasks import fit_blocks
+
+    paths = list(blocks)
+    left = {i: blocks[path] for i, path in enumerate(paths) if not path.exists()}
+    with _bar(blocks) as bar:
+        bar.update(sum(len(x) for x in blocks.values()) - sum(len(x) for x in left.values()))
+        for number, fitted in fit_blocks(features, by_label, config, seed, left, num_workers):
+            _save_block(paths[number], fitted)
+            bar.update(len(fitted.sizes))
+
+
+def _bar(blocks: Mapping[Path, Int64[np.ndarray, "_"]]) -> Any:
+    total = sum(len(block) for block in blocks.values())
+    return tqdm(total=total, desc="sparse", unit="label", mininterval=1.0)
 
 
 def read_lemmas(language: str) -> dict[str, str]:

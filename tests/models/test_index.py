@@ -171,6 +171,43 @@ def test_searches_as_on_a_gpu_are_exact_beyond_its_most_results(
     assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("k", [1, 10, 499, 510])
+def test_searches_in_half_precision_are_exact(problem: Callable[[], Problem], k: int) -> None:
+    """As on a GPU: vectors and queries are rounded to float16 before they are multiplied."""
+    vectors, queries = problem()
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    index.is_on_gpu = index._is_half = True
+    index._index = Rounding(faiss.IndexFlatIP(DIM))
+    index._index.add(vectors)
+    assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
+
+
+class Rounding:
+    """An index that is given everything in half precision."""
+
+    def __init__(self, index: faiss.Index) -> None:
+        self._index = index
+
+    def add(self, vectors: np.ndarray) -> None:
+        self._index.add(vectors.astype(np.float16).astype(np.float32))
+
+    def search(self, queries: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._index.search(queries.astype(np.float16).astype(np.float32), m)
+
+
+def test_half_precision_leads_to_more_candidates() -> None:
+    """Else the test above would say nothing of its margin."""
+    vectors = np.full((200, 2), 1 + 2.0**-12, dtype=np.float32)
+    vectors[150:] += np.float32(2.0**-13)  # the same in float16
+    queries = np.ones((1, 2), dtype=np.float32)
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    index.is_on_gpu = index._is_half = True
+    index._index = Rounding(faiss.IndexFlatIP(2))
+    index._index.add(vectors)
+    assert index.top(queries, 3).labels.tolist() == [[150, 151, 152]]
+
+
 def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, queries = plain()
     index = InnerProductIndex(vectors, all_labels(vectors))
@@ -187,13 +224,14 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("k", [1, 10, 499, 500, 510])
 def test_top_on_a_gpu_is_a_full_sort_of_the_exact_products(
-    problem: Callable[[], Problem], k: int
+    problem: Callable[[], Problem], k: int, half: bool
 ) -> None:
     vectors, queries = problem()
-    index = InnerProductIndex(vectors, all_labels(vectors), device="cuda")
+    index = InnerProductIndex(vectors, all_labels(vectors), device="cuda", half=half)
     assert index.is_on_gpu
     assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
 

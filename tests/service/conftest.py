@@ -284,8 +284,8 @@ def open_server(registry: Registry) -> Callable[..., AbstractContextManager[str]
 
     @contextmanager
     def start(loader: Loader | None = None, **settings: object) -> Iterator[str]:
-        settings = {"watch_interval_s": 0, "log_level": "warning"} | settings
-        app = create_app(Settings(registry=registry.folder, **settings), load=loader or Loader())
+        defaults = {"registry": registry.folder, "watch_interval_s": 0, "log_level": "warning"}
+        app = create_app(Settings(**defaults | settings), load=loader or Loader())
         server = uvicorn.Server(
             uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
         )

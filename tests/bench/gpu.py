@@ -1,0 +1,340 @@
+"""What a GPU gives: one table of search, tree correction, prediction and training.
+
+    python tests/bench/gpu.py --device cuda --registry REGISTRY [--output FILE]
+    python tests/bench/gpu.py --device cpu --quick
+
+The same code runs on a CPU, where sizes are best kept small (--quick). Times are the least of some
+rounds, the device synchronised before and after. *Exact* is `models.index`: the search and what
+decides near ties in float64, so the answer of the service; *search* is the search alone, whose
+order near ties may differ. The limit is the time in which memory can be read once, by a copy of
+256 MiB measured here; a batch of 1024 is bound by arithmetic instead, so its ratio is no verdict.
+CAGRA (cuVS) is a graph that finds most of the best labels, not all: its recall is that of the best
+10, on vectors of 1000 clusters. Rows that can't be measured say why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+
+from models.corrected_ranking import rank_corrected
+from models.index import InnerProductIndex
+from models.predictor import Predictor
+from models.registry import Registry
+from models.tree import LabelTree, depth_of, one_sided_biases
+
+DEMO = Path(__file__).parents[2] / "training" / "demo_data"
+DIM, K, NUM_CLUSTERS, TREE_DIM = 384, 10, 1000, 16
+BATCHES = (1, 64, 1024)
+NO_RATIO = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        what: Was measured.
+        size: On how much.
+        figure: The result, with its unit.
+        limit: The least time that memory allows, and the ratio to it; "-" where that says nothing.
+        memory: Of the device.
+    """
+
+    what: str
+    size: str
+    figure: str
+    limit: str = NO_RATIO
+    memory: str = NO_RATIO
+
+
+class Device:
+    """Where it runs."""
+
+    def __init__(self, name: str, rounds: int) -> None:
+        self.name = name
+        self._rounds = rounds
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU."""
+        return self.name == "cuda"
+
+    def describe(self) -> str:
+        """Return the hardware and the releases."""
+        releases = f"PyTorch {torch.__version__}, FAISS {faiss.__version__}"
+        if self.is_gpu:
+            return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, {releases}"
+        return f"{_processor()}, {torch.get_num_threads()} thread(s), {releases}"
+
+    def seconds(self, work: Callable[..., object], *given: object, **named: object) -> float:
+        """Return the least time of some rounds of a call; one more goes before them."""
+        best = float("inf")
+        for number in range(self._rounds + 1):
+            self._wait()
+            started = time.perf_counter()
+            work(*given, **named)
+            self._wait()
+            if number:
+                best = min(best, time.perf_counter() - started)
+        return best
+
+    def bytes_a_second(self) -> float:
+        """Return the bandwidth of memory: of a copy, which reads and writes every byte."""
+        source = torch.zeros(2**26, device=self.name)
+        target = torch.empty_like(source)
+        return 2 * source.nbytes / self.seconds(target.copy_, source)
+
+    def used_bytes(self) -> int:
+        """Return the memory of the GPU that is taken, by all; 0 on a CPU."""
+        if not self.is_gpu:
+            return 0
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+
+    def _wait(self) -> None:
+        if self.is_gpu:
+            torch.cuda.synchronize()
+
+
+def vectors_of(num_rows: int, seed: int) -> Float32[np.ndarray, "row dim"]:
+    """Return made-up vectors around 1000 centres, of length 1."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((NUM_CLUSTERS, DIM), dtype=np.float32)
+    rng = np.random.default_rng(seed)
+    vectors = np.empty((num_rows, DIM), dtype=np.float32)
+    for start in range(0, num_rows, 2**17):
+        part = vectors[start : start + 2**17]
+        rng.standard_normal(out=part, dtype=np.float32)
+        part += centres[rng.integers(NUM_CLUSTERS, size=len(part))]
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return vectors
+
+
+def search_rows(device: Device, sizes: Sequence[int], bandwidth: float) -> Iterator[Row]:
+    """Yield the rows of exact and plain searches, in float32 and float16, and of CAGRA."""
+    for size in sizes:
+        vectors, queries = vectors_of(size, 1), vectors_of(max(BATCHES), 2)
+        labels = np.arange(size, dtype=np.int64)
+        for half in (False, True) if device.is_gpu else (False,):
+            name = "float16" if half else "float32"
+            before = device.used_bytes()
+            index = InnerProductIndex(vectors, labels, device=device.name, half=half)
+            memory = _memory(device.used_bytes() - before if device.is_gpu else vectors.nbytes)
+            num_bytes = vectors.nbytes // (2 if half else 1)
+            for batch in BATCHES:
+                part = queries[:batch]
+                for kind, work in (("exact top 10", index.top), ("search", index._search)):
+                    seconds = device.seconds(work, part, K)
+                    limit = _limit(seconds, num_bytes / bandwidth)
+                    shape = f"{size:,} labels, batch {batch}"
+                    yield Row(f"{kind}, {name}", shape, _milliseconds(seconds), limit, memory)
+            del index
+        yield from _cagra_rows(device, vectors, queries)
+
+
+def _cagra_rows(
+    device: Device,
+    vectors: Float32[np.ndarray, "label dim"],
+    queries: Float32[np.ndarray, "row dim"],
+) -> Iterator[Row]:
+    what, shape = "CAGRA", f"{len(vectors):,} labels"
+    if not device.is_gpu or not hasattr(faiss, "GpuIndexCagra"):
+        yield Row(what, shape, "not measured: needs a GPU, and FAISS with cuVS")
+        return
+    before, started = device.used_bytes(), time.perf_counter()
+    config = faiss.GpuIndexCagraConfig()
+    config.graph_degree = 64
+    config.intermediate_graph_degree = 128
+    resources = faiss.StandardGpuResources()
+    index = faiss.GpuIndexCagra(resources, DIM, faiss.METRIC_INNER_PRODUCT, config)
+    index.train(vectors)
+    built = time.perf_counter() - started
+    memory = _memory(device.used_bytes() - before)
+    exact = InnerProductIndex(vectors, np.arange(len(vectors)), device=device.name)
+    wanted = exact.top(queries, K).labels
+    for width in (64, 128, 256):
+        search = faiss.SearchParametersCagra()
+        search.itopk_size = width
+        for batch in BATCHES:
+            part = queries[:batch]
+            seconds = device.seconds(index.search, part, K, params=search)
+            found = index.search(part, K, params=search)[1]
+            yield Row(
+                f"{what}, itopk {width}, recall {_recall(found, wanted[:batch]):.4f}",
+                f"{shape}, batch {batch}",
+                f"{_milliseconds(seconds)} (built in {built:.0f} s)",
+                memory=memory,
+            )
+
+
+def _recall(found: Int64[np.ndarray, "row k"], wanted: Int64[np.ndarray, "row k"]) -> float:
+    hits = [len(set(a) & set(b)) for a, b in zip(found.tolist(), wanted.tolist(), strict=True)]
+    return sum(hits) / wanted.size
+
+
+def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
+    """Yield the rows of rankings that a label tree corrects, beside those without."""
+    for size in sizes:
+        vectors, queries = vectors_of(size, 1), vectors_of(64, 2)
+        index = InnerProductIndex(vectors, np.arange(size, dtype=np.int64), device=device.name)
+        tree = _tree_of(size).to(device.name)
+        for batch in (1, 64):
+            part = queries[:batch]
+            shape = f"{size:,} labels, batch {batch}"
+            plain = device.seconds(index.top, part, K)
+            both = device.seconds(rank_corrected, index, part, tree, part, K)
+            ratio = f"{both / plain:.2f} times without it"
+            yield Row("corrected by the tree", shape, _milliseconds(both), ratio)
+
+
+def _tree_of(num_labels: int) -> LabelTree:
+    """Return a random tree."""
+    rng = np.random.default_rng(0)
+    num_leaves = 2 ** depth_of(num_labels)
+    label_of_leaf = np.full(num_leaves, -1, dtype=np.int64)
+    label_of_leaf[:num_labels] = rng.permutation(num_labels)
+    forced = one_sided_biases((label_of_leaf >= 0).astype(np.int64))
+    return LabelTree.from_arrays(
+        {
+            "mean": np.zeros(DIM, dtype=np.float32),
+            "components": rng.standard_normal((TREE_DIM, DIM), dtype=np.float32),
+            "weights": rng.standard_normal((num_leaves - 1, TREE_DIM), dtype=np.float32),
+            "biases": forced,
+            "label_of_leaf": label_of_leaf,
+        }
+    )
+
+
+def prediction_rows(device: Device, registry: Path | None, num_texts: int) -> Iterator[Row]:
+    """Yield a row for each scorer of a model: texts a second, from text to labels."""
+    if registry is None:
+        yield Row("texts a second", "no --registry", "not measured")
+        return
+    from service_throughput import read_texts
+
+    texts = read_texts("documents", num_texts)
+    for precision in ("float32", "bfloat16"):
+        predictor = Predictor.of_bundle(
+            Registry(registry).open(),
+            device=device.name,
+            precision=precision,  # type: ignore[arg-type]
+        )
+        for scorer in predictor.scorers:
+            seconds = device.seconds(predictor.predict, texts, scorer=scorer)
+            shape = f"{len(texts)} documents, {predictor.max_tokens} tokens, {precision}"
+            yield Row(
+                f"`{scorer}`, end to end", shape, f"{len(texts) / seconds:.0f} texts a second"
+            )
+
+
+def training_rows(device: Device, is_quick: bool) -> Iterator[Row]:
+    """Yield a row for each neural stage: training documents a second, an epoch of the demo data."""
+    from training.config import read_config
+    from training.corpus import open_dataset
+    from training.pipeline import Run, train
+    from training.run_log import read_stage_costs
+
+    one = {"epochs": 1}
+    overrides: dict[str, Any] = {"classifier": one, "retrieval": one, "linear": one}
+    if is_quick:
+        overrides["document_max_tokens"] = 16
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = _first_documents(folder / "data", 256) if is_quick else DEMO
+        config = read_config(DEMO.parent / "configs" / "demo.yaml", overrides)
+        run = Run(config, open_dataset(data), folder / "work")
+        version = train(run, Registry(folder / "registry"))
+        num = Registry(folder / "registry").open(version).manifest.training_document_count
+        for cost in read_stage_costs(run.folder):
+            if cost.stage in ("classifier", "retrieval", "document vectors"):
+                shape = f"{num:,} documents, {config.document_max_tokens} tokens"
+                yield Row(
+                    f"training, {cost.stage}", shape, f"{num / cost.wall_s:.0f} documents a second"
+                )
+
+
+def _first_documents(folder: Path, count: int) -> Path:
+    """Return a copy of the demo data with its first training documents alone."""
+    shutil.copytree(DEMO, folder)
+    for name in ("trn", "dev", "tst"):
+        path = folder / f"{name}.json.gz"
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            lines = [line for line, _ in zip(file, range(count), strict=False)]
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.writelines(lines)
+    return folder
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
+
+
+def _limit(seconds: float, least: float) -> str:
+    return f"{1000 * least:.3g} ms; {seconds / least:.2f} times"
+
+
+def _memory(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:,.0f} MiB"
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    names = [x.split(":")[1].strip() for x in path.read_text().splitlines() if "model name" in x]
+    return names[0] if names else platform.machine()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--quick", action="store_true", help="small sizes, two rounds")
+    parser.add_argument(
+        "--registry", type=Path, help="of the model whose texts a second to measure"
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of labels")
+    parser.add_argument("--no-training", action="store_true")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    device = Device(options.device, rounds=2 if options.quick else 10)
+    sizes = options.sizes or ([1000, 10_000] if options.quick else [10**4, 10**5, 10**6, 10**7])
+    bandwidth = device.bytes_a_second()
+    lines = [
+        f"{datetime.now(UTC):%Y-%m-%d}, {device.describe()}.",
+        f"Memory: {bandwidth / 1e9:.0f} GB/s by a copy of 256 MiB.",
+        "",
+        "| what | of what | figure | limit of memory; ratio | memory |",
+        "|---|---|---:|---:|---:|",
+    ]
+    print("\n".join(lines), flush=True)
+    parts: list[Iterator[Row]] = [
+        search_rows(device, sizes, bandwidth),
+        tree_rows(device, [size for size in sizes if size <= 10**6]),
+        prediction_rows(device, options.registry, 8 if options.quick else 2000),
+    ]
+    if not options.no_training:
+        parts.append(training_rows(device, options.quick))
+    for part in parts:
+        for row in part:
+            cells = (row.what, row.size, row.figure, row.limit, row.memory)
+            lines.append(f"| {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    if options.output is not None:
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A real model in 1 to 16 shards against itself whole: labels, ties and scores, to the bit.
+
+    python tests/bench/sharding.py REGISTRY [--texts 200] [--k 50]
+
+Prints a line for each scorer and tail dial: how many rankings were compared, how many neighbouring
+labels had equal scores, and how many of those pairs lay in different shards. Ends with an error at
+the first difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from models.parts import read_parts
+from models.predictor import Predictor
+from models.registry import Registry
+from models.shard import shard_ranges
+from models.sharding import ShardedPredictor, split_parts
+
+DEMO = Path(__file__).parents[2] / "training" / "demo_data" / "tst.json.gz"
+NUM_SHARDS = range(1, 17)
+
+
+def read_texts(count: int) -> list[str]:
+    """Return documents of the demo's test split."""
+    with gzip.open(DEMO, "rt", encoding="utf-8") as file:
+        documents = [json.loads(line) for line, _ in zip(file, range(count), strict=False)]
+    return [f"{x['title']}\n{x['content']}" for x in documents]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("registry", type=Path)
+    parser.add_argument("--texts", type=int, default=200)
+    parser.add_argument("--k", type=int, default=50)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    parts = read_parts(Registry(options.registry).open())
+    whole = Predictor(parts, device="cpu")
+    sharded = [
+        ShardedPredictor([Predictor(x, device="cpu") for x in split_parts(parts, count)])
+        for count in NUM_SHARDS
+    ]
+    batch = whole.read(read_texts(options.texts))
+    print("| scorer | tail dial | rankings | equal neighbours | of which across 16 shards |")
+    print("|---|---:|---:|---:|---:|")
+    shard_of = np.repeat(
+        np.arange(NUM_SHARDS[-1]), [len(x) for x in shard_ranges(len(parts.catalogue), 16)]
+    )
+    for scorer in whole.scorers:
+        for tail_dial in (0.0, 1.0):
+            wanted = whole.rank(batch, options.k, scorer, tail_dial=tail_dial)
+            for shards in sharded:
+                found = shards.rank(batch, options.k, scorer, tail_dial=tail_dial)
+                if not np.array_equal(found.labels, wanted.labels):
+                    raise SystemExit(f"{scorer}, dial {tail_dial}: other labels")
+                if found.scores.tobytes() != wanted.scores.tobytes():
+                    raise SystemExit(f"{scorer}, dial {tail_dial}: other scores")
+            is_tie = wanted.scores[:, 1:] == wanted.scores[:, :-1]
+            across = shard_of[wanted.labels[:, 1:]] != shard_of[wanted.labels[:, :-1]]
+            print(
+                f"| `{scorer}` | {tail_dial:g} | {len(NUM_SHARDS) * len(wanted.labels):,} | "
+                f"{is_tie.sum():,} | {(is_tie & across).sum():,} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
