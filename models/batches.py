@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -15,6 +14,35 @@ from models.dual_encoder import encode_all
 from models.encoder import TokenizedTexts, tokenize_texts
 from models.parts import DenseParts, ModelParts
 from models.sparse import tokenize
+
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """A property that is computed when first asked for, and kept.
+
+    Unlike `functools.cached_property` before Python 3.12 it has no lock, which all batches would
+    share: a thread that encodes one would wait for those that encode others.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, batch: None, owner: type) -> _Once[T]: ...
+
+    @overload
+    def __get__(self, batch: object, owner: type) -> T: ...
+
+    def __get__(self, batch: object | None, owner: type) -> _Once[T] | T:
+        if batch is None:
+            return self
+        value = batch.__dict__[self._name] = self._compute(batch)  # found before this, from now on
+        return value
 
 
 class TextBatch:
@@ -43,12 +71,13 @@ class TextBatch:
         assert self._parts.dense is not None  # only dense scorers ask, and they come with it
         return self._parts.dense
 
-    @cached_property
+    @_Once
     def tokens(self) -> TokenizedTexts:
         """The texts as the encoder reads them."""
-        return tokenize_texts(self._dense.tokenizer, self.texts, self._dense.max_tokens)
+        dense = self._dense
+        return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens, dense.windows)
 
-    @cached_property
+    @_Once
     def vectors(self) -> Float32[np.ndarray, "text dim"]:
         """phi_doc of each text."""
         return encode_all(
@@ -60,7 +89,7 @@ class TextBatch:
             progress=self._progress,
         )
 
-    @cached_property
+    @_Once
     def features(self) -> Float32[csr_array, "text feature"]:
         """Tf-idf rows."""
         rows = self._parts.sparse.tfidf.transform(self.texts)
@@ -68,7 +97,7 @@ class TextBatch:
             self._progress(len(self.texts))
         return rows
 
-    @cached_property
+    @_Once
     def num_words(self) -> Int64[np.ndarray, "text"]:
         """Words of each text, as the sparse model counts them."""
         lemmas = self._parts.sparse.tfidf.lemmas
@@ -79,7 +108,7 @@ class TextBatch:
 
         Args:
             is_sparse: Whether the sparse model reads the texts, in words; else the encoder does, in
-                tokens.
+                tokens, those that two windows have in common twice.
         """
         if is_sparse:
             _ = self.features
@@ -115,7 +144,7 @@ class TextBatch:
         """
         if is_sparse:
             return [(count, False) for count in self.num_words.tolist()]
-        most = self._dense.max_tokens
+        most = self._dense.most_tokens
         return [(count, count > most) for count in self.tokens.num_tokens.tolist()]
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from models.encoder import TokenBatch, TokenizedTexts
+from models.manifest import LabelPooling
 
 Role = Literal["document", "label"]
 _ENCODE_TOKENS = 4096  # tokens in one batch of `encode_all`, padding included
@@ -26,10 +27,16 @@ class DualEncoder(nn.Module):
     with them the sigmoids of the loss start near the share of positives and not at one half.
     """
 
-    def __init__(self, transformer: PreTrainedModel) -> None:
-        """Take a transformer; both poolers start as the identity map."""
+    def __init__(self, transformer: PreTrainedModel, label_pooling: LabelPooling = "mean") -> None:
+        """Take a transformer; both poolers start as the identity map.
+
+        Args:
+            transformer: Shared by documents and labels.
+            label_pooling: "cls" is what DEPL's Table 7 compares its mean with.
+        """
         super().__init__()
         self.transformer = transformer
+        self.label_pooling = label_pooling
         self.dim = int(transformer.config.hidden_size)
         self.document_pooler = _identity(self.dim)
         self.label_pooler = _identity(self.dim)
@@ -39,17 +46,25 @@ class DualEncoder(nn.Module):
     def forward(self, batch: TokenBatch, role: Role) -> Float[Tensor, "batch dim"]:
         """Return phi_doc or phi_label of a batch of texts.
 
-        Documents: W_doc BERT(x, [CLS]) + b_doc. Labels: the mean of the last layer over the text's
-        tokens, then W_label and b_label (DEPL Eq. 1-2).
+        Documents: W_doc BERT(x, [CLS]) + b_doc, and what the batch says is made of those of their
+        windows, where they are read in several. Labels: the mean of the last layer over the text's
+        tokens (DEPL Eq. 2) or, with `label_pooling` "cls", [CLS]; then W_label and b_label (Eq. 1).
         """
         hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
         if role == "document":
             document: Tensor = self.document_pooler(hidden[:, 0])
-            return document
-        weights = batch.mask.unsqueeze(-1).to(hidden.dtype)  # (batch, token, 1)
-        mean = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
-        label: Tensor = self.label_pooler(mean)
+            return document if batch.windows is None else batch.windows.pooled(document)
+        label: Tensor = self.label_pooler(self._pooled(hidden, batch))
         return label
+
+    def _pooled(
+        self, hidden: Float[Tensor, "batch token dim"], batch: TokenBatch
+    ) -> Float[Tensor, "batch dim"]:
+        """Return psi_bert of a batch of label texts, from the last layer."""
+        if self.label_pooling == "cls":
+            return hidden[:, 0]
+        weights = batch.mask.unsqueeze(-1).to(hidden.dtype)  # (batch, token, 1)
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
     def scores(
         self, documents: Float[Tensor, "batch dim"], labels: Float[Tensor, "sampled dim"]

@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, TokenizersBackend
 from transformers.utils import logging as transformers_logging
 
 from models.bundle import file_info
 from models.errors import ConfigError
+from models.windows import WindowPool, Windows
 
 PACKAGED = "packaged"
 """Name of the encoder that comes as a Python package, for machines that reach no model hub."""
@@ -135,95 +136,191 @@ def _has_bfloat16() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowRows:
+    """Which rows of a batch are the windows of which text.
+
+    Attributes:
+        rows: (text, most) integers: the windows of each text, filled up with its first one.
+        counts: (text,) integers: windows of each text; they follow each other.
+        pool: What is made of their vectors.
+    """
+
+    rows: Tensor
+    counts: Tensor
+    pool: WindowPool
+
+    @classmethod
+    def of(cls, counts: Int64[np.ndarray, "text"], pool: WindowPool, device: str) -> WindowRows:
+        """Return those of texts with so many windows each, one text after the other."""
+        places = np.arange(counts.max())[None, :]
+        rows = (np.cumsum(counts) - counts)[:, None] + np.where(places < counts[:, None], places, 0)
+        return cls(torch.from_numpy(rows).to(device), torch.from_numpy(counts).to(device), pool)
+
+    def pooled(self, vectors: Float[Tensor, "window dim"]) -> Float[Tensor, "text dim"]:
+        """Return the vector of each text, of those of its windows."""
+        found = vectors[self.rows].float()  # (text, most, dim)
+        if self.pool == "max":
+            return found.amax(dim=1)
+        places = torch.arange(self.rows.shape[1], device=found.device)
+        is_real = (places < self.counts[:, None]).to(found.dtype)
+        return (found * is_real[:, :, None]).sum(dim=1) / self.counts[:, None]
+
+
+@dataclass(frozen=True, slots=True)
 class TokenBatch:
     """Texts as token ids, padded to the longest.
 
     Attributes:
-        ids: (batch, token) integers.
-        mask: (batch, token): 1 for a token, 0 for padding.
+        ids: (window, token) integers.
+        mask: (window, token): 1 for a token, 0 for padding.
+        windows: Which windows are whose; None: each text has one.
     """
 
     ids: Tensor
     mask: Tensor
+    windows: WindowRows | None = None
+
+    def __len__(self) -> int:
+        """Return the number of texts."""
+        return len(self.ids if self.windows is None else self.windows.counts)
+
+    def part(self, start: int, stop: int) -> TokenBatch:
+        """Return the texts of a range, without the padding that none of them needs."""
+        windows = None
+        if self.windows is not None:
+            rows, counts = self.windows.rows[start:stop], self.windows.counts[start:stop]
+            start, stop = int(rows[0, 0]), int(rows[-1, 0] + counts[-1])
+            windows = WindowRows(rows - start, counts, self.windows.pool)
+        width = int(self.mask[start:stop].sum(dim=1).max())
+        return TokenBatch(self.ids[start:stop, :width], self.mask[start:stop, :width], windows)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizedTexts:
-    """Token ids of many texts in one flat array, each cut to the encoder's window.
+    """Token ids of many texts in one flat array, each cut to the encoder's window or windows.
 
     Attributes:
         ids: Token ids of all texts, one after the other, special tokens included.
-        offsets: Text i has the ids from offsets[i] up to offsets[i + 1].
+        offsets: Window i has the ids from offsets[i] up to offsets[i + 1].
         num_tokens: Tokens that each text has before it is cut, special tokens included.
+        firsts: Text i has the windows from firsts[i] up to firsts[i + 1]; None: one each.
+        pool: What is made of the vectors of a text's windows.
     """
 
     ids: Int64[np.ndarray, "total"]
     offsets: Int64[np.ndarray, "boundary"]
     num_tokens: Int64[np.ndarray, "text"]
+    firsts: Int64[np.ndarray, "text_boundary"] | None = None
+    pool: WindowPool = "mean"
 
     def __len__(self) -> int:
         return len(self.num_tokens)
 
     @property
     def lengths(self) -> Int64[np.ndarray, "text"]:
-        """Tokens kept of each text."""
-        return np.diff(self.offsets)
+        """Tokens kept of each text, in all its windows."""
+        offsets = self.offsets if self.firsts is None else self.offsets[self.firsts]
+        return np.diff(offsets)
 
     @classmethod
     def joined(cls, parts: Sequence[TokenizedTexts]) -> TokenizedTexts:
-        """Return the texts of several, one after the other."""
-        lengths = np.concatenate([part.lengths for part in parts])
+        """Return the texts of several, one after the other; all read in windows, or none."""
+        counts = [np.diff(part.firsts) for part in parts if part.firsts is not None]
         return cls(
             ids=np.concatenate([part.ids for part in parts]),
-            offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
+            offsets=_boundaries(np.concatenate([np.diff(part.offsets) for part in parts])),
             num_tokens=np.concatenate([part.num_tokens for part in parts]),
+            firsts=_boundaries(np.concatenate(counts)) if counts else None,
+            pool=parts[0].pool,
         )
 
     def take(self, rows: Sequence[int]) -> TokenizedTexts:
         """Return some of the texts, in the order given."""
-        parts = [self.ids[self.offsets[row] : self.offsets[row + 1]] for row in rows]
+        windows, counts = self._windows(np.array(rows, dtype=np.int64))
+        parts = [self.ids[self.offsets[each] : self.offsets[each + 1]] for each in windows]
         return TokenizedTexts(
             ids=np.concatenate(parts),
             offsets=np.cumsum([0, *map(len, parts)], dtype=np.int64),
             num_tokens=self.num_tokens[list(rows)],
+            firsts=None if counts is None else _boundaries(counts),
+            pool=self.pool,
         )
 
     def first(self, count: int) -> TokenizedTexts:
         """Return the first texts alone."""
-        offsets = self.offsets[: count + 1]
-        return TokenizedTexts(self.ids[: offsets[-1]], offsets, self.num_tokens[:count])
+        firsts = None if self.firsts is None else self.firsts[: count + 1]
+        offsets = self.offsets[: (count if firsts is None else int(firsts[-1])) + 1]
+        ids, num_tokens = self.ids[: offsets[-1]], self.num_tokens[:count]
+        return TokenizedTexts(ids, offsets, num_tokens, firsts, self.pool)
 
     def batch(self, rows: Int64[np.ndarray, "row"], pad_id: int, device: str) -> TokenBatch:
         """Return some of the texts as one padded batch."""
-        lengths = self.lengths[rows]
+        windows, counts = self._windows(rows)
+        lengths = np.diff(self.offsets)[windows]
         width = int(lengths.max())
-        ids = np.full((len(rows), width), pad_id, dtype=np.int64)
-        for i, row in enumerate(rows):
-            ids[i, : lengths[i]] = self.ids[self.offsets[row] : self.offsets[row + 1]]
+        ids = np.full((len(windows), width), pad_id, dtype=np.int64)
+        for i, window in enumerate(windows):
+            ids[i, : lengths[i]] = self.ids[self.offsets[window] : self.offsets[window + 1]]
         mask = np.arange(width)[None, :] < lengths[:, None]
+        windows_of_texts = None
+        if counts is not None and counts.max() > 1:
+            windows_of_texts = WindowRows.of(counts, self.pool, device)
         return TokenBatch(
             ids=torch.from_numpy(ids).to(device),
             mask=torch.from_numpy(mask.astype(np.int64)).to(device),
+            windows=windows_of_texts,
         )
+
+    def _windows(
+        self, rows: Int64[np.ndarray, "row"]
+    ) -> tuple[Int64[np.ndarray, "window"], Int64[np.ndarray, "row"] | None]:
+        """Return the windows of some texts, text by text, and how many each has; None: one each."""
+        if self.firsts is None:
+            return rows, None
+        counts = np.diff(self.firsts)[rows]
+        windows = [np.arange(self.firsts[row], self.firsts[row + 1]) for row in rows]
+        return np.concatenate(windows), counts
+
+
+def _boundaries(counts: Int64[np.ndarray, "count"]) -> Int64[np.ndarray, "boundary"]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def tokenize_texts(
-    tokenizer: TokenizersBackend, texts: Sequence[str], max_tokens: int
+    tokenizer: TokenizersBackend,
+    texts: Sequence[str],
+    max_tokens: int,
+    windows: Windows | None = None,
 ) -> TokenizedTexts:
-    """Return the token ids of texts, each cut to its first `max_tokens` (the last is [SEP])."""
-    num_last = max(0, tokenizer.num_special_tokens_to_add() - 1)  # all but [CLS] end a text
-    kept, num_tokens = [], []
+    """Return the token ids of texts, each cut to its first `max_tokens` (the last is [SEP]).
+
+    Args:
+        tokenizer: The encoder's.
+        texts: Any.
+        max_tokens: That the encoder reads at once, special ones included.
+        windows: How longer texts are read; every window has the special tokens of a text. None: to
+            the end of the first.
+    """
+    num_special = tokenizer.num_special_tokens_to_add()
+    num_last = max(0, num_special - 1)  # all but [CLS] end a text
+    width = max(0, max_tokens - num_special)
+    kept, counts, num_tokens = [], [], []
     for encoding in tokenizer.backend_tokenizer.encode_batch_fast(list(texts)):
         ids = encoding.ids
         num_tokens.append(len(ids))
-        if len(ids) > max_tokens:
-            ids = ids[: max_tokens - num_last] + ids[len(ids) - num_last :]
-        kept.append(np.array(ids, dtype=np.int64))
-    lengths = np.array([len(ids) for ids in kept], dtype=np.int64)
+        spans = [(0, min(width, len(ids) - num_special))]
+        if windows is not None:
+            spans = windows.spans(len(ids) - num_special, width)
+        counts.append(len(spans))
+        body = ids[num_special - num_last : len(ids) - num_last]
+        start, end = ids[: num_special - num_last], ids[len(ids) - num_last :]
+        kept += [np.array(start + body[slice(*span)] + end, dtype=np.int64) for span in spans]
     return TokenizedTexts(
         ids=np.concatenate(kept) if kept else np.empty(0, dtype=np.int64),
-        offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
+        offsets=_boundaries(np.array([len(ids) for ids in kept], dtype=np.int64)),
         num_tokens=np.array(num_tokens, dtype=np.int64),
+        firsts=None if windows is None else _boundaries(np.array(counts, dtype=np.int64)),
+        pool="mean" if windows is None else windows.pool,
     )
 
 

@@ -9,11 +9,14 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from models.errors import BundleCorruptError, BundleVersionError
+from models.windows import WindowPool, Windows
 
 FORMAT_VERSION = 4
-_FIELDS_SINCE = {4: ("calibrations", "ensemble")}
+WINDOWS_FORMAT_VERSION = 5
+"""Of bundles that read long texts in windows; releases that read no windows must refuse those."""
+_FIELDS_SINCE = {4: ("calibrations", "ensemble"), 5: ("windows",)}
 """Fields that bundles of earlier formats lack; those are read as if nothing stood there."""
-_READABLE_VERSIONS = (3, FORMAT_VERSION)
+_READABLE_VERSIONS = (3, FORMAT_VERSION, WINDOWS_FORMAT_VERSION)
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
@@ -25,6 +28,9 @@ Input = Literal["text", "features"]
 """What a model reads: texts, or rows of features that were made of them elsewhere."""
 TEXT: Input = "text"
 FEATURES: Input = "features"
+
+LabelPooling = Literal["mean", "cls"]
+"""What stands for a label's text: the mean of the last layer over its tokens, or its [CLS]."""
 
 CorrectionName = Literal["none", "prior", "tree"]
 """What is added to linear scores: nothing, log p_n of label frequencies, or that of a tree."""
@@ -58,7 +64,8 @@ class EncoderInfo:
     Attributes:
         name: Where it came from: "packaged", a folder's name, or a hub id.
         dim: Width of document and label vectors.
-        max_tokens: Tokens that the encoder reads of a text; the rest is cut off, and said.
+        max_tokens: Tokens that the encoder reads of a text at once; what lies behind them, and
+            behind the windows if there are any, is cut off, and said.
         sha256: Of the weights that training started from.
     """
 
@@ -116,6 +123,7 @@ class Manifest:
             there is no such scorer.
         calibrations: Of every scorer that was calibrated, on the dev split.
         ensemble: The weights found on the dev split; None where there is no such scorer.
+        windows: How longer texts are read than the encoder reads at once; None: their beginning.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
         longtail_version: The release that wrote it.
@@ -135,6 +143,7 @@ class Manifest:
     linear_correction: CorrectionName | None = None
     calibrations: dict[str, Calibration] = field(default_factory=dict)
     ensemble: Ensemble | None = None
+    windows: Windows | None = None
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     longtail_version: str = ""
@@ -171,7 +180,7 @@ class Manifest:
         if type(version) is not int or version not in _READABLE_VERSIONS:
             raise BundleVersionError(
                 f"{where}: {MANIFEST_NAME} has format version {version!r}, this release reads "
-                f"{' and '.join(map(str, _READABLE_VERSIONS))}; install the release that wrote it "
+                f"{', '.join(map(str, _READABLE_VERSIONS))}; install the release that wrote it "
                 f"({content.get('longtail_version')!r}) or train again with this one"
             )
         if content.get("digest") != digest_of(content) or text != _canonical(content):
@@ -221,6 +230,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
                 for name, info in content.get("calibrations", {}).items()
             },
             "ensemble": Ensemble(**content["ensemble"]) if content.get("ensemble") else None,
+            "windows": _windows_of(content["windows"]) if content.get("windows") else None,
             "files": {path: FileInfo(**info) for path, info in content["files"].items()},
             "tensors": {
                 path: {
@@ -236,6 +246,8 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
             _check_calibration(name, calibration)
         if manifest.ensemble is not None:
             _check_ensemble(manifest.ensemble, manifest)
+        if manifest.windows is not None:
+            _check_windows(manifest.windows, manifest.encoder)
     except (AttributeError, KeyError, TypeError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
@@ -296,6 +308,37 @@ def _check_ensemble(found: Ensemble, manifest: Manifest) -> None:
     for name in found.weights:
         if name not in manifest.scorers or name not in manifest.calibrations:
             raise TypeError(f"an ensemble weight of {name!r}, which is not calibrated or no scorer")
+
+
+def _windows_of(content: dict[str, Any]) -> Windows:
+    """Return the windows that a manifest tells of.
+
+    Raises:
+        TypeError: They are none.
+    """
+    overlap, pool, most = (content.get(name) for name in ("overlap", "pool", "most"))
+    is_known = pool in get_args(WindowPool) and len(content) == len(fields(Windows))
+    if type(overlap) is not int or type(most) is not int or not is_known:
+        raise TypeError(
+            f"windows {content}, wanted whole numbers 'overlap' and 'most', and a 'pool' of "
+            f"{get_args(WindowPool)}"
+        )
+    return Windows(**content)
+
+
+def _check_windows(found: Windows, encoder: EncoderInfo | None) -> None:
+    """Refuse windows without an encoder, or of sizes that can't be read.
+
+    Raises:
+        TypeError: They are so.
+    """
+    if encoder is None:
+        raise TypeError(f"{found} without an encoder")
+    if not 0 <= found.overlap <= encoder.max_tokens // 2 or found.most < 2:
+        raise TypeError(
+            f"{found}, wanted at least 2 windows, that overlap by at most half of the "
+            f"{encoder.max_tokens} tokens of one"
+        )
 
 
 def _check_finite(numbers: list[float]) -> None:

@@ -21,6 +21,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Float32
@@ -34,10 +35,11 @@ from models.encoder import load_tokenizer, load_transformer, window_of
 from models.errors import BundleCorruptError
 from models.labels import LabelCatalogue
 from models.linear import LinearModel, LinearScorer
-from models.manifest import FEATURES, Calibration, Ensemble, Input, Manifest
+from models.manifest import FEATURES, Calibration, Ensemble, Input, LabelPooling, Manifest
 from models.probes import PROBES_NAME, probes_to_jsonl
 from models.sparse import SparseModel, TfidfModel
 from models.tree import LabelTree
+from models.windows import Windows
 
 RETRIEVAL = "retrieval"
 CLASSIFIER = "classifier"
@@ -71,6 +73,7 @@ class DenseParts:
         label_vectors: phi_label of every label.
         classifier: The dense classifier; None if the run kept none.
         linear: The linear scorer; None if the run trained none.
+        windows: How longer documents are read; None: only their beginning is.
     """
 
     encoder: DualEncoder
@@ -79,6 +82,15 @@ class DenseParts:
     label_vectors: Float32[np.ndarray, "label dim"]
     classifier: LinearModel | None
     linear: LinearScorer | None = None
+    windows: Windows | None = None
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of the longest document of which all is read, special ones included."""
+        if self.windows is None:
+            return self.max_tokens
+        num_special = self.tokenizer.num_special_tokens_to_add()
+        return num_special + self.windows.longest(self.max_tokens - num_special)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +149,23 @@ def write_parts(
     texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
-    tensors = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
     if parts.dense is not None:
         parts.dense.encoder.transformer.save_pretrained(scratch)
         parts.dense.tokenizer.save_pretrained(scratch)
-        tensors |= _dense_arrays(parts.dense)
     return write_bundle(
         folder,
         manifest=manifest,
         catalogue=parts.catalogue,
-        tensors=tensors,
+        tensors=tensors_of(parts),
         texts=texts,
         encoder_folder=None if parts.dense is None else scratch,
     )
+
+
+def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
+    """Return the arrays of these parts, by file name and name; the transformer's lie elsewhere."""
+    sparse = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
+    return sparse if parts.dense is None else sparse | _dense_arrays(parts.dense)
 
 
 def read_parts(bundle: Bundle) -> ModelParts:
@@ -209,6 +225,7 @@ def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
         label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
         classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
         linear=_read_linear(bundle) if has_linear else None,
+        windows=bundle.manifest.windows,
     )
 
 
@@ -216,9 +233,10 @@ def read_dual_encoder(bundle: Bundle) -> DualEncoder:
     """Return the dual encoder of a bundle that has one, in evaluation mode.
 
     Raises:
-        BundleCorruptError: The encoder and its poolers don't belong together.
+        BundleCorruptError: The encoder and its poolers don't belong together, or the manifest tells
+            of another pooling of labels than there is.
     """
-    encoder = DualEncoder(load_transformer(bundle.encoder_folder))
+    encoder = DualEncoder(load_transformer(bundle.encoder_folder), _label_pooling(bundle))
     poolers = load((bundle.folder / _DUAL_ENCODER_FILE).read_bytes())
     missing, unknown = encoder.load_state_dict(poolers, strict=False)
     missing = [name for name in missing if not name.startswith(_TRANSFORMER_PREFIX)]
@@ -227,6 +245,20 @@ def read_dual_encoder(bundle: Bundle) -> DualEncoder:
             _contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
         )
     return encoder.eval()
+
+
+def _label_pooling(bundle: Bundle) -> LabelPooling:
+    """Return how labels were pooled in training; a manifest that doesn't say has the mean.
+
+    Raises:
+        BundleCorruptError: It tells of another pooling than there is.
+    """
+    found = bundle.manifest.training.get("retrieval", {}).get("label_pooling", "mean")
+    if found not in get_args(LabelPooling):
+        what = f"label_pooling {found!r}, wanted one of {get_args(LabelPooling)}"
+        raise BundleCorruptError(_contradiction(bundle, "manifest.json", what))
+    pooling: LabelPooling = found
+    return pooling
 
 
 def _read_linear(bundle: Bundle) -> LinearScorer:
@@ -346,7 +378,7 @@ def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
     _check_model(bundle, _LINEAR_FILE, linear.model, dim)
     if linear.tree is not None:
         # Labels that were added later are no leaves: p_n of them is 0, and they have no row here.
-        num_labels, least = linear.tree.num_labels, int(linear.model.labels[-1]) + 1
+        num_labels, least = linear.tree.num_labels, int(linear.model.labels.max(initial=-1)) + 1
         most, tree_dim = len(bundle.catalogue), len(linear.tree.mean)
         if not least <= num_labels <= most or tree_dim != dim:
             what = (
@@ -372,8 +404,10 @@ def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> Non
 
 
 def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, int]) -> None:
-    is_rising = len(labels) > 0 and bool((np.diff(labels) > 0).all())
-    if not is_rising or labels[0] < 0 or labels[-1] >= len(bundle.catalogue):
+    is_rising = bool((np.diff(labels) > 0).all())
+    least = 0 if bundle.shard is not None else 1  # a scorer may know no label of a shard
+    is_within = labels.min(initial=0) >= 0 and labels.max(initial=0) < len(bundle.catalogue)
+    if len(labels) < least or not is_rising or not is_within:
         raise BundleCorruptError(
             _contradiction(bundle, name, "labels that are not rising rows of the catalogue")
         )

@@ -382,8 +382,11 @@ class Predictor:
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens that the encoder reads of a text; None where there is no encoder."""
-        return None if self._parts.dense is None else self._parts.dense.max_tokens
+        """Tokens that the encoder reads of a text at most, in all its windows; None without one."""
+        dense = self._parts.dense
+        if dense is None or dense.windows is None:
+            return None if dense is None else dense.max_tokens
+        return dense.windows.most * dense.max_tokens
 
     def prepare(self, batch: TextBatch, scorer: str | None = None) -> list[int]:
         """Do for a scorer what needs no encoder; return the tokens that it will read of each text.

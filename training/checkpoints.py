@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +18,18 @@ from models.bundle import read_json, sync_folder, sync_tree, write_json_durably
 
 _MODEL_NAME = "model.safetensors"
 _OPTIMIZER_NAME = "optimizer.safetensors"
+_BEST_NAME = "best.safetensors"
 _PROGRESS_NAME = "progress.json"
 
 
 def save_checkpoint(
-    folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer | None
+    folder: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    *,
+    best: Mapping[str, Tensor] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint beside the last one, then delete that; a crash leaves one of them whole.
 
@@ -30,15 +38,24 @@ def save_checkpoint(
         step: Optimizer steps done.
         model: All its parameters and buffers are kept.
         optimizer: Its state is kept; None when the stage is done and it is not needed again.
+        best: Weights of an earlier step that may be wanted in the end, if there are any.
+        notes: What else the stage goes on with, as JSON has it.
     """
-    states = {_MODEL_NAME: model.state_dict()}
+    states: dict[str, Mapping[str, Tensor]] = {_MODEL_NAME: model.state_dict()}
     if optimizer is not None:
-        states[_OPTIMIZER_NAME] = _flat_state(optimizer)
-    save_states(folder, step, states, is_done=optimizer is None)
+        states[_OPTIMIZER_NAME] = flat_state(optimizer)
+    if best is not None:
+        states[_BEST_NAME] = best
+    save_states(folder, step, states, is_done=optimizer is None, notes=notes)
 
 
 def save_states(
-    folder: Path, step: int, states: Mapping[str, Mapping[str, Tensor]], *, is_done: bool
+    folder: Path,
+    step: int,
+    states: Mapping[str, Mapping[str, Tensor]],
+    *,
+    is_done: bool,
+    notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint of files of tensors (see `save_checkpoint`).
 
@@ -47,6 +64,7 @@ def save_states(
         step: Steps done.
         states: The tensors of each safetensors file, by name.
         is_done: Whether the stage was trained to its end.
+        notes: What else there is to keep.
     """
     folder.mkdir(parents=True, exist_ok=True)
     incoming = folder / f".incoming-{os.getpid()}"
@@ -54,7 +72,8 @@ def save_states(
     incoming.mkdir()
     for name, tensors in states.items():
         save_file({k: v.contiguous() for k, v in tensors.items()}, incoming / name)
-    write_json_durably(incoming / _PROGRESS_NAME, {"step": step, "is_done": is_done})
+    progress = {"step": step, "is_done": is_done, **(notes or {})}
+    write_json_durably(incoming / _PROGRESS_NAME, progress)
     sync_tree(incoming)
     final = folder / str(step)
     shutil.rmtree(final, ignore_errors=True)
@@ -68,7 +87,8 @@ def save_states(
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write a safetensors file; a crash leaves all of it or nothing under this name."""
     incoming = path.with_suffix(f".incoming-{os.getpid()}")
-    save_numpy_file(dict(arrays), incoming)
+    # safetensors writes an array's memory as it lies, whatever the order of its axes.
+    save_numpy_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, incoming)
     with incoming.open("rb") as file:
         os.fsync(file.fileno())
     incoming.replace(path)
@@ -89,8 +109,23 @@ def load_checkpoint(
         return 0
     model.load_state_dict(load_file(newest / _MODEL_NAME))
     if optimizer is not None and (newest / _OPTIMIZER_NAME).exists():
-        _restore_state(optimizer, load_file(newest / _OPTIMIZER_NAME))
+        restore_state(optimizer, load_file(newest / _OPTIMIZER_NAME))
     return int(newest.name)
+
+
+def load_notes(folder: Path) -> dict[str, Any]:
+    """Return the notes of the newest checkpoint, its step among them; nothing without one."""
+    newest = newest_checkpoint(folder)
+    return {} if newest is None else dict(read_json(newest / _PROGRESS_NAME))
+
+
+def load_best(folder: Path) -> dict[str, Tensor] | None:
+    """Return the best weights that the newest checkpoint keeps, if it does."""
+    newest = newest_checkpoint(folder)
+    if newest is None or not (newest / _BEST_NAME).exists():
+        return None
+    weights: dict[str, Tensor] = load_file(newest / _BEST_NAME)
+    return weights
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -107,7 +142,7 @@ def is_done(folder: Path) -> bool:
     return newest is not None and bool(read_json(newest / _PROGRESS_NAME)["is_done"])
 
 
-def _flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the optimizer's tensors, named by parameter number and field."""
     return {
         f"{number}.{field}": torch.as_tensor(value).contiguous()
@@ -116,7 +151,8 @@ def _flat_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def _restore_state(optimizer: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
+def restore_state(optimizer: torch.optim.Optimizer, flat: Mapping[str, Tensor]) -> None:
+    """Give an optimizer the state that `flat_state` returned."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in flat.items():
         number, field = key.split(".", 1)

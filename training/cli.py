@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from models.errors import ConfigError
-from training.experiment_cli import make_experiment_app
+from training.experiment_cli import EngineOption, WorkersOption, make_experiment_app
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from training.label_reports import LabelReport
@@ -58,6 +58,12 @@ def train(
         bool,
         typer.Option("--only-sparse", help="Train the sparse model alone, without an encoder."),
     ] = False,
+    tensorboard: Annotated[
+        bool,
+        typer.Option("--tensorboard", help="Write files for TensorBoard to WORK/tensorboard."),
+    ] = False,
+    engine: EngineOption = "local",
+    workers: WorkersOption = 1,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -67,14 +73,26 @@ def train(
     from models.registry import Registry
     from training.config import read_config
     from training.corpus import open_dataset
-    from training.pipeline import Run
+    from training.distributed import joined_ranks
+    from training.engines import checked_engine
+    from training.event_log import check_tensorboard
+    from training.pipeline import Run, follow
     from training.pipeline import train as train_run
 
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
     if only_sparse:
         overrides["scorers"] = ["sparse"]
-    run = Run(read_config(config, overrides), open_dataset(data, skip_bad=skip_bad), work)
-    version = train_run(run, Registry(registry))
+    settings = read_config(config, overrides)
+    computing = checked_engine(engine, workers)
+    if tensorboard:
+        check_tensorboard()
+    with joined_ranks() as ranks:
+        if not ranks.is_first:
+            follow(settings, ranks)
+            return
+        dataset = open_dataset(data, skip_bad=skip_bad)
+        run = Run(settings, dataset, work, ranks, tensorboard, computing)
+        version = train_run(run, Registry(registry))
     manifest = Registry(registry).open(version).manifest
     print(
         f"Version {version} of {str(registry)!r} is trained, in {time.monotonic() - started:.0f} s."

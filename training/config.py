@@ -16,8 +16,9 @@ from pydantic import (
 )
 
 from models.errors import ConfigError
-from models.manifest import TEXT, Input
+from models.manifest import TEXT, Input, LabelPooling
 from models.probes import MAX_PROBES
+from models.windows import WindowPool, Windows
 from training.learning_config import (
     DecoupledLossConfig,
     DeplLossConfig,
@@ -33,12 +34,16 @@ Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 StopWordLanguage = Literal["en", "de"]
 Scorer = Literal["retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"]
+Joint = Literal["separate", "hybrid", "both"]
 
 _DENSE_KEYS = (
     ("encoder", ""),
     ("document_max_tokens", ""),
+    ("windows", ""),
     ("frozen_layers", ""),
     ("precision", ""),
+    ("gradient_checkpointing", ""),
+    ("compile", ""),
     ("descriptions", "max_tokens"),
     ("classifier", ""),
     ("retrieval", ""),
@@ -61,6 +66,27 @@ _TEXT_KEYS = (
     ("sparse", "max_ngram"),
 )
 """What concerns corpora of texts alone."""
+
+
+_STAGE_KEYS = (
+    ("batch_tokens", None),
+    ("accumulate", 1),
+    ("schedule", "linear"),
+    ("layer_decay", 1.0),
+    ("early_stopping", None),
+)
+_LATER_KEYS: tuple[tuple[str, str, object], ...] = (
+    ("windows", "", None),
+    ("gradient_checkpointing", "", False),
+    ("compile", "", False),
+    *((stage, *key) for stage in ("classifier", "retrieval") for key in _STAGE_KEYS),
+    ("retrieval", "joint", "separate"),
+    ("retrieval", "refresh", None),
+    ("retrieval", "keyword_dropout", 0.0),
+    ("retrieval", "label_pooling", "mean"),
+)
+"""Keys that earlier releases lack, with the value that says what those did: it is left out of the
+settings, so that folders and digests of such runs stay what they are."""
 
 
 class _Section(BaseModel):
@@ -121,13 +147,41 @@ class DescriptionConfig(_Section):
     """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
 
 
+class EarlyStoppingConfig(_Section):
+    """When a stage ends before its last epoch: when a metric on the dev split gets no better.
+
+    The stage keeps the weights that were best.
+    """
+
+    metric: str = Field(default="P@5", pattern=r"^(P|nDCG|PSP|PSnDCG|R|RP|macro-F1)@[1-9][0-9]?$")
+    """Of the classifier in its stage, of the dual encoder in its own; macro-F1 is over the labels
+    with 1-9 training documents."""
+    every: float = Field(default=0.5, gt=0)
+    """Epochs between two measurements; the last step is measured too."""
+    patience: Positive = 2
+    """Measurements in a row without a better one that end the stage."""
+    documents: Positive = 2000
+    """Documents of the dev split that are ranked, at most; which ones, the seed decides."""
+
+    @property
+    def places(self) -> int:
+        """Number of places that the metric looks at."""
+        return int(self.metric.rpartition("@")[2])
+
+
 class StageConfig(_Section):
-    """One stage of neural training: AdamW, linear warm-up, linear decay to zero."""
+    """One stage of neural training: AdamW, linear warm-up, then a schedule."""
 
     epochs: Positive
     """Passes over the training documents."""
     batch_size: Positive
-    """Documents a step."""
+    """Documents a step; with `batch_tokens`, at most."""
+    batch_tokens: Positive | None = None
+    """Tokens of the documents of a step, padding included, at most; each step then has documents
+    of similar length, and steps differ in their number. None: documents come as they are drawn."""
+    accumulate: Positive = 1
+    """Parts in which a step encodes its texts, one after the other: the same gradient, in the
+    memory of one part, and a third more time (see `training.encoding`)."""
     encoder_learning_rate: Rate
     """Peak rate of the transformer."""
     pooler_learning_rate: Rate
@@ -136,20 +190,38 @@ class StageConfig(_Section):
     """Peak rate of the classifier's label weights."""
     warmup_share: float = Field(default=0.1, ge=0, lt=1)
     """Share of the steps in which the rates rise."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the rates fall after that, to zero at the last step; constant: not at all."""
+    layer_decay: Rate = 1.0
+    """Each layer of the transformer has so many times the rate of the one above it, and the
+    embeddings of the lowest layer's; 1: all have the same."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Of AdamW."""
     max_gradient_norm: float = Field(default=1.0, gt=0)
     """Gradients are scaled down to this norm."""
+    early_stopping: EarlyStoppingConfig | None = None
+    """None: all epochs are trained, and the last weights kept."""
 
 
 class ClassifierConfig(StageConfig):
     """The dense classifier that the dual encoder starts from (DEPL section 3.5, Eq. 3)."""
 
-    epochs: Positive = 2
+    epochs: int = Field(default=2, ge=0)
+    """Passes over the training documents; 0: the dual encoder starts from the encoder as it is."""
     batch_size: Positive = 32
     encoder_learning_rate: Rate = 1e-4
     pooler_learning_rate: Rate = 1e-3
     classifier_learning_rate: Rate = 5e-3
+
+
+class RefreshConfig(_Section):
+    """Hard negatives from the dual encoder itself (see `training.mining`)."""
+
+    every_steps: Positive
+    """All labels, and the documents of as many steps, are encoded every so many steps."""
+    share: Rate = 1.0
+    """Of the hard negatives that are mined; the rest stay the SVM's, and all are before the first
+    refresh."""
 
 
 class RetrievalConfig(StageConfig):
@@ -162,6 +234,8 @@ class RetrievalConfig(StageConfig):
     classifier_learning_rate: Rate = 1e-3
     hard_negatives: int = Field(default=10, ge=0)
     """Highest-ranked wrong labels of the SVM, a document."""
+    refresh: RefreshConfig | None = None
+    """How often hard negatives are mined by the dual encoder; None: never."""
     label_subset_size: Positive = 384
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
     300-500. With `negatives`, the most that a step encodes: pairs beyond are left out at random."""
@@ -170,8 +244,18 @@ class RetrievalConfig(StageConfig):
     of pairs and their negatives (softmax, decoupled, ordered)."""
     negatives: NegativesConfig | None = None
     """Of a loss over pairs: q, w, m."""
+    keyword_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of a step's labels that are read without their keywords, as those without training
+    documents always are."""
     cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
+    label_pooling: LabelPooling = "mean"
+    """What the label encoder makes of a text's tokens: the mean of the last layer over them, or
+    that of [CLS] alone (DEPL, Table 7)."""
+    joint: Joint = "separate"
+    """How the classifier is trained along. separate: by its own loss over all labels, beside the
+    dual encoder's. hybrid: the loss is that of (sigma(f_dual) + sigma(f_cls)) / 2 over the label
+    subset (DEPL Eq. 4), and no other. both: all three losses."""
 
     @model_validator(mode="after")
     def _refuse_full_top(self) -> RetrievalConfig:
@@ -185,8 +269,20 @@ class RetrievalConfig(StageConfig):
     @model_validator(mode="after")
     def _refuse_impossible_pairs(self) -> RetrievalConfig:
         refuse_impossible(self.loss, self.negatives)
+        if self.refresh is not None and not self.hard_negatives:
+            raise ValueError("refresh mines hard negatives, but hard_negatives is 0")
         if self.negatives is None:
             return self
+        if self.refresh is not None:
+            raise ValueError(
+                "refresh mines hard negatives for the batch's label subset; drop 'negatives', or "
+                "drop 'refresh'"
+            )
+        if self.joint != "separate":
+            raise ValueError(
+                f"joint {self.joint!r} is a loss over the batch's label subset; drop 'negatives', "
+                "or take joint 'separate'"
+            )
         kind, bound = self.negatives.q.kind, self.label_subset_size
         if kind == "hard" and not self.hard_negatives:
             raise ValueError("q 'hard' draws from the hard negatives, but hard_negatives is 0")
@@ -217,6 +313,23 @@ class RetrievalConfig(StageConfig):
                 f"retrieval: q 'all' encodes {num_labels} labels a step, but label_subset_size is "
                 f"{self.label_subset_size}; raise it, or take another q"
             )
+
+
+class WindowsConfig(_Section):
+    """Overlapping windows in which long documents are read (see `models.windows`)."""
+
+    overlap: int = Field(default=32, ge=0)
+    """Tokens that a window has in common with the one before; at most half of a window."""
+    pool: WindowPool = "mean"
+    """What the vector of a document is of those of its windows, dimension by dimension."""
+    most: int = Field(default=4, ge=2, le=64)
+    """Windows a document; what lies behind the last is not read. A step takes up to so many times
+    the time and memory."""
+
+    @property
+    def windows(self) -> Windows:
+        """The same, as texts are read by it."""
+        return Windows(self.overlap, self.pool, self.most)
 
 
 class EnsembleConfig(_Section):
@@ -250,11 +363,19 @@ class TrainingConfig(_Section):
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
-    """Tokens that the encoder reads of a document, special tokens included."""
+    """Tokens that the encoder reads of a document at once, special tokens included."""
+    windows: WindowsConfig | None = None
+    """How longer documents are read, in training and after; None: only their beginning is."""
     frozen_layers: int = Field(default=0, ge=0)
     """Lowest transformer layers (and the embeddings) that stay as they are: cheaper steps."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the matrix products in training; auto: bfloat16 where the processor or GPU has it."""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Of the matrix products in training; auto: bfloat16 where the processor or GPU has it.
+    float16 is for GPUs without bfloat16; the loss is scaled for its narrow range."""
+    gradient_checkpointing: bool = False
+    """Compute each layer a second time instead of keeping what its gradient needs: less memory,
+    more time."""
+    compile: bool = False
+    """Compile the encoder with torch.compile for the training, where there is a compiler."""
     probes: int = Field(default=16, ge=0, le=MAX_PROBES)
     """Training texts that the bundle brings along, so that a service can try it on them; 0: no
     text of the corpus is in the bundle."""
@@ -277,6 +398,46 @@ class TrainingConfig(_Section):
                 raise ValueError(f"{name!r} without {other!r}; add it, or leave both out")
         return tuple(name for name in get_args(Scorer) if name in scorers)
 
+    @model_validator(mode="after")
+    def _joint_with_a_classifier(self) -> TrainingConfig:
+        if (
+            self.retrieval.joint != "separate"
+            and self.is_dense
+            and "classifier" not in self.scorers
+        ):
+            raise ValueError(
+                f"retrieval.joint {self.retrieval.joint!r} trains the classifier along, but "
+                "scorers lacks 'classifier'; add it, or take joint 'separate'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _room_for_a_document(self) -> TrainingConfig:
+        for name in ("classifier", "retrieval"):
+            tokens = getattr(self, name).batch_tokens
+            wanted = self.document_max_tokens * (1 if self.windows is None else self.windows.most)
+            if self.is_dense and tokens is not None and tokens < wanted:
+                raise ValueError(
+                    f"{name}.batch_tokens is {tokens}, but document_max_tokens is "
+                    f"{self.document_max_tokens}{self._in_windows}; wanted room for one document "
+                    "at least"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _windows_that_go_on(self) -> TrainingConfig:
+        windows, tokens = self.windows, self.document_max_tokens
+        if self.is_dense and windows is not None and windows.overlap > tokens // 2:
+            raise ValueError(
+                f"windows.overlap is {windows.overlap}, but document_max_tokens is {tokens}; "
+                "wanted at most half of it"
+            )
+        return self
+
+    @property
+    def _in_windows(self) -> str:
+        return "" if self.windows is None else f", in {self.windows.most} windows"
+
     @property
     def is_dense(self) -> bool:
         """Whether an encoder is trained."""
@@ -290,6 +451,10 @@ class TrainingConfig(_Section):
                 del content[section][name]
             else:
                 del content[section]
+        for section, name, default in _LATER_KEYS:
+            owner, key = (content.get(section, {}), name) if name else (content, section)
+            if owner.get(key, ...) == default:
+                del owner[key]
         return content
 
     def keys_ignored(self, data: Input) -> list[str]:

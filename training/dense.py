@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from models.encoder import (
     window_of,
 )
 from models.errors import ConfigError
+from models.label_text import pseudo_description
 from models.labels import LabelCatalogue
 from models.linear import LinearModel, LinearScorer
 from models.parts import CLASSIFIER, LINEAR, DenseParts
@@ -32,23 +34,17 @@ from models.sparse import SparseModel, SparseSource
 from training.assessment import chunks
 from training.config import RetrievalConfig, TrainingConfig
 from training.corpus import Dataset
+from training.distributed import ALONE, Ranks
+from training.early_stopping import DevSample
+from training.layers import checkpoint_gradients, freeze_layers, parameters_by_depth
 from training.learning_config import TreeFitConfig
 from training.linear_stage import encode_documents, train_linear_scorer
+from training.machine import Machine, find_machine
 from training.negatives import LabelSubsets, hard_negatives
 from training.neural import (
     DeplModel,
-    Machine,
-    Stages,
-    Step,
     TrainingTexts,
-    classifier_step,
-    find_machine,
-    freeze_layers,
-    retrieval_step,
-    start_scores,
 )
-from training.objectives import make_objective, make_subset_loss
-from training.pair_steps import PairBatches, encoder_material, pair_step
 from training.run_log import stage_cost
 
 
@@ -69,26 +65,31 @@ class DenseStart:
     model: DeplModel
 
 
-def start_dense(config: TrainingConfig, truth: Float32[csr_array, "document label"]) -> DenseStart:
+def start_dense(
+    config: TrainingConfig, truth: Float32[csr_array, "document label"], ranks: Ranks = ALONE
+) -> DenseStart:
     """Find the encoder and return the untrained model.
 
     Args:
         config: Which encoder, and what is asked of it.
         truth: The labels of the training documents.
+        ranks: The processes that train together.
 
     Raises:
-        ConfigError: There is no such encoder, it has not so many layers to freeze, or it can't read
-            so many tokens; the loss wants more labels than there are, or the label tree more
-            dimensions than document vectors have.
+        ConfigError: There is no such encoder, it has not so many layers to freeze or none to tell
+            apart, can't compute them twice, or can't read so many tokens; the loss or a metric
+            wants more labels than there are, or the label tree more dimensions than document
+            vectors have; the precision is not to be had here.
     """
     config.retrieval.check(truth.shape[1])
+    _check_metrics(config, truth.shape[1])
     if LINEAR in config.scorers and config.linear.learning is not None:
         config.linear.learning.check(truth.shape[1], num_hard=0)
-    machine = find_machine(config.precision)
+    machine = find_machine(config.precision, ranks)
     source = find_encoder(config.encoder)
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)  # of weights that the encoder's files lack
-        encoder = DualEncoder(load_transformer(source.folder))
+        encoder = DualEncoder(load_transformer(source.folder), config.retrieval.label_pooling)
     window = window_of(encoder.transformer)
     for name, wanted in (
         ("document_max_tokens", config.document_max_tokens),
@@ -100,8 +101,26 @@ def start_dense(config: TrainingConfig, truth: Float32[csr_array, "document labe
             )
     _check_components(config, source, encoder.dim)
     freeze_layers(encoder, config.frozen_layers)
+    if min(config.classifier.layer_decay, config.retrieval.layer_decay) < 1:
+        parameters_by_depth(encoder)
+    if config.gradient_checkpointing:
+        checkpoint_gradients(encoder)
     model = DeplModel(encoder, _priors(truth)).to(machine.device)
     return DenseStart(source, machine, load_tokenizer(source.folder), model)
+
+
+def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
+    """Refuse a metric of early stopping that looks at more places than there are labels.
+
+    Raises:
+        ConfigError: It does.
+    """
+    for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval)):
+        if stage.early_stopping is not None and stage.early_stopping.places > num_labels:
+            raise ConfigError(
+                f"{name}.early_stopping.metric is {stage.early_stopping.metric!r}, but there are "
+                f"{num_labels} labels; wanted at most so many places"
+            )
 
 
 def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -> None:
@@ -139,20 +158,30 @@ def read_training_texts(
         catalogue: The labels with their pseudo descriptions.
         truth: The labels of the training documents.
     """
-    documents = [
-        tokenize_texts(start.tokenizer, chunk, config.document_max_tokens)
-        for chunk in chunks(dataset.split("train").texts())
-    ]
+    max_tokens, dropout = config.descriptions.max_tokens, config.retrieval.keyword_dropout
+    descriptions = [label.pseudo_description for label in catalogue]
+    labels, views = tokenize_texts(start.tokenizer, descriptions, max_tokens), None
+    if dropout:
+        bare = [pseudo_description(label) for label in catalogue]
+        views = TokenizedTexts.joined([labels, tokenize_texts(start.tokenizer, bare, max_tokens)])
     return TrainingTexts(
-        documents=TokenizedTexts.joined(documents),
-        labels=tokenize_texts(
-            start.tokenizer,
-            [label.pseudo_description for label in catalogue],
-            config.descriptions.max_tokens,
-        ),
+        documents=_tokenized(start, config, dataset.split("train").texts()),
+        labels=labels,
         truth=truth,
         pad_id=int(start.tokenizer.pad_token_id or 0),
+        keyword_dropout=dropout,
+        label_views=views,
     )
+
+
+def _tokenized(start: DenseStart, config: TrainingConfig, texts: Iterable[str]) -> TokenizedTexts:
+    """Return documents as the encoder reads them."""
+    windows = None if config.windows is None else config.windows.windows
+    parts = [
+        tokenize_texts(start.tokenizer, chunk, config.document_max_tokens, windows)
+        for chunk in chunks(texts)
+    ]
+    return TokenizedTexts.joined(parts)
 
 
 def find_label_subsets(
@@ -176,31 +205,38 @@ def find_label_subsets(
     return LabelSubsets(truth, hard, config.label_subset_size)
 
 
-def train_dense(
-    start: DenseStart,
-    texts: TrainingTexts,
-    subsets: LabelSubsets,
-    config: TrainingConfig,
-    folder: Path,
+def read_dev_samples(
+    start: DenseStart, config: TrainingConfig, dataset: Dataset
+) -> dict[str, DevSample]:
+    """Return what early stopping measures on, for each stage that has it."""
+    sizes = {
+        name: stage.early_stopping.documents
+        for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval))
+        if stage.early_stopping is not None
+    }
+    if not sizes:
+        return {}
+    split = dataset.split("dev")
+    documents = _tokenized(start, config, split.texts())
+    truth = split.scan().labels
+    return {
+        name: DevSample.draw(documents, truth, size, config.seed) for name, size in sizes.items()
+    }
+
+
+def finish_dense(
+    start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
 ) -> DenseParts:
-    """Train the dense classifier, the dual encoder (DEPL 3.3, 3.5), then the linear scorer.
+    """Return the dense half of a bundle, once both stages are done; trains the linear scorer.
 
     Args:
-        start: Its model is trained in place.
+        start: With the trained model.
         texts: Documents and label descriptions.
-        subsets: The labels that each step of the dual encoder scores.
-        config: Of both stages.
-        folder: Of the run; each stage keeps its checkpoints there, and goes on after the newest.
+        config: Of the run.
+        folder: Of the run; what is done lies there.
     """
     model, machine = start.model, start.machine
-    stages = Stages(texts, config.seed, machine, folder)
-    with stage_cost(folder, "classifier"):
-        stages.train("classifier", model, classifier_step(model, texts, machine), config.classifier)
-    start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
     keep = CLASSIFIER in config.scorers
-    with stage_cost(folder, "retrieval"):
-        step = _retrieval_step(start, texts, subsets, config, folder)
-        stages.train("retrieval", model, step, config.retrieval)
     with (
         stage_cost(folder, "label vectors"),
         tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar,
@@ -220,38 +256,8 @@ def train_dense(
         label_vectors=vectors,
         classifier=_trained_classifier(model, texts.truth) if keep else None,
         linear=_trained_linear(start, texts, config, folder) if LINEAR in config.scorers else None,
+        windows=None if config.windows is None else config.windows.windows,
     )
-
-
-def _retrieval_step(
-    start: DenseStart,
-    texts: TrainingTexts,
-    subsets: LabelSubsets,
-    config: TrainingConfig,
-    folder: Path,
-) -> Step:
-    """Return the dual encoder's step: over label subsets, or over pairs and their negatives."""
-    model, machine, retrieval = start.model, start.machine, config.retrieval
-    keep = CLASSIFIER in config.scorers
-    if retrieval.negatives is None:
-        loss = make_subset_loss(retrieval.loss)
-        return retrieval_step(model, texts, subsets, machine, loss=loss, keep_classifier=keep)
-    material = encoder_material(
-        model,
-        texts,
-        subsets.hard,
-        retrieval,
-        machine,
-        seed=config.seed,
-        folder=folder / "retrieval-negatives",
-    )
-    batches = PairBatches(
-        texts.truth,
-        retrieval.negatives.exclude,
-        retrieval.negatives.most_pairs(retrieval.label_subset_size),
-    )
-    objective = make_objective(retrieval.learning, material)
-    return pair_step(model, texts, batches, objective, machine, keep_classifier=keep)
 
 
 def _trained_linear(

@@ -18,6 +18,10 @@ SplitOption = Annotated[
     Literal["dev", "test"],
     typer.Option(help="What is measured on; without a dev split a tenth of training is held out."),
 ]
+EngineOption = Annotated[
+    str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
+]
+WorkersOption = Annotated[int, typer.Option(min=1, help="With ray: processes of one thread.")]
 DataArgument = Annotated[Path, typer.Argument(help="Folder of the corpus.")]
 
 
@@ -30,6 +34,7 @@ def make_experiment_app() -> typer.Typer:
     app.command("sampling-bias")(sampling_bias)
     app.command("negative-mining")(negative_mining)
     app.command("adversarial")(adversarial)
+    app.command("depl")(depl)
     return app
 
 
@@ -42,17 +47,21 @@ def sampling_bias(
     epochs: EpochsOption = 2,
     settings: SettingsOption = None,
     split: SplitOption = "dev",
+    engine: EngineOption = "local",
+    workers: WorkersOption = 1,
 ) -> None:
     """Compare sampling distributions and weights on head and tail (Rawat et al. 2021)."""
+    from training.engines import checked_engine
     from training.experiment_runs import run_sampling_bias_experiment
     from training.sampling_bias import SamplingBiasPlan
 
     plan = SamplingBiasPlan(epochs=epochs)
     _print_report(
         run_sampling_bias_experiment(
-            data, output, num_seeds=seeds, split=split, settings=settings, plan=plan
+            data, output, num_seeds=seeds, split=split, settings=settings, plan=plan,
+            engine=checked_engine(engine, workers),
         )
-    )
+    )  # fmt: skip
 
 
 def negative_mining(
@@ -67,17 +76,21 @@ def negative_mining(
     ] = 1024,
     settings: SettingsOption = None,
     split: SplitOption = "dev",
+    engine: EngineOption = "local",
+    workers: WorkersOption = 1,
 ) -> None:
     """Compare the hardest of the sampled negatives with all of them (Reddi et al. 2019)."""
+    from training.engines import checked_engine
     from training.experiment_runs import run_negative_mining_experiment
     from training.negative_mining import NegativeMiningPlan
 
     plan = NegativeMiningPlan(epochs=epochs, num_sampled=sampled)
     _print_report(
         run_negative_mining_experiment(
-            data, output, num_seeds=seeds, split=split, settings=settings, plan=plan
+            data, output, num_seeds=seeds, split=split, settings=settings, plan=plan,
+            engine=checked_engine(engine, workers),
         )
-    )
+    )  # fmt: skip
 
 
 def adversarial(
@@ -130,6 +143,39 @@ def adversarial(
         run_adversarial_experiment(
             data, output, num_seeds=seeds, synthetic=synthetic or (),
             task=task, settings=settings, plan=plan, clock=clock,
+        )
+    )  # fmt: skip
+
+
+def depl(
+    data: DataArgument,
+    output: Annotated[
+        Path, typer.Option(help="Folder for the figures; started again on it, it goes on.")
+    ] = Path("runs/depl"),
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file of the run that settings change.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each setting: 0, 1, ...")] = 1,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of both stages; those of the configuration by default."),
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(help="Settings to run beside the base, between commas; all by default."),
+    ] = None,
+    split: Annotated[
+        Literal["dev", "test"], typer.Option(help="What is measured on; a dev split must be there.")
+    ] = "dev",
+) -> None:
+    """Train DEPL with one thing changed at a time, and compare (Zhang et al. 2023, A.1.5)."""
+    from training.config import read_config
+    from training.experiment_runs import run_depl_experiment
+
+    _print_report(
+        run_depl_experiment(
+            data, output, num_seeds=seeds, split=split, settings=settings,
+            base=read_config(config), epochs=epochs,
         )
     )  # fmt: skip
 

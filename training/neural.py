@@ -1,42 +1,29 @@
-"""Neural training: the dense classifier, then the dual encoder that starts from it (DEPL 3.3, 3.5).
+"""Neural training: the model, and the loss of a step of the dense classifier and the dual encoder.
 
-Everything random in a step is drawn from (seed, stage, step), so a run that was killed and
-resumed takes the same steps as one that was not.
+`training.stages` takes the steps (DEPL 3.3, 3.5).
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Never
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from models.dual_encoder import DualEncoder, Role, encode_all
-from models.encoder import TokenizedTexts
-from models.errors import ConfigError
-from training.checkpoints import is_done, load_checkpoint, save_checkpoint
-from training.config import StageConfig
-from training.losses import SubsetLoss, depl_loss
+from models.encoder import TokenBatch, TokenizedTexts
+from training.config import Joint
+from training.losses import SubsetLoss, depl_loss, log_odds_of_mean
+from training.machine import Machine
 from training.negatives import LabelSubsets, positives_among
-from training.run_log import ProgressLog
 
-logger = logging.getLogger(__name__)
-_LOG_EVERY_S = 30.0
-_CHECKPOINT_EVERY_S = 60.0
 _START_TEXTS = 256  # documents and labels that set the first scale and bias of f_dual
 _START_LOGIT = -4.0  # log-odds of the mean pair: about 2 positives in 100
-_ORDER, _STEP = 1, 2  # what a seed is for: the order of an epoch, or the draws of a step
 _ROLES: tuple[Role, Role] = ("document", "label")
 
 
@@ -59,6 +46,17 @@ class DeplModel(nn.Module):
         with torch.no_grad():
             self.classifier.weight.zero_()
             self.classifier.bias.copy_(torch.from_numpy(np.log(priors / (1 - priors))))
+        self.encode_by: Callable[[TokenBatch, Role], Tensor] | None = None
+
+    def encode(self, batch: TokenBatch, role: Role) -> Float[Tensor, "batch dim"]:
+        """Return the vectors of a step's texts, encoded as its stage wants it (`encode_by`)."""
+        return self.encoder(batch, role) if self.encode_by is None else self.encode_by(batch, role)
+
+    def encoding_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters that make the vectors of texts."""
+        encoder = self.encoder
+        parts = (encoder.transformer, encoder.document_pooler, encoder.label_pooler)
+        return [parameter for part in parts for parameter in part.parameters()]
 
     def classifier_scores(
         self, documents: Float[Tensor, "batch dim"], labels: Tensor | None = None
@@ -79,46 +77,37 @@ class TrainingTexts:
         labels: Label descriptions as tokens.
         truth: The labels of each document.
         pad_id: The tokenizer's padding id.
+        keyword_dropout: Share of a step's labels that are read without keywords.
+        label_views: Label descriptions, and behind them the same without keywords; None where no
+            keywords are left out.
     """
 
     documents: TokenizedTexts
     labels: TokenizedTexts
     truth: Float32[csr_array, "document label"]
     pad_id: int
+    keyword_dropout: float = 0.0
+    label_views: TokenizedTexts | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Where and how precisely to compute.
-
-    Attributes:
-        device: "cpu" or "cuda".
-        is_bfloat16: Whether matrix products run in bfloat16.
-    """
-
-    device: str
-    is_bfloat16: bool
-
-    @contextmanager
-    def autocast(self) -> Iterator[None]:
-        """Compute in bfloat16 inside, if this machine does."""
-        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.is_bfloat16):
-            yield
-
-
-def find_machine(precision: str) -> Machine:
-    """Return the GPU if PyTorch has one, and bfloat16 where the hardware has it, unless told."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if precision != "auto":
-        return Machine(device, is_bfloat16=precision == "bfloat16")
-    if device == "cuda":
-        return Machine(device, is_bfloat16=torch.cuda.is_bf16_supported())
-    flags = torch.cpu.get_capabilities()
-    return Machine(device, is_bfloat16=bool(flags.get("avx512_bf16") or flags.get("amx_bf16")))
+    def label_batch(
+        self, labels: Int64[np.ndarray, "sampled"], rng: np.random.Generator, device: str
+    ) -> TokenBatch:
+        """Return the texts of a step's labels, of which some are read without their keywords."""
+        if self.label_views is None:
+            return self.labels.batch(labels, self.pad_id, device)
+        is_bare = rng.random(len(labels)) < self.keyword_dropout
+        return self.label_views.batch(labels + len(self.labels) * is_bare, self.pad_id, device)
 
 
 Step = Callable[[Int64[np.ndarray, "batch"], np.random.Generator], Tensor]
 """Returns the loss of some training documents."""
+
+
+Documents = Callable[[int, int], Int64[np.ndarray, "document"]]
+"""Returns the documents of the steps from one up to another, rising."""
+
+Prepare = Callable[[int, Documents], None]
+"""Makes ready what a step needs, told the steps before it and who is trained on when."""
 
 
 def classifier_step(model: DeplModel, texts: TrainingTexts, machine: Machine) -> Step:
@@ -126,7 +115,7 @@ def classifier_step(model: DeplModel, texts: TrainingTexts, machine: Machine) ->
 
     def step(rows: Int64[np.ndarray, "batch"], _: np.random.Generator) -> Tensor:
         batch = texts.documents.batch(rows, texts.pad_id, machine.device)
-        return classifier_cost(model, model.encoder(batch, "document"), texts.truth[rows])
+        return classifier_cost(model, model.encode(batch, "document"), texts.truth[rows])
 
     return step
 
@@ -149,8 +138,9 @@ def retrieval_step(
     *,
     loss: SubsetLoss,
     keep_classifier: bool,
+    joint: Joint = "separate",
 ) -> Step:
-    """Return the step of the dual encoder: a loss over the batch's label subset (DEPL 3.3).
+    """Return the step of the dual encoder: a loss over the batch's label subset (DEPL 3.3, 3.5).
 
     Args:
         model: Trained in place.
@@ -160,118 +150,32 @@ def retrieval_step(
         loss: Of the scores; L_dual in the paper.
         keep_classifier: Add the classifier's loss over the same documents and all labels, so that
             it stays in step with the moving document vectors.
+        joint: Of what the loss is taken: of f_dual ("separate"), of the mean of the sigmoids of
+            f_dual and f_cls, which is trained by nothing else then ("hybrid", L_dual-cls in the
+            paper), or of either ("both").
     """
+    is_separate, is_joint = joint != "hybrid", joint != "separate"
 
     def step(rows: Int64[np.ndarray, "batch"], rng: np.random.Generator) -> Tensor:
         truth = texts.truth[rows]
         labels = subsets.draw(rows, rng)
-        documents = model.encoder(
+        documents = model.encode(
             texts.documents.batch(rows, texts.pad_id, machine.device), "document"
         )
-        label_batch = texts.labels.batch(labels, texts.pad_id, machine.device)
-        scores = model.encoder.scores(documents, model.encoder(label_batch, "label"))
+        label_batch = texts.label_batch(labels, rng, machine.device)
+        scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
         is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
-        cost = loss(scores, is_positive)
-        if keep_classifier:
-            cost = cost + classifier_cost(model, documents, truth)
-        return cost
+        costs: list[Tensor] = []
+        if is_separate:
+            costs.append(loss(scores, is_positive))
+            if keep_classifier:
+                costs.append(classifier_cost(model, documents, truth))
+        if is_joint:
+            others = model.classifier_scores(documents, torch.from_numpy(labels).to(scores.device))
+            costs.append(loss(log_odds_of_mean(scores, others), is_positive))
+        return torch.stack(costs).sum()
 
     return step
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """Trains the stages of one run, one after the other.
-
-    Attributes:
-        texts: What they read.
-        seed: Of the run.
-        machine: Where to compute.
-        folder: Of the run; each stage keeps its checkpoints in a folder of its name there.
-    """
-
-    texts: TrainingTexts
-    seed: int
-    machine: Machine
-    folder: Path
-
-    def train(self, name: str, model: DeplModel, step: Step, config: StageConfig) -> None:
-        """Train one stage to its end, from its newest checkpoint if it has one.
-
-        Args:
-            name: Of the stage; seeds its randomness and stands in the progress.
-            model: Trained in place, on the machine's device.
-            step: The loss of a batch.
-            config: Epochs, batch size and rates.
-        """
-        folder = self.folder / name
-        if is_done(folder):
-            load_checkpoint(folder, model)
-            return
-        optimizer = _optimizer(model, config)
-        done = load_checkpoint(folder, model, optimizer)
-        num_documents = len(self.texts.documents)
-        per_epoch = math.ceil(num_documents / config.batch_size)
-        total = per_epoch * config.epochs
-        stage_seed = [self.seed, int.from_bytes(name.encode()[:4], "big")]
-        clock = _Clock(time.monotonic(), time.monotonic())
-        with (
-            _progress_bar(name, done, per_epoch, config, num_documents) as bar,
-            ProgressLog(folder, done, total) as log,
-        ):
-            for number in range(done, total):
-                epoch, position = divmod(number, per_epoch)
-                order = np.random.default_rng([*stage_seed, _ORDER, epoch]).permutation(
-                    num_documents
-                )
-                rows = order[position * config.batch_size :][: config.batch_size].astype(np.int64)
-                _set_rates(optimizer, config, number, total)
-                step_seed = [*stage_seed, _STEP, number]
-                loss = _train_step(model, step, optimizer, config, self.machine, rows, step_seed)
-                bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-                bar.update(len(rows))
-                log.note(number + 1, loss, optimizer.param_groups[0]["lr"])
-                clock.tick(name, number + 1, total, loss, bar)
-                if clock.is_checkpoint_due() and number + 1 < total:
-                    save_checkpoint(folder, number + 1, model, optimizer)
-        save_checkpoint(folder, total, model, None)
-
-
-def _progress_bar(
-    name: str, done: int, per_epoch: int, config: StageConfig, num_documents: int
-) -> tqdm[Never]:
-    epochs, steps = divmod(done, per_epoch)
-    return tqdm(
-        total=config.epochs * num_documents,
-        initial=epochs * num_documents + steps * config.batch_size,
-        desc=name,
-        unit="doc",
-        mininterval=1.0,
-    )
-
-
-def _train_step(
-    model: DeplModel,
-    step: Step,
-    optimizer: torch.optim.Optimizer,
-    config: StageConfig,
-    machine: Machine,
-    rows: Int64[np.ndarray, "batch"],
-    seed: list[int],
-) -> float:
-    """Take one step and return its loss; dropout and negatives follow from the seed alone."""
-    rng = np.random.default_rng(seed)
-    model.train()
-    optimizer.zero_grad(set_to_none=True)
-    with torch.random.fork_rng():
-        torch.manual_seed(int(rng.integers(2**63)))
-        with machine.autocast():
-            loss = step(rows, rng)
-        loss.backward()  # type: ignore[no-untyped-call]
-    trained = [p for group in optimizer.param_groups for p in group["params"]]
-    nn.utils.clip_grad_norm_(trained, config.max_gradient_norm)
-    optimizer.step()
-    return float(loss.detach())
 
 
 @torch.no_grad()
@@ -297,89 +201,3 @@ def start_scores(model: DualEncoder, texts: TrainingTexts, *, cosine_scale: floa
     scale = cosine_scale / float(length)
     model.log_scale.fill_(math.log(scale))
     model.score_bias.fill_(_START_LOGIT - scale * float((documents @ labels.T).mean()))
-
-
-def freeze_layers(encoder: DualEncoder, count: int) -> None:
-    """Keep the lowest layers of the transformer, and all that lies below them, as they are.
-
-    Below are the embeddings with their positions and norms: were one of them trained, every step
-    would still go back through the frozen layers. With a count of 0 everything is trained.
-
-    Raises:
-        ConfigError: There are not so many layers.
-    """
-    if count == 0:
-        return
-    layers = _transformer_layers(encoder)
-    if layers is None or count > len(layers):
-        raise ConfigError(
-            f"frozen_layers is {count}, but {type(encoder.transformer).__name__} has "
-            f"{0 if layers is None else len(layers)} layers that can be frozen"
-        )
-    highest = {id(parameter) for parameter in layers[count - 1].parameters()}
-    parameters = list(encoder.transformer.parameters())  # in the order of computation
-    end = max(place for place, parameter in enumerate(parameters) if id(parameter) in highest)
-    for parameter in parameters[: end + 1]:
-        parameter.requires_grad_(False)
-
-
-def _transformer_layers(encoder: DualEncoder) -> nn.ModuleList | None:
-    """Return the stack of equal layers, which every Hugging Face encoder has under some name."""
-    depth = int(encoder.transformer.config.num_hidden_layers)
-    stacks = (module for module in encoder.modules() if isinstance(module, nn.ModuleList))
-    return next((stack for stack in stacks if len(stack) == depth), None)
-
-
-def _optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
-    encoder = model.encoder
-    poolers = [*encoder.document_pooler.parameters(), *encoder.label_pooler.parameters()]
-    scalars = [encoder.log_scale, encoder.score_bias]
-    groups = [
-        (encoder.transformer.parameters(), config.encoder_learning_rate),
-        (poolers, config.pooler_learning_rate),
-        ([*model.classifier.parameters(), *scalars], config.classifier_learning_rate),
-    ]
-    return torch.optim.AdamW(
-        [
-            {"params": [p for p in params if p.requires_grad], "lr": rate, "peak": rate}
-            for params, rate in groups
-        ],
-        weight_decay=config.weight_decay,
-    )
-
-
-def _set_rates(
-    optimizer: torch.optim.Optimizer, config: StageConfig, number: int, total: int
-) -> None:
-    warmup = config.warmup_share * total
-    rise = (number + 1) / warmup if warmup else 1.0
-    fall = (total - number) / max(1.0, total - warmup)
-    for group in optimizer.param_groups:
-        group["lr"] = group["peak"] * min(1.0, rise, fall)
-
-
-@dataclass(slots=True)
-class _Clock:
-    """Says when the next log line and the next checkpoint are due."""
-
-    last_log: float
-    last_checkpoint: float
-
-    def tick(self, name: str, step: int, total: int, loss: float, bar: tqdm[Never]) -> None:
-        now = time.monotonic()
-        if now - self.last_log < _LOG_EVERY_S:
-            return
-        self.last_log = now
-        rate = bar.format_dict["rate"] or 0.0
-        gpu_gib = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
-        logger.info(
-            "%s step %d/%d loss %.4f docs_per_s %.1f gpu_gib %.1f",
-            name, step, total, loss, rate, gpu_gib,
-        )  # fmt: skip
-
-    def is_checkpoint_due(self) -> bool:
-        now = time.monotonic()
-        if now - self.last_checkpoint < _CHECKPOINT_EVERY_S:
-            return False
-        self.last_checkpoint = now
-        return True

@@ -14,12 +14,14 @@ from jaxtyping import Float, Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from models.tree import LabelTree
 from training.config import RetrievalConfig
 from training.document_sampling import UNIFORM_SHARE, PartlyUniform
 from training.learning_config import ClusterConfig, TreeConfig
 from training.linear_stage import encode_documents
+from training.machine import Machine
 from training.model_sampling import ClusterNegatives
-from training.neural import DeplModel, Machine, Step, TrainingTexts, classifier_cost
+from training.neural import DeplModel, Step, TrainingTexts, classifier_cost
 from training.objectives import Material, PairObjective, Scorer
 from training.reduction import Exclude, label_counts, make_pairs, numbers_of, pairs_at
 from training.sampling import Pairs, step_generator
@@ -74,7 +76,7 @@ def pair_step(
     """
 
     def step(rows: Int64[np.ndarray, "batch"], rng: np.random.Generator) -> Tensor:
-        documents = model.encoder(
+        documents = model.encode(
             texts.documents.batch(rows, texts.pad_id, machine.device), "document"
         )
         pairs, places = batches.draw(rows, rng, machine.device)
@@ -85,8 +87,8 @@ def pair_step(
             with torch.autocast(machine.device, enabled=False):
                 negatives = objective.distribution.draw(pairs, generator)
             labels = torch.unique(torch.cat([pairs.labels, negatives.labels.flatten()]))
-            label_batch = texts.labels.batch(labels.cpu().numpy(), texts.pad_id, machine.device)
-            scores = model.encoder.scores(documents, model.encoder(label_batch, "label"))
+            label_batch = texts.label_batch(labels.cpu().numpy(), rng, machine.device)
+            scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
             cost = objective.cost(pairs, negatives, _looked_up(scores, places, labels), generator)
         if keep_classifier:
             cost = cost + classifier_cost(model, documents, texts.truth[rows])
@@ -127,23 +129,11 @@ def encoder_material(
         clusters = ClusterNegatives.of(weight.detach(), bias.detach(), 1, rng)
         clusters = replace(clusters, uniform_share=UNIFORM_SHARE)
     elif isinstance(q, TreeConfig):
-        vectors = encode_documents(
-            model.encoder,
-            texts.documents,
-            pad_id=texts.pad_id,
-            device=machine.device,
-            folder=folder,
-        )
-        fitted = fit_tree(
-            vectors,
-            texts.truth,
-            num_components=q.components,
-            regulariser=q.regulariser,
-            seed=seed,
-            device=machine.device,
+        fitted = machine.ranks.from_first(
+            lambda: _fitted_tree(model, texts, q, machine, seed=seed, folder=folder)
         )
         num_labels = texts.truth.shape[1]
-        tree = PartlyUniform(fitted.tree.to(machine.device), UNIFORM_SHARE, num_labels)
+        tree = PartlyUniform(fitted.to(machine.device), UNIFORM_SHARE, num_labels)
     return Material(
         counts=label_counts(texts.truth),
         device=machine.device,
@@ -153,6 +143,33 @@ def encoder_material(
         label_weights=lambda: (weight, bias),
         tree=tree,
     )
+
+
+def _fitted_tree(
+    model: DeplModel,
+    texts: TrainingTexts,
+    config: TreeConfig,
+    machine: Machine,
+    *,
+    seed: int,
+    folder: Path,
+) -> LabelTree:
+    vectors = encode_documents(
+        model.encoder,
+        texts.documents,
+        pad_id=texts.pad_id,
+        device=machine.device,
+        folder=folder,
+    )
+    fitted = fit_tree(
+        vectors,
+        texts.truth,
+        num_components=config.components,
+        regulariser=config.regulariser,
+        seed=seed,
+        device=machine.device,
+    )
+    return fitted.tree
 
 
 def _looked_up(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -19,7 +20,13 @@ from scipy.sparse import csr_array
 from models.bundle import read_json, write_json_durably
 from models.errors import ConfigError, DataError
 from models.labels import LabelCatalogue
-from models.manifest import TEXT, EncoderInfo, Manifest
+from models.manifest import (
+    FORMAT_VERSION,
+    TEXT,
+    WINDOWS_FORMAT_VERSION,
+    EncoderInfo,
+    Manifest,
+)
 from models.parts import ENSEMBLE, HYBRID, DenseParts, ModelParts, write_parts
 from models.predictor import Predictor
 from models.registry import Registry
@@ -31,11 +38,15 @@ from training.corpus import Dataset
 from training.dense import (
     DenseStart,
     find_label_subsets,
+    finish_dense,
+    read_dev_samples,
     read_training_texts,
     start_dense,
-    train_dense,
 )
+from training.dense_stages import NeuralMaterial, train_stages
 from training.descriptions import keywords_of_labels, pseudo_descriptions, related
+from training.distributed import ALONE, Ranks
+from training.engines import LOCAL, Engine
 from training.evaluation import ALL_LABELS
 from training.features import training_features
 from training.probes import choose_probes
@@ -56,11 +67,17 @@ class Run:
         config: What to train.
         dataset: On what.
         folder: Where its work lies; a run started again on it goes on.
+        ranks: The processes that train it; this one is the first.
+        has_events: Whether to write files for TensorBoard.
+        engine: What fits the sparse model.
     """
 
     config: TrainingConfig
     dataset: Dataset
     folder: Path
+    ranks: Ranks = ALONE
+    has_events: bool = False
+    engine: Engine = LOCAL
 
 
 def train(run: Run, registry: Registry) -> int:
@@ -79,7 +96,7 @@ def train(run: Run, registry: Registry) -> int:
     truth = run.dataset.split("train").scan().labels
     if truth.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
-    start = start_dense(config, truth) if config.is_dense else None
+    start = start_dense(config, truth, run.ranks) if config.is_dense else None
     _claim_folder(run, start)
     with _reproducible():
         with stage_cost(run.folder, "features"):
@@ -87,7 +104,7 @@ def train(run: Run, registry: Registry) -> int:
         with stage_cost(run.folder, "sparse"):
             sparse = fit_sparse_model(
                 tfidf, features, truth, config.sparse,
-                seed=config.seed, folder=run.folder / "sparse",
+                seed=config.seed, folder=run.folder / "sparse", engine=run.engine,
             )  # fmt: skip
             catalogue = _described(run, sparse)
         dense = _train_dense(run, start, catalogue, sparse, features, truth) if start else None
@@ -103,11 +120,31 @@ def train(run: Run, registry: Registry) -> int:
         return _publish(run, parts, manifest, registry)
 
 
+def follow(config: TrainingConfig, ranks: Ranks) -> None:
+    """Take part in the neural stages of the run that the first process trains and writes.
+
+    Args:
+        config: Of the run.
+        ranks: The processes; this one is not the first.
+    """
+    if not config.is_dense:
+        return
+    with TemporaryDirectory(prefix="longtail-") as folder, _reproducible():
+        material: NeuralMaterial = ranks.from_first(_unknown)
+        start = start_dense(config, material.texts.truth, ranks)
+        train_stages(start, material, config, Path(folder))
+
+
+def _unknown() -> NeuralMaterial:
+    raise AssertionError("the first process makes it")
+
+
 def _check_input(run: Run) -> None:
     """Refuse an encoder where there is no text, and say which settings decide nothing.
 
     Raises:
-        ConfigError: The configuration has scorers that read text, and the corpus has features.
+        ConfigError: The configuration has scorers that read text, and the corpus has features; or
+            it has early stopping, and the corpus no dev split.
     """
     config, given = run.config, run.dataset.input
     if config.is_dense and given != TEXT:
@@ -115,6 +152,13 @@ def _check_input(run: Run) -> None:
             f"scorers: {', '.join(config.scorers)} came, but the documents of "
             f"{str(run.dataset.folder)!r} are features, which no encoder reads; train with "
             "--only-sparse (scorers: [sparse])"
+        )
+    stages = {"classifier": config.classifier, "retrieval": config.retrieval}
+    stopped = [name for name, stage in stages.items() if stage.early_stopping is not None]
+    if config.is_dense and stopped and "dev" not in run.dataset.split_names:
+        raise ConfigError(
+            f"{stopped[0]}.early_stopping measures on the dev split, which "
+            f"{str(run.dataset.folder)!r} lacks; add one, or leave early_stopping out"
         )
     if ignored := config.keys_ignored(given):
         logger.warning(
@@ -134,7 +178,12 @@ def _train_dense(
     with stage_cost(run.folder, "tokens and hard negatives"):
         texts = read_training_texts(start, run.config, run.dataset, catalogue, truth)
         subsets = find_label_subsets(run.config.retrieval, sparse, features, truth)
-    return train_dense(start, texts, subsets, run.config, run.folder)
+        dev = read_dev_samples(start, run.config, run.dataset)
+    material = NeuralMaterial(texts, subsets, dev)
+    run.ranks.from_first(lambda: material)
+    events = run.folder / "tensorboard" if run.has_events else None
+    train_stages(start, material, run.config, run.folder, events)
+    return finish_dense(start, texts, run.config, run.folder)
 
 
 def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
@@ -195,6 +244,7 @@ def _manifest(
         choice = next(name for name in _CHOICE_METRICS if name in measured)
         default = max(parts.scorers, key=lambda name: metrics[name][ALL_LABELS][choice])
     settings, encoder, correction = run.config.settings_used(parts.input), None, None
+    windows = None if parts.dense is None else parts.dense.windows
     if start is not None and parts.dense is not None:
         source, dense = start.source, parts.dense
         settings["encoder"] = source.name
@@ -213,6 +263,8 @@ def _manifest(
         linear_correction=correction,
         calibrations=dict(parts.calibrations),
         ensemble=parts.ensemble,
+        windows=windows,
+        format_version=FORMAT_VERSION if windows is None else WINDOWS_FORMAT_VERSION,
         longtail_version=version("longtail"),
     )
 
@@ -245,6 +297,8 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
             "is_bfloat16": start.machine.is_bfloat16,
             "device": start.machine.device,
         }
+        if start.machine.is_float16:
+            wanted["is_float16"] = True
     run.folder.mkdir(parents=True, exist_ok=True)
     found = read_json(path) if path.exists() else wanted
     if found != wanted:

@@ -63,7 +63,8 @@ def draw_by_frequency(
     figure = Figure(figsize=(9, 11), layout=ConstrainedLayoutEngine(h_pad=0.1))
     FigureCanvasAgg(figure)
     above, middle, below = figure.subplots(3, 1, height_ratios=(3, 2, 2))
-    _draw_f1_by_rank(above, judged, training_counts, k, labels_per_bin)
+    label_f1 = {name: label_f1_at(one, k) for name, one in judged.items()}
+    draw_f1_by_rank(above, label_f1, training_counts, k, labels_per_bin)
     _draw_recall_by_bin(middle, judged, training_counts, recall_k)
     _draw_shot_groups(below, judged, training_counts, recall_k)
     handles, names = above.get_legend_handles_labels()
@@ -120,15 +121,27 @@ def _num_bins(num_labels: int, labels_per_bin: int | None) -> int:
     return max(1, round(num_labels / labels_per_bin))
 
 
-def _draw_f1_by_rank(
+def draw_f1_by_rank(
     axes: Axes,
-    judged: Mapping[str, Judged],
+    label_f1: Mapping[str, Float64[np.ndarray, "label"]],
     training_counts: Int64[np.ndarray, "label"],
     k: int,
-    labels_per_bin: int | None,
+    labels_per_bin: int | None = None,
 ) -> None:
-    for index, (name, one) in enumerate(judged.items()):
-        ranks, f1 = macro_f1_by_rank(label_f1_at(one, k), training_counts, labels_per_bin)
+    """Draw macro-F1@k by label rank, from rare to common, a line for each scorer (DEPL, Figure 1).
+
+    Args:
+        axes: Where.
+        label_f1: F1@k of each label, by name of the scorer.
+        training_counts: Number of training documents that carry each label.
+        k: Places that counted.
+        labels_per_bin: Labels averaged into one point; chosen for about 35 points by default.
+
+    Raises:
+        DataError: `labels_per_bin` is below 1.
+    """
+    for index, (name, one) in enumerate(label_f1.items()):
+        ranks, f1 = macro_f1_by_rank(one, training_counts, labels_per_bin)
         (line,) = axes.plot(ranks, 100 * f1, label=name, markersize=4, linewidth=1.5)
         line.set_color(_COLOURS[index % len(_COLOURS)])
         line.set_marker(_MARKERS[index % len(_MARKERS)])

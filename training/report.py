@@ -22,13 +22,16 @@ from training import report_html as html
 from training.assessment import Assessment
 from training.calibration import RELIABILITY_UNITS, draw_reliability
 from training.corpus import Dataset
+from training.evaluation import Cells
 from training.label_reports import LabelReport, report_labels
 from training.plots import draw_by_frequency
 from training.report_figures import draw_curves, light_and_dark
 from training.run_log import (
+    DevPoint,
     ProgressPoint,
     StageCost,
     progress_path,
+    read_dev_points,
     read_progress,
     read_stage_costs,
 )
@@ -54,10 +57,12 @@ class RunLog:
     Attributes:
         progress: The losses of each stage that has some.
         costs: Time and memory of each stage.
+        dev: What each stage with early stopping measured.
     """
 
     progress: Mapping[str, Sequence[ProgressPoint]]
     costs: Sequence[StageCost]
+    dev: Mapping[str, Sequence[DevPoint]]
 
 
 def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
@@ -86,8 +91,13 @@ def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
         name: read_progress(progress_path(folder / checkpoints))
         for name, checkpoints in _CHECKPOINTS.items()
     }
+    dev = {
+        name: read_dev_points(folder / checkpoints) for name, checkpoints in _CHECKPOINTS.items()
+    }
     return RunLog(
-        {name: points for name, points in progress.items() if points}, read_stage_costs(folder)
+        {name: points for name, points in progress.items() if points},
+        read_stage_costs(folder),
+        {name: points for name, points in dev.items() if points},
     )
 
 
@@ -248,6 +258,9 @@ def _training(log: RunLog) -> str:
         figure = draw_curves(log.progress)
         parts.append(html.picture(*light_and_dark(figure), "Loss over the steps of each stage"))
         parts.append(html.note("Loss of each step, and its mean over a twentieth of the points."))
+    if log.dev:
+        parts.append(html.table(_dev_cells(log.dev)))
+        parts.append(html.note("Measured for early stopping, in percent; the best was kept."))
     if log.costs:
         header = ["stage", "seconds", "CPU seconds", "peak memory, GiB", "sessions"]
         rows = [
@@ -270,6 +283,18 @@ def _training(log: RunLog) -> str:
             )
         )
     return html.section("Training", *(parts or [html.note("The run's folder holds no records.")]))
+
+
+def _dev_cells(dev: Mapping[str, Sequence[DevPoint]]) -> Cells:
+    """Return a row for each measurement of each stage."""
+    header = ["stage", "step", "epochs", "metric", "dev", ""]
+    rows = []
+    for stage, points in dev.items():
+        best = max(points, key=lambda point: point.value)  # of equals the first
+        for point in points:
+            value, mark = f"{100 * point.value:.2f}", "kept" if point is best else ""
+            rows.append([stage, str(point.step), f"{point.epochs:.2f}", point.metric, value, mark])
+    return header, rows
 
 
 def _configuration(manifest: Manifest) -> str:

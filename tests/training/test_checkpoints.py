@@ -5,12 +5,20 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 from torch import nn
 
 from training import checkpoints
-from training.checkpoints import is_done, load_checkpoint, newest_checkpoint, save_checkpoint
+from training.checkpoints import (
+    is_done,
+    load_checkpoint,
+    newest_checkpoint,
+    save_arrays,
+    save_checkpoint,
+)
 
 
 def fresh(seed: int) -> tuple[nn.Module, torch.optim.AdamW]:
@@ -128,3 +136,11 @@ def test_only_safetensors_and_json_are_written(tmp_path: Path):
     save_checkpoint(tmp_path, 1, model, optimizer)
     suffixes = {path.suffix for path in (tmp_path / "1").iterdir()}
     assert suffixes == {".safetensors", ".json"}
+
+
+def test_arrays_come_back_whatever_the_order_of_their_axes(tmp_path):
+    arrays = {"rows": np.arange(6.0).reshape(2, 3), "columns": np.arange(6).reshape(2, 3).T}
+    save_arrays(tmp_path / "x.safetensors", arrays)
+    found = load_file(tmp_path / "x.safetensors")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)

@@ -51,7 +51,7 @@ def test_a_rate_in_exponent_form_is_a_number(tmp_path):
 def test_every_wrong_key_and_value_is_named_at_once(tmp_path):
     path = write(
         tmp_path,
-        "sed: 1\nretrieval: {batch_size: 0, epoch: 2}\nprecision: float16\n"
+        "sed: 1\nretrieval: {batch_size: 0, epoch: 2}\nprecision: float8\n"
         "sparse: {max_document_share: 1.5, lemma_language: English}\n",
     )
     with pytest.raises(ConfigError, match=r"run\.yaml") as caught:
@@ -243,7 +243,96 @@ def test_without_an_ensemble_its_settings_do_not_count():
 
 def test_all_settings_count_where_there_is_an_encoder():
     config = TrainingConfig()
-    assert config.settings_used("text") == config.model_dump(mode="json")
+    later = leaves(config.model_dump(mode="json")) - leaves(config.settings_used("text"))
+    assert later >= {"retrieval.joint", "retrieval.refresh"}
+
+
+LATER = {
+    "batch_tokens": 500, "accumulate": 2, "schedule": "cosine", "layer_decay": 0.9,
+    "early_stopping": {"metric": "nDCG@3"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", ["classifier", "retrieval"])
+def test_later_keys_of_a_stage_are_told_where_they_are_given(stage):
+    plain = TrainingConfig().settings_used("text")[stage]
+    config = TrainingConfig.model_validate({stage: LATER})
+    told = config.settings_used("text")[stage]
+    assert not set(LATER) & set(plain)
+    assert set(told) == set(plain) | set(LATER)
+    assert told["early_stopping"]["metric"] == "nDCG@3"
+
+
+@pytest.mark.parametrize("key", ["gradient_checkpointing", "compile"])
+def test_later_keys_of_a_run_are_told_where_they_are_given(key):
+    assert key not in TrainingConfig().settings_used("text")
+    assert TrainingConfig.model_validate({key: True}).settings_used("text")[key] is True
+    assert key not in TrainingConfig.model_validate(
+        {key: True, "scorers": ["sparse"]}
+    ).settings_used("text")
+
+
+@pytest.mark.parametrize("metric", ["P@0", "P@", "accuracy", "P@5 ", "p@5", "RP@100"])
+def test_an_unknown_metric_of_early_stopping_is_refused(metric):
+    with pytest.raises(ConfigError, match=r"classifier\.early_stopping\.metric: "):
+        read_config(None, {"classifier": {"early_stopping": {"metric": metric}}})
+
+
+def test_a_token_bound_below_a_document_is_refused():
+    message = r"retrieval\.batch_tokens is 127, but document_max_tokens is 128"
+    with pytest.raises(ConfigError, match=message):
+        read_config(None, {"retrieval": {"batch_tokens": 127}})
+    config = read_config(None, {"retrieval": {"batch_tokens": 127}, "scorers": ["sparse"]})
+    assert config.retrieval.batch_tokens == 127
+
+
+def test_keys_that_came_later_count_where_they_say_something_else():
+    config = TrainingConfig.model_validate({"retrieval": {"joint": "hybrid"}})
+    assert config.settings_used("text")["retrieval"]["joint"] == "hybrid"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"scorers": ["retrieval", "sparse"], "retrieval": {"joint": "both"}},
+            "retrieval.joint 'both' trains the classifier along, but scorers lacks 'classifier'",
+        ),
+        (
+            {
+                "retrieval": {
+                    "joint": "hybrid",
+                    "loss": {"kind": "softmax"},
+                    "negatives": {"q": {"kind": "uniform"}, "w": "tail", "m": 4},
+                }
+            },
+            "joint 'hybrid' is a loss over the batch's label subset; drop 'negatives'",
+        ),
+        (
+            {"retrieval": {"refresh": {"every_steps": 9}, "hard_negatives": 0}},
+            "refresh mines hard negatives, but hard_negatives is 0",
+        ),
+        (
+            {
+                "retrieval": {
+                    "refresh": {"every_steps": 9},
+                    "loss": {"kind": "softmax"},
+                    "negatives": {"q": {"kind": "uniform"}, "w": "tail", "m": 4},
+                }
+            },
+            "refresh mines hard negatives for the batch's label subset; drop 'negatives', or drop",
+        ),
+        ({"retrieval": {"refresh": {"every_steps": 9, "share": 0}}}, "greater than 0"),
+    ],
+)
+def test_a_joint_loss_or_a_refresh_without_what_it_needs_is_refused(content, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_config(None, content)
+
+
+def test_without_an_encoder_a_joint_loss_is_only_ignored():
+    content = {"scorers": ["sparse"], "retrieval": {"joint": "hybrid"}}
+    assert TrainingConfig.model_validate(content).keys_ignored("text") == ["retrieval"]
 
 
 def test_without_an_encoder_its_settings_do_not_count():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -11,61 +10,28 @@ import numpy as np
 import pytest
 import torch
 
-from models.dual_encoder import DualEncoder, encode_all
-from models.encoder import load_tokenizer, load_transformer, tokenize_texts
+from models.dual_encoder import encode_all
 from models.errors import ConfigError
-from training import neural
+from training import stages
 from training.config import ClassifierConfig, StageConfig
-from training.corpus import open_dataset
+from training.layers import freeze_layers
 from training.losses import decoupled_softmax_loss, depl_loss
-from training.negatives import LabelSubsets
+from training.machine import Machine, find_machine
 from training.neural import (
     DeplModel,
-    Machine,
-    Stages,
     Step,
     TrainingTexts,
     classifier_step,
-    find_machine,
-    freeze_layers,
     retrieval_step,
     start_scores,
 )
+from training.optimizer import make_optimizer, set_rates
+from training.stages import Stages
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
 STEPS = 8  # of 60 documents, 16 at a time, twice
 LONGER = CONFIG.model_copy(update={"epochs": 6, "classifier_learning_rate": 0.05})
-
-
-@pytest.fixture(scope="module")
-def texts(tiny_corpus, tiny_encoder) -> TrainingTexts:
-    dataset = open_dataset(tiny_corpus)
-    tokenizer = load_tokenizer(tiny_encoder)
-    split = dataset.split("train")
-    return TrainingTexts(
-        documents=tokenize_texts(tokenizer, list(split.texts()), 24),
-        labels=tokenize_texts(tokenizer, [label.name for label in dataset.catalogue], 8),
-        truth=split.scan().labels,
-        pad_id=0,
-    )
-
-
-@pytest.fixture(scope="module")
-def priors(texts) -> np.ndarray:
-    counts = np.asarray(texts.truth.sum(axis=0), dtype=np.float32)
-    return (counts + np.float32(0.5)) / np.float32(texts.truth.shape[0] + 1)
-
-
-@pytest.fixture
-def new_model(tiny_encoder, priors) -> Callable[[], DeplModel]:
-    return lambda: DeplModel(DualEncoder(load_transformer(tiny_encoder)), priors)
-
-
-@pytest.fixture
-def subsets(texts) -> LabelSubsets:
-    hard = np.random.default_rng(0).integers(0, texts.truth.shape[1], (60, 3))
-    return LabelSubsets(texts.truth, hard, 80)
 
 
 def run_stage(
@@ -174,6 +140,49 @@ def test_without_the_classifier_it_gets_no_gradient(new_model, texts, subsets):
     assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
 
 
+JOINTS = {"separate": (1, 1, 0), "hybrid": (0, 0, 1), "both": (1, 1, 1)}
+
+
+@pytest.mark.parametrize("joint", JOINTS)
+def test_the_joint_loss_is_that_of_the_mean_of_both_probabilities(new_model, texts, subsets, joint):
+    model, rows = new_model().eval(), np.arange(6)
+    torch.nn.init.normal_(model.classifier.weight, generator=torch.Generator().manual_seed(1))
+    step = retrieval_step(
+        model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True, joint=joint
+    )
+    found = step(rows, np.random.default_rng(3)).item()
+    labels = subsets.draw(rows, np.random.default_rng(3))
+    documents = encode_all(model.encoder, texts.documents, "document", pad_id=0)[rows]
+    vectors = encode_all(model.encoder, texts.labels, "label", pad_id=0)
+    weight, bias = model.classifier.weight.detach().numpy(), model.classifier.bias.detach().numpy()
+    dual, classifier = (
+        1 / (1 + np.exp(-x.astype(np.float64)))
+        for x in (documents @ vectors.T, documents @ weight.T + bias)
+    )
+    truth = texts.truth.toarray()[rows] > 0
+
+    def cost(probabilities: np.ndarray, some: np.ndarray) -> float:
+        right = np.where(truth, probabilities, 1 - probabilities)[:, some]
+        return -float(np.log(right).sum()) / len(rows)
+
+    everything = np.arange(texts.truth.shape[1])
+    terms = cost(dual, labels), cost(classifier, everything), cost((dual + classifier) / 2, labels)
+    assert found == pytest.approx(np.dot(JOINTS[joint], terms), rel=1e-4)
+
+
+def test_the_joint_loss_trains_both_label_weights_and_label_texts(new_model, texts, subsets):
+    model = new_model()
+    step = retrieval_step(
+        model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True, joint="hybrid"
+    )
+    step(np.arange(6), np.random.default_rng(3)).backward()
+    assert model.classifier.weight.grad.abs().sum() > 0
+    assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
+    drawn = subsets.draw(np.arange(6), np.random.default_rng(3))
+    touched = model.classifier.bias.grad.abs() > 0
+    assert touched.nonzero()[:, 0].tolist() == drawn.tolist()
+
+
 def test_start_scores_give_the_mean_pair_the_odds_of_few_positives(new_model, texts):
     model = new_model().encoder
     start_scores(model, texts, cosine_scale=20.0)
@@ -250,7 +259,7 @@ def test_a_broken_stage_goes_on_to_the_weights_of_an_unbroken_one(
 
     model, broken, resumed = new_model(), new_model(), new_model()
     run_stage(texts, tmp_path / "whole", model, step_of(model))
-    monkeypatch.setattr(neural, "_CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         run_stage(texts, tmp_path / "broken", broken, broken_after(step_of(broken), num_steps))
     seen: list = []
@@ -275,9 +284,9 @@ def test_checkpoints_are_written_by_the_clock_and_at_the_end(new_model, texts, t
 def test_progress_is_logged_with_step_loss_and_documents_a_second(
     new_model, texts, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(neural, "_LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(stages, "_LOG_EVERY_S", 0.0)
     model = new_model()
-    with caplog.at_level(logging.INFO, "training.neural"):
+    with caplog.at_level(logging.INFO, "training.stages"):
         run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
     assert len(caplog.messages) == STEPS
     for word in ("classifier step 8/8", "loss", "docs_per_s", "gpu_gib"):
@@ -308,7 +317,7 @@ def rates(warmup_share: float, total: int) -> list[float]:
     optimizer = torch.optim.AdamW([{"params": [parameter], "peak": 2.0}])
     found = []
     for number in range(total):
-        neural._set_rates(optimizer, config, number, total)
+        set_rates(optimizer, config, number, total)
         found.append(optimizer.param_groups[0]["lr"])
     return found
 
@@ -330,7 +339,7 @@ def test_rates_of_few_steps_are_never_zero_nor_above_the_peak(warmup_share, tota
 
 def test_encoder_poolers_and_classifier_have_their_own_rates(new_model):
     model = new_model()
-    optimizer = neural._optimizer(model, CONFIG)
+    optimizer = make_optimizer(model, CONFIG)
     peaks = [group["peak"] for group in optimizer.param_groups]
     assert peaks == [1e-3, CONFIG.pooler_learning_rate, CONFIG.classifier_learning_rate]
     sizes = [len(group["params"]) for group in optimizer.param_groups]

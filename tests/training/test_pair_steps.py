@@ -16,18 +16,12 @@ from models.dual_encoder import DualEncoder, encode_all
 from models.encoder import TokenizedTexts, load_tokenizer, load_transformer, tokenize_texts
 from training.config import RetrievalConfig, TrainingConfig
 from training.corpus import open_dataset
-from training.neural import (
-    DeplModel,
-    Machine,
-    Stages,
-    Step,
-    TrainingTexts,
-    classifier_step,
-    start_scores,
-)
+from training.machine import Machine
+from training.neural import DeplModel, Step, TrainingTexts, classifier_step, start_scores
 from training.objectives import make_objective
 from training.pair_steps import PairBatches, encoder_material, pair_step
 from training.sampling import step_generator
+from training.stages import Stages
 
 CPU = Machine("cpu", is_bfloat16=False)
 ROWS = np.arange(8)

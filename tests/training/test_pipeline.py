@@ -8,18 +8,23 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from scipy.sparse import csr_array
 from transformers import BertConfig, BertModel
 
-from models.encoder import find_encoder, load_transformer
+from models.encoder import find_encoder, load_transformer, tokenize_texts
 from models.errors import ConfigError, DataError, RequestError
 from models.linear import TreeCorrection, corrected_scores
 from models.parts import read_parts, read_sparse
@@ -29,18 +34,20 @@ from training import pipeline
 from training.config import TrainingConfig
 from training.corpus import open_dataset
 from training.dense import start_dense
+from training.distributed import Ranks
 from training.learning_config import SoftTopKLossConfig
-from training.run_log import read_progress, read_stage_costs
+from training.machine import Machine
+from training.run_log import read_dev_points, read_progress, read_stage_costs
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
 KILLER = """
 import importlib, json, os, signal, sys
 import longtail, training.assessment, training.blend, training.linear, training.linear_stage
-import training.neural, training.pipeline, training.sparse
+import training.pipeline, training.sparse, training.stages
 
 def run(module, function, number, arguments):
-    training.neural._CHECKPOINT_EVERY_S = training.linear._CHECKPOINT_EVERY_S = 0.0
+    training.stages._CHECKPOINT_EVERY_S = training.linear._CHECKPOINT_EVERY_S = 0.0
     training.sparse._BLOCK_SIZE = 50
     owner = importlib.import_module(module)
     original, calls = getattr(owner, function), []
@@ -65,7 +72,7 @@ MOMENTS = {
     "third block of labels": ("training.sparse", "_save_block", 3),
     "fifth checkpoint": ("training.checkpoints", "sync_tree", 5),
     "last checkpoint of the classifier": ("training.checkpoints", "sync_tree", 16),
-    "step of the retrieval model": ("training.neural", "_train_step", 21),
+    "step of the retrieval model": ("training.stages", "_train_step", 21),
     "deletion of the checkpoint before": ("shutil", "rmtree", 64),
     "vectors encoded but not kept": ("training.linear_stage", "save_arrays", 1),
     "tree fitted but not kept": ("training.linear_stage", "save_arrays", 2),
@@ -151,7 +158,7 @@ def test_a_finished_run_started_again_publishes_no_second_version(
     train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
 ):
     first = train_in(tmp_path, tiny_config, tiny_corpus)
-    monkeypatch.setattr("training.neural._train_step", None)  # nothing is left to be trained
+    monkeypatch.setattr("training.stages._train_step", None)  # nothing is left to be trained
     monkeypatch.setattr("training.svm.SvmProblem.fit", None)
     monkeypatch.setattr("training.linear_stage.encode_all", None)
     monkeypatch.setattr("training.linear_stage.fit_tree", None)
@@ -195,6 +202,30 @@ def test_a_killed_run_leaves_no_half_bundle_and_goes_on_to_the_same_digest(
     assert registry.versions() == [registry.current()] == [1]
 
 
+def test_a_killed_run_with_every_option_goes_on_to_the_same_digest(
+    killer, train_in, tiny_content, tiny_corpus, tmp_path
+):
+    """What it measured on dev and the best weights so far come out of its checkpoints, too."""
+    options = {"batch_tokens": 150, "accumulate": 2, "schedule": "cosine", "layer_decay": 0.9,
+               "early_stopping": {"metric": "R@5", "every": 0.25, "patience": 3}}  # fmt: skip
+    content = tiny_content | {"scorers": ["retrieval", "sparse"], "gradient_checkpointing": True}
+    for stage in ("classifier", "retrieval"):
+        content[stage] = tiny_content[stage] | options
+    config = TrainingConfig.model_validate(content)
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(content))
+    whole = train_in(tmp_path / "whole", config, tiny_corpus)
+    command = [str(tiny_corpus), "--config", str(tmp_path / "run.yaml")]
+    assert killer.train(tmp_path / "killed", "fifth checkpoint", command) == -SIGKILL
+    resumed = train_in(tmp_path / "killed", config, tiny_corpus)
+    assert digest_of(resumed) == digest_of(whole)
+    for name in ("classifier", "retrieval"):
+        points = read_dev_points(whole.work / name)
+        assert read_dev_points(resumed.work / name) == points != []
+    told = whole.bundle.manifest.training
+    assert told["retrieval"].items() >= (options | {"early_stopping": ANY}).items()
+    assert told["gradient_checkpointing"] is True
+
+
 def test_a_run_killed_again_and_again_ends_with_the_same_digest_from_the_command_line(
     killer, trained, arguments, environment, tmp_path
 ):
@@ -236,6 +267,23 @@ def test_the_work_of_another_configuration_is_refused(
         train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus)
 
 
+def test_a_folder_of_before_the_newer_options_is_taken_up(trained, tiny_config):
+    """It knows no such key, and still holds this run."""
+    claim = json.loads((trained.work / "run.json").read_text())
+    assert claim["config"] == {
+        key: value for key, value in tiny_config.settings_used("text").items() if key != "probes"
+    }
+    assert set(claim["config"]) == {
+        "seed", "scorers", "encoder", "document_max_tokens", "frozen_layers", "precision",
+        "sparse", "descriptions", "classifier", "retrieval", "linear", "ensemble",
+    }  # fmt: skip
+    assert set(claim["config"]["classifier"]) == {
+        "epochs", "batch_size", "encoder_learning_rate", "pooler_learning_rate",
+        "classifier_learning_rate", "warmup_share", "weight_decay", "max_gradient_norm",
+    }  # fmt: skip
+    assert set(claim) == {"config", "data_fingerprint", "encoder_sha256", "is_bfloat16", "device"}
+
+
 def test_the_work_on_other_data_is_refused(trained, train_in, tiny_config, copied_corpus, tmp_path):
     shutil.copytree(trained.work, tmp_path / "work")
     with (copied_corpus / "test.jsonl").open("a") as file:
@@ -269,7 +317,7 @@ def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
 
 def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
     manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
-    told = tiny_config.model_dump(mode="json") | {"encoder": Path(tiny_config.encoder).name}
+    told = tiny_config.settings_used("text") | {"encoder": Path(tiny_config.encoder).name}
     assert manifest.training == told
     assert manifest.data_fingerprint == dataset.fingerprint
     assert (manifest.label_count, manifest.training_document_count) == (len(dataset.catalogue), 60)
@@ -422,6 +470,69 @@ def test_another_method_is_published_with_its_correction(
     assert (found.correction, len(found.labels)) == (correction, 5)
     with pytest.raises(RequestError, match="'tree' came for scorer 'linear', which was not"):
         predictor.predict(["fish"], scorer="linear", correction="tree")
+
+
+def test_label_texts_are_read_into_tokens_once(
+    train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
+):
+    read: list[str] = []
+
+    def tokenize(tokenizer, texts, *options):
+        read.extend(texts)
+        return tokenize_texts(tokenizer, texts, *options)
+
+    monkeypatch.setattr("training.dense.tokenize_texts", tokenize)
+    config = changed(tiny_config, scorers=["retrieval", "sparse"])
+    catalogue = train_in(tmp_path, config, tiny_corpus).bundle.catalogue
+    counts = Counter(read)
+    assert {counts[label.pseudo_description] for label in catalogue} == {1}
+    assert len(read) == len(catalogue) + 60
+
+
+def test_early_stopping_without_a_dev_split_is_refused(
+    train_in, tiny_config, copied_corpus, tmp_path
+):
+    (copied_corpus / "dev.jsonl").unlink()
+    config = changed(tiny_config, retrieval={"early_stopping": {}})
+    with pytest.raises(ConfigError, match=r"retrieval\.early_stopping measures on the dev split"):
+        train_in(tmp_path, config, copied_corpus)
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_metric_of_more_places_than_labels_is_refused(tiny_config):
+    config = changed(tiny_config, classifier={"early_stopping": {"metric": "P@3"}})
+    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
+    with pytest.raises(ConfigError, match=r"classifier\.early_stopping\.metric is 'P@3', but .* 2"):
+        start_dense(config, truth)
+
+
+def test_the_folder_of_a_run_in_float16_says_so(tiny_config, trained, tiny_corpus, tmp_path):
+    truth = open_dataset(tiny_corpus).split("train").scan().labels
+    start = start_dense(tiny_config, truth)
+    half = replace(start, machine=Machine("cpu", is_bfloat16=False, is_float16=True))
+    run = pipeline.Run(tiny_config, open_dataset(tiny_corpus), tmp_path)
+    pipeline._claim_folder(run, half)
+    assert json.loads((tmp_path / "run.json").read_text())["is_float16"] is True
+    with pytest.raises(ConfigError, match=r"another run \(its is_float16 differs\)"):
+        pipeline._claim_folder(run, start)
+
+
+def test_without_an_encoder_the_other_processes_have_nothing_to_do(sparse_config):
+    pipeline.follow(sparse_config, Ranks(1, 2))
+
+
+def test_the_other_processes_train_along_and_leave_nothing_behind(
+    tiny_config, tiny_corpus, tmp_path, monkeypatch
+):
+    material, trained_in = SimpleNamespace(texts=SimpleNamespace(truth=None)), []
+    monkeypatch.setattr(Ranks, "from_first", lambda ranks, make: material)
+    monkeypatch.setattr(pipeline, "start_dense", lambda *arguments: arguments)
+    monkeypatch.setattr(pipeline, "train_stages", lambda *arguments: trained_in.append(arguments))
+    pipeline.follow(tiny_config, Ranks(1, 2))
+    ((start, given, config, folder),) = trained_in
+    assert start == (tiny_config, None, Ranks(1, 2))
+    assert (given, config) == (material, tiny_config)
+    assert not folder.exists()
 
 
 # ---- the sparse model alone ----

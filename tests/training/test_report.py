@@ -21,7 +21,7 @@ from models.errors import ConfigError
 from training import report_html as html
 from training.report import read_run_log
 from training.report_figures import draw_curves, light_and_dark
-from training.run_log import ProgressPoint
+from training.run_log import DevPoint, ProgressPoint, write_dev_points
 
 VOID = {"meta", "img", "source"}
 
@@ -123,10 +123,23 @@ def test_the_folder_of_another_run_is_refused(trained, trained_sparse, tmp_path)
         read_run_log(tmp_path, trained.bundle.manifest)
 
 
+def test_the_page_tells_what_early_stopping_measured_and_kept(trained, tiny_corpus, tmp_path):
+    work = shutil.copytree(trained.work, tmp_path / "work")
+    points = [DevPoint(4, 0.5, "P@5", 0.25), DevPoint(8, 1.0, "P@5", 0.375),
+              DevPoint(12, 1.5, "P@5", 0.375)]  # fmt: skip
+    write_dev_points(work / "classifier", points)
+    options = ("--registry", trained.registry.folder, "--work", work, "--no-baselines")
+    page = report(tmp_path / "report.html", tiny_corpus, *options)
+    rows = re.findall(r"<tr>(.*?)</tr>", page, flags=re.DOTALL)
+    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+    assert ["classifier", "8", "1.00", "P@5", "37.50", "kept"] in found
+    assert ["classifier", "12", "1.50", "P@5", "37.50", ""] in found
+
+
 def test_a_run_that_wrote_nothing_down_has_nothing_to_show(trained, tmp_path):
     shutil.copy(trained.work / "run.json", tmp_path)
     log = read_run_log(tmp_path, trained.bundle.manifest)
-    assert (log.progress, log.costs) == ({}, [])
+    assert (log.progress, log.costs, log.dev) == ({}, [], {})
 
 
 def test_the_best_number_of_a_column_stands_out():

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import longtail
 from models.predictor import Predictor
 from models.registry import Registry
 from training.corpus import open_dataset
+from training.distributed import Ranks
 from training.predictions import read_predictions
 
 
@@ -94,6 +96,24 @@ def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_c
     assert lines[1] == f"310 labels, default scorer {manifest.default_scorer}."
     assert lines[2] == f"Digest {manifest.digest}"
     assert Path("runs/train/run.json").is_file()
+
+
+def test_train_writes_files_for_tensorboard_when_asked(call, tiny_corpus, tiny_config_file):
+    pytest.importorskip("tensorboard")
+    call("train", tiny_corpus, "--config", tiny_config_file, "--tensorboard")
+    stages = {path.parent.name for path in Path("runs/train/tensorboard").rglob("events.*")}
+    assert stages == {"classifier", "retrieval"}
+
+
+def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, monkeypatch):
+    followed: list[int] = []
+    monkeypatch.setattr("training.distributed.joined_ranks", lambda: nullcontext(Ranks(1, 2)))
+    monkeypatch.setattr(
+        "training.pipeline.follow", lambda config, ranks: followed.append(config.seed)
+    )
+    assert call("train", tiny_corpus, "--config", tiny_config_file).stdout == ""
+    assert followed == [3]
+    assert not Path("runs").exists()
 
 
 def test_the_seed_of_the_command_replaces_that_of_the_file(call, tiny_corpus, tiny_config_file):

@@ -1,0 +1,45 @@
+"""What tests of neural training share: the tiny corpus as tokens, a fresh model, label subsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from models.dual_encoder import DualEncoder
+from models.encoder import load_tokenizer, load_transformer, tokenize_texts
+from training.corpus import open_dataset
+from training.negatives import LabelSubsets
+from training.neural import DeplModel, TrainingTexts
+
+
+@pytest.fixture(scope="session")
+def texts(tiny_corpus, tiny_encoder) -> TrainingTexts:
+    """Documents of up to 24 tokens, and the names of the labels."""
+    dataset = open_dataset(tiny_corpus)
+    tokenizer = load_tokenizer(tiny_encoder)
+    split = dataset.split("train")
+    return TrainingTexts(
+        documents=tokenize_texts(tokenizer, list(split.texts()), 24),
+        labels=tokenize_texts(tokenizer, [label.name for label in dataset.catalogue], 8),
+        truth=split.scan().labels,
+        pad_id=0,
+    )
+
+
+@pytest.fixture(scope="session")
+def priors(texts) -> np.ndarray:
+    counts = np.asarray(texts.truth.sum(axis=0), dtype=np.float32)
+    return (counts + np.float32(0.5)) / np.float32(texts.truth.shape[0] + 1)
+
+
+@pytest.fixture
+def new_model(tiny_encoder, priors) -> Callable[[], DeplModel]:
+    return lambda: DeplModel(DualEncoder(load_transformer(tiny_encoder)), priors)
+
+
+@pytest.fixture
+def subsets(texts) -> LabelSubsets:
+    hard = np.random.default_rng(0).integers(0, texts.truth.shape[1], (60, 3))
+    return LabelSubsets(texts.truth, hard, 80)

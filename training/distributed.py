@@ -1,0 +1,167 @@
+"""Several processes that train one model, as torchrun (or `accelerate launch`) starts them.
+
+The documents and labels that a step encodes are divided among the processes, and their vectors
+gathered, so that each process computes the same loss over the whole batch. It need not decompose
+over documents then, and what a step draws is drawn alike everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import torch
+from jaxtyping import Float32
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from models.errors import ConfigError
+
+T = TypeVar("T")
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_LONGEST_WAIT = timedelta(days=7)
+"""For what the first process does alone; one that ends ends the others, torchrun sees to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The place of this process among those that train one model.
+
+    Attributes:
+        rank: From 0; that one writes everything.
+        count: Processes.
+    """
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that reads, writes and decides."""
+        return self.rank == 0
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """Return what the first process makes; the others only receive it."""
+        if self.count == 1:
+            return make()
+        found: list[Any] = [make() if self.is_first else None]
+        dist.broadcast_object_list(found, src=0, device=torch.device("cpu"))
+        return cast(T, found[0])
+
+    def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
+        """Fill tensors, in place, with those of the first process."""
+        if self.count > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), src=0)
+
+    def leave(self) -> None:
+        """End what ties the processes together; they come to it at about the same time."""
+        if self.count > 1:
+            dist.destroy_process_group()
+
+    def tensors_from_first(self, make: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Return the tensors that the first process makes, by name."""
+        if self.count == 1:
+            return dict(make())
+        own = make() if self.is_first else {}
+        forms = self.from_first(lambda: {k: (v.shape, v.dtype) for k, v in own.items()})
+        found = {
+            name: own[name].cpu().contiguous() if self.is_first else torch.empty(shape, dtype=dtype)
+            for name, (shape, dtype) in forms.items()
+        }
+        self.copy_from_first(found.values())
+        return found
+
+    def gathered(
+        self, own: Float32[Tensor, "own dim"], sizes: Sequence[int]
+    ) -> Float32[Tensor, "text dim"]:
+        """Return the vectors of all processes, in the order of their ranks.
+
+        Backwards, each takes the gradient of its own vectors and no other: all have the same loss.
+
+        Args:
+            own: Of this process.
+            sizes: How many each has.
+        """
+        if self.count == 1:
+            return own
+        return cast(Tensor, _Gathered.apply(own, self.rank, sizes))  # type: ignore[no-untyped-call]
+
+    def sum_gradients(self, shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter]) -> None:
+        """Make the gradients of all processes those of the whole batch.
+
+        Args:
+            shared: Parameters of which each process has the gradient of its own part.
+            alike: Parameters of which each has the gradient of the whole; their mean is taken, so
+                that they stay the same to the bit.
+        """
+        if self.count == 1:
+            return
+        scaled = [(each, 1.0) for each in shared] + [(each, 1 / self.count) for each in alike]
+        gradients = [
+            each.new_zeros(each.numel()) if each.grad is None else scale * each.grad.flatten()
+            for each, scale in scaled
+        ]
+        # A parameter without a gradient anywhere stays so: an optimizer leaves it alone then.
+        has_one = [float(each.grad is not None) for each, _ in scaled]
+        total = torch.cat([*gradients, gradients[0].new_tensor(has_one)])
+        dist.all_reduce(total)
+        *sums, counts = torch.split(total, [*map(len, gradients), len(has_one)])
+        for (each, _), value, count in zip(scaled, sums, counts.tolist(), strict=True):
+            each.grad = value.view_as(each) if count else None
+
+
+ALONE = Ranks()
+
+
+class _Gathered(torch.autograd.Function):
+    """All processes' rows, of which the own ones have a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, rank: int, sizes: Sequence[int]) -> Tensor:
+        ctx.own = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        padded = own.new_zeros(max(sizes), own.shape[1])
+        padded[: len(own)] = own
+        rows = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(rows, padded)
+        return torch.cat([each[:size] for each, size in zip(rows, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return gradients[0][ctx.own], None, None
+
+
+@contextmanager
+def joined_ranks() -> Iterator[Ranks]:
+    """Join the processes that torchrun started with this one; without torchrun there is no other.
+
+    Yields:
+        The place of this process.
+
+    Raises:
+        ConfigError: There are fewer GPUs on this machine than processes.
+    """
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1 or not all(name in os.environ for name in _VARIABLES):
+        yield ALONE
+        return
+    backend = "gloo"
+    if torch.cuda.is_available():
+        backend = "cpu:gloo,cuda:nccl"
+        local, num_gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if local >= num_gpus:
+            raise ConfigError(
+                f"torchrun started process {local + 1} of this machine, which has {num_gpus} GPUs; "
+                "wanted one GPU a process, lower --nproc-per-node"
+            )
+        torch.cuda.set_device(local)
+    dist.init_process_group(backend, timeout=_LONGEST_WAIT)
+    try:
+        yield Ranks(dist.get_rank(), count)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
