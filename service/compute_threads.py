@@ -29,7 +29,7 @@ _OFF = frozenset({"off", "false", "f", "no", "n", "0"})
 """What turns a variable of the tokenisers off."""
 _MOST_WORKERS = 4
 """Where nobody says how many: beyond it, a batch gets more threads instead."""
-_NICENESS = 2
+_NICENESS = 10
 """Of a compute thread: the event loop goes before it, and it before a load."""
 
 

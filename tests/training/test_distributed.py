@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import itertools
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +19,18 @@ import pytest
 import torch
 import yaml
 from torch import nn
+from tqdm import tqdm
 
 from models.errors import ConfigError
 from models.registry import Registry
-from training import distributed
-from training.config import TrainingConfig
+from training import distributed, stages
+from training.config import ClassifierConfig, TrainingConfig
 from training.distributed import ALONE, Ranks, joined_ranks
+from training.losses import decoupled_softmax_loss
+from training.machine import Machine
+from training.neural import DeplModel, retrieval_step
 from training.run_log import progress_path, read_dev_points, read_progress
+from training.stages import Stages
 
 
 class Together:
@@ -123,6 +132,87 @@ def test_gradients_of_parts_are_summed_those_of_the_whole_averaged_and_none_stay
         assert elsewhere.tolist() == [[1.0, 1.0]] * 2
 
 
+CONFIG = ClassifierConfig.model_validate(
+    {"epochs": 2, "batch_size": 15, "encoder_learning_rate": 1e-3,
+     "early_stopping": {"every": 0.5, "patience": 9}}
+)  # fmt: skip
+
+
+def without_dropout(model: DeplModel) -> DeplModel:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+@pytest.fixture
+def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
+    """Trains a stage without dropout on so many ranks, each with a folder and a model of its own.
+
+    The model of another rank than the first starts with other weights.
+    """
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(stages, "tqdm", functools.partial(tqdm, disable=True))
+    models = [without_dropout(new_model()) for _ in range(2)]
+
+    def train(folder: Path, count: int, break_at: int | None = None) -> list[DeplModel]:
+        def one(ranks: Ranks) -> DeplModel:
+            machine, model = Machine("cpu", is_bfloat16=False, ranks=ranks), models[ranks.rank]
+            model = copy.deepcopy(model)
+            if ranks.rank:
+                nn.init.zeros_(model.encoder.label_pooler.weight)
+            inner = retrieval_step(
+                model, texts, subsets, machine, loss=decoupled_softmax_loss, keep_classifier=True
+            )
+            taken = itertools.count()
+
+            def step(rows, rng):
+                if next(taken) == break_at:
+                    raise KeyboardInterrupt
+                return inner(rows, rng)
+
+            stage = Stages(texts, seed=1, machine=machine, folder=folder / str(ranks.rank))
+            judge = functools.partial(float, ranks.rank)  # the first one's counts
+            with suppress(KeyboardInterrupt):
+                stage.train("classifier", model, step, CONFIG, judge=judge)
+            return model
+
+        return on_ranks(count, one)
+
+    return train
+
+
+def flat(model: nn.Module) -> torch.Tensor:
+    return torch.cat([value.detach().flatten() for value in model.state_dict().values()])
+
+
+def losses(folder: Path) -> list[float]:
+    return [point.loss for point in read_progress(progress_path(folder / "classifier"))]
+
+
+def test_ranks_learn_what_one_process_learns_from_the_whole_batch(train_on, tmp_path):
+    (alone,) = train_on(tmp_path / "one", 1)
+    first, second = train_on(tmp_path / "two", 2)
+    assert torch.equal(flat(first), flat(second))
+    wanted, found = losses(tmp_path / "one" / "0"), losses(tmp_path / "two" / "0")
+    assert len(wanted) == 8
+    assert found == pytest.approx(wanted, rel=1e-4)
+    # Adam turns the last bits of tiny gradients into steps of full size: so few may differ.
+    assert ((flat(first) - flat(alone)).abs() > 1e-4).float().mean() < 1e-3
+    points = read_dev_points(tmp_path / "two" / "0" / "classifier")
+    assert [point.value for point in points] == [0.0] * 4
+    assert not (tmp_path / "two" / "1").exists()
+
+
+def test_broken_ranks_go_on_from_the_checkpoint_of_the_first(train_on, tmp_path):
+    whole = train_on(tmp_path / "whole", 2)
+    train_on(tmp_path / "broken", 2, break_at=5)
+    resumed = train_on(tmp_path / "broken", 2)
+    assert all(torch.equal(flat(a), flat(b)) for a, b in zip(whole, resumed, strict=True))
+    again = train_on(tmp_path / "broken", 2, break_at=0)
+    assert all(torch.equal(flat(each), flat(whole[0])) for each in again)
+
+
 def test_alone_nothing_is_exchanged(monkeypatch):
     monkeypatch.setattr(distributed, "dist", None)
     tensor, parameter = torch.ones(2, 3, requires_grad=True), nn.Parameter(torch.ones(2))
@@ -222,11 +312,11 @@ def test_two_processes_train_what_one_trains_in_two_parts(
     train_in, tiny_content, tiny_corpus, tmp_path
 ):
     """In float32, with dropout: parts have draws of their own, whoever encodes them."""
-    stages: dict[str, Any] = {
+    sections: dict[str, Any] = {
         name: tiny_content[name] | {"early_stopping": {"every": 1, "patience": 9}}
         for name in ("classifier", "retrieval")
     }
-    content = tiny_content | stages | {"scorers": ["retrieval", "classifier", "sparse"]}
+    content = tiny_content | sections | {"scorers": ["retrieval", "classifier", "sparse"]}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(content))
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
@@ -237,17 +327,17 @@ def test_two_processes_train_what_one_trains_in_two_parts(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Digest ") == 1
-    for name in stages:
+    for name in sections:
         content[name] = content[name] | {"accumulate": 2}
     one = train_in(tmp_path / "one", TrainingConfig.model_validate(content), tiny_corpus)
     two = tmp_path / "two" / "work"
-    for name in stages:
-        losses = [
+    for name in sections:
+        found = [
             [point.loss for point in read_progress(progress_path(work / name))]
             for work in (one.work, two)
         ]
-        assert len(losses[0]) == 16
-        assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+        assert len(found[0]) == 16
+        assert found[1] == pytest.approx(found[0], rel=1e-3)
         assert read_dev_points(two / name) == read_dev_points(one.work / name)
     metrics = [
         Registry(folder / "registry").open(1).manifest.metrics["dev"]["retrieval"]["all"]["P@5"]

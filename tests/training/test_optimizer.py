@@ -85,6 +85,16 @@ def test_a_transformer_without_layers_of_their_own_is_refused(new_model):
         make_optimizer(model, CONFIG.model_copy(update={"layer_decay": 0.9}))
 
 
+def test_gradients_are_checkpointed_by_the_older_name_too(new_model, monkeypatch):
+    asked: list[dict] = []
+    newer = "transformers.PreTrainedModel.activation_checkpointing_enable"
+    monkeypatch.delattr(newer, raising=False)
+    encoder = new_model().encoder
+    monkeypatch.setattr(encoder.transformer, "gradient_checkpointing_enable", asked.append)
+    checkpoint_gradients(encoder)
+    assert asked == [{"use_reentrant": False}]
+
+
 def test_a_transformer_that_can_not_checkpoint_gradients_is_refused(new_model):
     encoder = new_model().encoder
     encoder.transformer.supports_gradient_checkpointing = False
