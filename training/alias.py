@@ -45,7 +45,7 @@ class AliasTable:
         takers = np.flatnonzero(cells <= 1)
         if len(givers) and len(takers):
             need, plenty = np.cumsum(1 - cells[takers]), np.cumsum(cells[givers] - 1)
-            needed_before = np.append(0.0, need[:-1])  # the same sums to the bit: no gap, no overlap
+            needed_before = np.append(0.0, need[:-1])  # the very sums: no gap, no overlap
             filled_by = np.searchsorted(plenty, needed_before, side="right")
             other[takers] = givers[np.minimum(filled_by, len(givers) - 1)]
             last_filled = np.minimum(np.searchsorted(need, plenty), len(takers) - 1)

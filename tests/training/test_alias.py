@@ -20,7 +20,7 @@ def implied(table: AliasTable) -> np.ndarray:
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=60).filter(any))
-@example([0, 15, 14, 349, 350, 343])  # the need of two labels is what two have to give, but for a bit
+@example([0, 15, 14, 349, 350, 343])  # two labels need what two can give, but for a bit
 def test_the_cells_hold_exactly_the_probabilities(weights):
     weights = np.array(weights, dtype=np.float64)
     table = AliasTable.of(weights, "cpu")
