@@ -16,17 +16,16 @@ from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 
 from models.dual_encoder import DualEncoder, encode_all
-from models.encoder import load_tokenizer, load_transformer, tokenize_texts
+from models.encoder import load_transformer
 from models.errors import ConfigError
 from models.ranking import NO_LABEL
 from training import mining, stages
 from training.config import RefreshConfig, RetrievalConfig
-from training.corpus import open_dataset
 from training.losses import depl_loss
 from training.machine import Machine
 from training.mining import RefreshedNegatives, hardest_wrong, mixed
 from training.negatives import LabelSubsets
-from training.neural import DeplModel, TrainingTexts, retrieval_step
+from training.neural import DeplModel, retrieval_step
 from training.stages import Stages
 
 CPU = Machine("cpu", is_bfloat16=False)
@@ -34,19 +33,6 @@ CONFIG = RetrievalConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-2)
 STEPS = 8  # of 60 documents, 16 at a time, twice
 EVERY = 3
 HARD = 3
-
-
-@pytest.fixture(scope="module")
-def texts(tiny_corpus, tiny_encoder) -> TrainingTexts:
-    dataset = open_dataset(tiny_corpus)
-    tokenizer = load_tokenizer(tiny_encoder)
-    split = dataset.split("train")
-    return TrainingTexts(
-        documents=tokenize_texts(tokenizer, list(split.texts()), 24),
-        labels=tokenize_texts(tokenizer, [label.name for label in dataset.catalogue], 8),
-        truth=split.scan().labels,
-        pad_id=0,
-    )
 
 
 @pytest.fixture

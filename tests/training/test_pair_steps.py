@@ -13,9 +13,8 @@ import torch
 from scipy.sparse import csr_array
 
 from models.dual_encoder import DualEncoder, encode_all
-from models.encoder import TokenizedTexts, load_tokenizer, load_transformer, tokenize_texts
+from models.encoder import TokenizedTexts, load_transformer
 from training.config import RetrievalConfig, TrainingConfig
-from training.corpus import open_dataset
 from training.machine import Machine
 from training.neural import DeplModel, Step, TrainingTexts, classifier_step, start_scores
 from training.objectives import make_objective
@@ -54,19 +53,6 @@ def config_of(name: str, w: str = "importance", **others: Any) -> RetrievalConfi
         "loss": {"kind": "softmax"},
     }
     return RetrievalConfig.model_validate(content | others)
-
-
-@pytest.fixture(scope="module")
-def texts(tiny_corpus, tiny_encoder) -> TrainingTexts:
-    dataset = open_dataset(tiny_corpus)
-    tokenizer = load_tokenizer(tiny_encoder)
-    split = dataset.split("train")
-    return TrainingTexts(
-        documents=tokenize_texts(tokenizer, list(split.texts()), 24),
-        labels=tokenize_texts(tokenizer, [label.name for label in dataset.catalogue], 8),
-        truth=split.scan().labels,
-        pad_id=0,
-    )
 
 
 @pytest.fixture
