@@ -286,6 +286,9 @@ def open_server(registry: Registry) -> Callable[..., AbstractContextManager[str]
     def start(loader: Loader | None = None, **settings: object) -> Iterator[str]:
         defaults = {"registry": registry.folder, "watch_interval_s": 0, "log_level": "warning"}
         app = create_app(Settings(**defaults | settings), load=loader or Loader())
+        # Makes the routes, else each server does it in its thread at its first request; FastAPI
+        # silences warnings meanwhile, for one thread at a time.
+        app.openapi()
         server = uvicorn.Server(
             uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
         )
