@@ -22,6 +22,7 @@ from service.deps import (
     require_lines,
 )
 from service.engine import Answer
+from service.json_route import JsonRoute
 from service.limits import accepts_gzip, inflater_for
 from service.lines import scored_labels
 from service.manager import Serving
@@ -42,6 +43,7 @@ from service.schemas import (
 from service.settings import Settings
 
 router = APIRouter()
+predict_router = APIRouter(route_class=JsonRoute)
 
 _LINES = {"type": "string", "description": "JSON objects, one a line"}
 BATCH_BODY = {
@@ -57,7 +59,7 @@ BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(
+@predict_router.post(
     "/v1/predict",
     tags=["labels"],
     summary="Labels of texts",
