@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from models.batches import TextBatch
-from models.label_facts import Keyword, LabelFacts, NearLabel, entries_of, row_of
+from models.label_facts import FindNearest, Keyword, LabelFacts, NearLabel, entries_of, row_of
 from models.parts import ModelParts
 from models.ranking import NO_LABEL
 from models.spans import Span, spans_of
@@ -134,6 +134,7 @@ class Explainer:
         scorer: str,
         correction: str | None,
         tail_dial: float,
+        nearest: FindNearest | None = None,
     ) -> list[tuple[Explanation, ...]]:
         """Return an explanation for each label of each text.
 
@@ -144,6 +145,7 @@ class Explainer:
             scorer: What they were ranked by.
             correction: As the query had it.
             tail_dial: As the query had it.
+            nearest: Gives the labels that are like others; None: among these labels.
         """
         padded = _padded(labels)
         asked = {scorer: correction}
@@ -152,7 +154,8 @@ class Explainer:
             for name in scoring.scorers
         ]
         distinct = list(dict.fromkeys(label for row in labels for label in row))
-        nearest = dict(zip(distinct, self._facts.nearest(distinct), strict=True))
+        near = (nearest or self._facts.nearest)(distinct)
+        nearest_of = dict(zip(distinct, near, strict=True))
         keywords = {label: self._facts.keywords(label) for label in distinct}
         explanations = []
         for row, found in enumerate(labels):
@@ -162,7 +165,7 @@ class Explainer:
                     Explanation(
                         sparse=sparse.get(label),
                         keywords=keywords[label],
-                        nearest=nearest[label],
+                        nearest=nearest_of[label],
                         training_count=self._facts.catalogue[label].training_count,
                         scores=tuple(filter(None, (each[row][place] for each in scores))),
                     )

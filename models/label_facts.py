@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
@@ -68,6 +69,28 @@ class LabelDetails:
     scorers: tuple[str, ...]
 
 
+FindNearest: TypeAlias = Callable[[Sequence[int]], Sequence[tuple[NearLabel, ...]]]
+"""Gives the nearest labels of each of these, the nearest first."""
+
+
+class RememberedNeighbours:
+    """Keeps the nearest labels of labels, so that they are not looked up again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[NearLabel, ...]] = {}
+
+    def nearest(self, labels: Sequence[int], find: FindNearest) -> list[tuple[NearLabel, ...]]:
+        """Return the nearest labels of each of these; `find` gives those that are not known yet."""
+        kept = self._kept  # never made smaller: another thread may read it
+        unknown = [label for label in dict.fromkeys(labels) if label not in kept]
+        if len(kept) + len(unknown) > _MOST_KEPT:
+            kept = self._kept = {}
+            unknown = list(dict.fromkeys(labels))
+        if unknown:
+            kept.update(zip(unknown, find(unknown), strict=True))
+        return [kept[label] for label in labels]
+
+
 class LabelFacts:
     """What is known of labels, whatever the text."""
 
@@ -80,7 +103,7 @@ class LabelFacts:
             if parts.dense is None
             else VectorNeighbours(parts.dense.label_vectors)
         )
-        self._kept: dict[int, tuple[NearLabel, ...]] = {}
+        self._remembered = RememberedNeighbours()
 
     def keywords(self, label: int) -> tuple[Keyword, ...]:
         """Return the tokens of largest positive weight; ties in the order of the vocabulary.
@@ -105,20 +128,44 @@ class LabelFacts:
 
     def nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
         """Return the nearest labels of each of these, the nearest first."""
-        kept = self._kept  # never made smaller: another thread may read it
-        unknown = [label for label in dict.fromkeys(labels) if label not in kept]
-        if len(kept) + len(unknown) > _MOST_KEPT:
-            kept = self._kept = {}
-            unknown = list(dict.fromkeys(labels))
-        if unknown:
-            found = self._neighbours.nearest(np.array(unknown, dtype=np.int64), NUM_NEAREST)
-            for label, near, cosines in zip(unknown, found.labels, found.scores, strict=True):
-                kept[label] = tuple(
-                    NearLabel(index, self.catalogue[index].id, self.catalogue[index].name, cosine)
-                    for index, cosine in zip(near.tolist(), cosines.tolist(), strict=True)
-                    if index != NO_LABEL
-                )
-        return [kept[label] for label in labels]
+        return self._remembered.nearest(labels, self._nearest)
+
+    def _nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
+        return self.nearest_to(self.vectors_of(labels), labels)
+
+    @property
+    def num_nearest(self) -> int:
+        """Labels that a label is told to be like, where there are so many."""
+        return NUM_NEAREST
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of what labels are compared by."""
+        return self._neighbours.num_columns
+
+    def vectors_of(self, labels: Sequence[int]) -> Float32[csr_array, "label column"]:
+        """Return what labels are compared by, a row for each."""
+        return self._neighbours.vectors_of(np.array(labels, dtype=np.int64))
+
+    def nearest_to(
+        self, vectors: Float32[csr_array, "label column"], left_out: Sequence[int]
+    ) -> list[tuple[NearLabel, ...]]:
+        """Return the labels whose vectors are nearest to each of these, the nearest first.
+
+        Args:
+            vectors: Of labels, be they among these or of another shard.
+            left_out: The label that each is of; `NO_LABEL` where it is not among these.
+        """
+        rows = np.array(left_out, dtype=np.int64)
+        found = self._neighbours.nearest_to(vectors, rows, NUM_NEAREST)
+        return [
+            tuple(
+                NearLabel(index, self.catalogue[index].id, self.catalogue[index].name, cosine)
+                for index, cosine in zip(near.tolist(), cosines.tolist(), strict=True)
+                if index != NO_LABEL
+            )
+            for near, cosines in zip(found.labels, found.scores, strict=True)
+        ]
 
 
 def row_of(model: SparseModel, label: int) -> int | None:

@@ -13,6 +13,7 @@ from jaxtyping import Float32, Int64
 from joblib import cpu_count
 from scipy.sparse import csr_array
 from torch import nn
+from transformers import PreTrainedModel
 
 from models.batches import FeatureBatch, TextBatch
 from models.blending import Blend, Sources, mean_of_sigmoids, weighted_blend
@@ -23,7 +24,7 @@ from models.encoder import Precision, dtype_for
 from models.errors import ConfigError, RequestError
 from models.explanation import Explainer, Explanation
 from models.features import unit_rows
-from models.label_facts import LabelDetails, LabelFacts
+from models.label_facts import FindNearest, LabelDetails, LabelFacts
 from models.label_search import LabelSearch
 from models.labels import LabelCatalogue
 from models.manifest import FEATURES, TEXT, Calibration, CorrectionName, Input
@@ -43,6 +44,7 @@ from models.ranking import NO_LABEL, Ranking, Source
 from models.selected_ranking import rank_selected, total_scores
 from models.selection import LabelFilter, LabelSelector
 from models.sparse import SparseSource
+from models.traced_encoder import trace_transformer
 
 _LOGITS = (RETRIEVAL, CLASSIFIER, HYBRID)
 """Scorers whose score is a logit: its sigmoid is what their training's cross-entropy fits, and
@@ -135,9 +137,9 @@ class Predictor:
                 "CUDA on a machine with an NVIDIA GPU"
             )
         self.catalogue: LabelCatalogue = parts.catalogue
-        self._selector = LabelSelector(parts.catalogue)
-        self._facts = LabelFacts(parts)
-        self._explainer = Explainer(parts, self._facts)
+        self.selector = LabelSelector(parts.catalogue)
+        self.facts = LabelFacts(parts)
+        self._explainer = Explainer(parts, self.facts)
         self.scorers = parts.scorers
         self.calibrations = parts.calibrations
         self.default_scorer = default_scorer or self.scorers[0]
@@ -180,13 +182,25 @@ class Predictor:
             _compute_by_onnx(parts, bundle, precision, device, num_threads)
             device = "cpu"
             precision = "float32"  # of the poolers
-        return cls(
+        predictor = cls(
             parts,
             default_scorer=bundle.manifest.default_scorer,
             device=device,
             num_threads=num_threads,
             precision=precision,
         )
+        predictor._record_encoder()
+        return predictor
+
+    def _record_encoder(self) -> None:
+        """Let the encoder's recording stand in for it, on the CPU and if it can be recorded."""
+        if self._parts.dense is None or self._device != "cpu":
+            return
+        encoder = self._parts.dense.encoder
+        if isinstance(encoder.transformer, PreTrainedModel):
+            traced = trace_transformer(encoder.transformer)
+            if traced is not None:
+                encoder.transformer = traced  # type: ignore[assignment]  # only read from now on
 
     @cached_property
     def label_search(self) -> LabelSearch:
@@ -279,7 +293,7 @@ class Predictor:
             raise RequestError(
                 f"tail_dial is {tail_dial}; wanted a number from 0 to {MOST_TAIL_DIAL:g}"
             )
-        selection = self._selector.select(label_filter)
+        selection = self.selector.select(label_filter)
         if scorer in self._blends:
             blend = self._blends[scorer]
             return blend.rank(self._sources_of(blend, batch), k, tail_dial, selection)
@@ -448,19 +462,45 @@ class Predictor:
         if not explain:
             return predictions
         labels = [[label.index for label in each.labels] for each in predictions]
-        explained = self._explainer.explain(self, batch, labels, scorer, correction, tail_dial)
+        explained = self.explain(batch, labels, scorer, correction, tail_dial)
         return [
             replace(prediction, explanations=explanations)
             for prediction, explanations in zip(predictions, explained, strict=True)
         ]
 
+    def explain(
+        self,
+        batch: TextBatch,
+        labels: Sequence[Sequence[int]],
+        scorer: str | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
+        nearest: FindNearest | None = None,
+    ) -> list[tuple[Explanation, ...]]:
+        """Return why these labels fit each text.
+
+        Args:
+            batch: As for `rank`.
+            labels: Label indices of each text.
+            scorer: As for `rank`.
+            correction: As for `rank`.
+            tail_dial: As for `rank`.
+            nearest: Gives the labels that are like others; None: among these labels.
+
+        Raises:
+            RequestError: There is no such scorer, or it was not trained with this correction.
+        """
+        return self._explainer.explain(
+            self, batch, labels, self._scorer(scorer), correction, tail_dial, nearest
+        )
+
     def describe(self, label: int) -> LabelDetails:
         """Return all that is known of a label, by its row in the catalogue."""
-        (nearest,) = self._facts.nearest([label])
+        (nearest,) = self.facts.nearest([label])
         return LabelDetails(
             index=label,
             label=self.catalogue[label],
-            keywords=self._facts.keywords(label),
+            keywords=self.facts.keywords(label),
             nearest=nearest,
             scorers=tuple(name for name in self.scorers if self._knows(name, label)),
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -57,6 +57,21 @@ class LabelFilter:
         return wants_all and not self.exclude and self.exclude_set is None
 
 
+@dataclass(frozen=True, slots=True)
+class KnownLabels:
+    """Which of the labels that a filter names a catalogue has.
+
+    Attributes:
+        include: Those of its `include`, each once.
+        exclude: Those of its `exclude`, each once.
+        num_of_include_set: How many of its `include_set`.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    num_of_include_set: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """The labels of a catalogue that may be answered.
@@ -105,28 +120,28 @@ class LabelSelector:
             is_selected[self._rows_of_set(wanted.exclude_set)] = False
         return Selection(is_selected)
 
+    def known(self, wanted: LabelFilter) -> KnownLabels:
+        """Return which of the labels that a filter names there are; unknown ones are no error."""
+        named = wanted.include_set
+        return KnownLabels(
+            include=self._known(wanted.include or ()),
+            exclude=self._known(wanted.exclude),
+            num_of_include_set=0 if named is None else len(self._rows_of_set(named)),
+        )
+
+    def _known(self, ids: Iterable[str]) -> tuple[str, ...]:
+        found = (each for each in ids if self._catalogue.row_of_id(each) is not None)
+        return tuple(dict.fromkeys(found))
+
     def _rows(self, ids: Iterable[str], field: str) -> list[int]:
         rows = [self._catalogue.row_of_id(label_id) for label_id in ids]
         if None in rows:
-            self._refuse(ids, field)
+            _check_ids(ids, self._known(ids), field)
         return [row for row in rows if row is not None]
-
-    def _refuse(self, ids: Iterable[str], field: str) -> None:
-        unknown = dict.fromkeys(each for each in ids if self._catalogue.row_of_id(each) is None)
-        named = ", ".join(repr(each[:_MOST_ID_CHARACTERS]) for each in list(unknown)[:_MOST_NAMED])
-        more = f" or {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
-        raise RequestError(
-            f"{field}: this version has no label with the id {named}{more}; leave such ids out, or "
-            "put them into a stored set, of which a version takes those that it has"
-        )
 
     def _rows_included(self, label_set: LabelSet) -> Int64[np.ndarray, "member"]:
         rows = self._rows_of_set(label_set)
-        if not len(rows):
-            raise RequestError(
-                f"include_set: this version has none of the {len(label_set.ids)} labels of the set "
-                f"{label_set.name!r}; choose another set or another version"
-            )
+        _check_set(label_set.name, len(label_set.ids), len(rows))
         return rows
 
     def _rows_of_set(self, label_set: LabelSet) -> Int64[np.ndarray, "member"]:
@@ -135,3 +150,83 @@ class LabelSelector:
             known = [row for row in rows if row is not None]
             self._rows_of_sets[label_set] = np.array(known, dtype=np.int64)
         return self._rows_of_sets[label_set]
+
+
+def filters_of_parts(wanted: LabelFilter, known: Sequence[KnownLabels]) -> list[LabelFilter]:
+    """Return what a filter means for each part of a catalogue that was divided.
+
+    Args:
+        wanted: For all labels.
+        known: What each part has of it.
+
+    Raises:
+        RequestError: As `LabelSelector.select` does of the whole catalogue.
+    """
+    named = wanted.include_set
+    members = None if named is None else (named.name, len(named.ids))
+    check_known(known, wanted.include or (), wanted.exclude, members)
+    wants_all = wanted.include is None and named is None
+    return [
+        replace(
+            wanted,
+            include=None if wants_all else part.include,
+            exclude=part.exclude,
+            include_set=named if part.num_of_include_set else None,
+        )
+        for part in known
+    ]
+
+
+def check_known(
+    known: Sequence[KnownLabels],
+    include: Iterable[str],
+    exclude: Iterable[str],
+    include_set: tuple[str, int] | None,
+) -> None:
+    """Refuse a filter that names labels which no part of a catalogue has.
+
+    Args:
+        known: What each part has of it.
+        include: As in `LabelFilter`.
+        exclude: As there.
+        include_set: Name and size of the set to include.
+
+    Raises:
+        RequestError: As `LabelSelector.select` does of the whole catalogue.
+    """
+    _check_ids(include, (x for part in known for x in part.include), "include")
+    if include_set is not None:
+        _check_set(*include_set, sum(part.num_of_include_set for part in known))
+    _check_ids(exclude, (x for part in known for x in part.exclude), "exclude")
+
+
+def _check_ids(ids: Iterable[str], known: Iterable[str], field: str) -> None:
+    """Refuse ids that no label has.
+
+    Raises:
+        RequestError: There are some.
+    """
+    unknown = dict.fromkeys(ids)
+    for each in known:
+        unknown.pop(each, None)
+    if not unknown:
+        return
+    named = ", ".join(repr(each[:_MOST_ID_CHARACTERS]) for each in list(unknown)[:_MOST_NAMED])
+    more = f" or {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+    raise RequestError(
+        f"{field}: this version has no label with the id {named}{more}; leave such ids out, or "
+        "put them into a stored set, of which a version takes those that it has"
+    )
+
+
+def _check_set(name: str, size: int, num_known: int) -> None:
+    """Refuse a set to include of which there is no label.
+
+    Raises:
+        RequestError: There is none.
+    """
+    if not num_known:
+        raise RequestError(
+            f"include_set: this version has none of the {size} labels of the set {name!r}; choose "
+            "another set or another version"
+        )

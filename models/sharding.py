@@ -8,6 +8,7 @@ the best k of each shard. Labels of shards rise with their numbers, so ties keep
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -27,12 +28,15 @@ from models.bundle import (
     write_json_durably,
 )
 from models.errors import BundleError, RequestError
+from models.explanation import Explanation
+from models.label_facts import NUM_NEAREST, NearLabel, RememberedNeighbours
 from models.linear import LinearModel
 from models.manifest import Manifest
 from models.parts import DenseParts, ModelParts, read_parts, tensors_of
 from models.predictor import LabelScore, Prediction, Predictor
 from models.ranking import NO_LABEL, Ranking, top_of_candidates
 from models.registry import Registry
+from models.selection import LabelFilter, filters_of_parts
 from models.shard import MAP_NAME, SHARD_NAME, Shard, SplitModel, read_map, shard_ranges
 from models.sparse import SparseModel
 
@@ -142,6 +146,7 @@ class ShardedPredictor:
         sizes = [len(each.catalogue) for each in predictors]
         self._firsts = [sum(sizes[:number]) for number in range(len(sizes))]
         self.num_labels = sum(sizes)
+        self._remembered = RememberedNeighbours()
 
     @classmethod
     def of_bundles(
@@ -179,6 +184,7 @@ class ShardedPredictor:
         scorer: str | None = None,
         correction: str | None = None,
         tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
     ) -> Ranking:
         """Return the exact k best labels of each document, by their index in the whole model.
 
@@ -188,14 +194,16 @@ class ShardedPredictor:
             scorer: As for `Predictor.rank`.
             correction: As there.
             tail_dial: As there.
+            label_filter: As there; its ids are of labels of any shard.
 
         Raises:
             RequestError: As `Predictor.rank` does.
         """
         self._check_k(k)
+        filters = self._filters(label_filter)
         rankings = [
-            each.rank(batch, min(k, len(each.catalogue)), scorer, correction, tail_dial)
-            for each in self._predictors
+            each.rank(batch, min(k, len(each.catalogue)), scorer, correction, tail_dial, wanted)
+            for each, wanted in zip(self._predictors, filters, strict=True)
         ]
         return merge_rankings(rankings, self._firsts, k)
 
@@ -208,8 +216,12 @@ class ShardedPredictor:
         threshold: float | None = None,
         correction: str | None = None,
         tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
+        explain: bool = False,
     ) -> list[Prediction]:
         """Return the best labels of each text (see `Predictor.predict`).
+
+        Each label is explained by its shard; the labels that are like it are sought in all.
 
         Raises:
             RequestError: As `Predictor.predict` does.
@@ -219,14 +231,76 @@ class ShardedPredictor:
         of_shards = [
             each.predict_batch(
                 batch, k=min(k, len(each.catalogue)), scorer=scorer, threshold=threshold,
-                correction=correction, tail_dial=tail_dial,
+                correction=correction, tail_dial=tail_dial, label_filter=wanted,
             )
-            for each in self._predictors
+            for each, wanted in zip(self._predictors, self._filters(label_filter), strict=True)
         ]  # fmt: skip
-        return [
+        merged = [
             replace(found[0], labels=self._merged([each.labels for each in found], k))
             for found in zip(*of_shards, strict=True)
         ]
+        if not explain:
+            return merged
+        labels = [[label.index for label in each.labels] for each in merged]
+        explained = self._explain(batch, labels, scorer, correction, tail_dial)
+        return [
+            replace(prediction, explanations=explanations)
+            for prediction, explanations in zip(merged, explained, strict=True)
+        ]
+
+    def _filters(self, label_filter: LabelFilter | None) -> Sequence[LabelFilter | None]:
+        """Return what a filter means for each shard.
+
+        Raises:
+            RequestError: It names labels that no shard has.
+        """
+        if label_filter is None:
+            return [None] * len(self._predictors)
+        known = [each.selector.known(label_filter) for each in self._predictors]
+        return filters_of_parts(label_filter, known)
+
+    def _explain(
+        self,
+        batch: TextBatch,
+        labels: Sequence[Sequence[int]],
+        scorer: str | None,
+        correction: str | None,
+        tail_dial: float,
+    ) -> list[tuple[Explanation, ...]]:
+        """Return why labels, by their indices in the whole model, fit each text."""
+        found: list[dict[int, Explanation]] = [{} for _ in labels]
+        for first, predictor in zip(self._firsts, self._predictors, strict=True):
+            rows = range(first, first + len(predictor.catalogue))
+            own = [[label for label in row if label in rows] for row in labels]
+            if not any(own):
+                continue
+            explained = predictor.explain(
+                batch, [[label - first for label in row] for row in own], scorer, correction,
+                tail_dial, partial(self._nearest_of, first),
+            )  # fmt: skip
+            for of_text, row, explanations in zip(found, own, explained, strict=True):
+                of_text.update(zip(row, explanations, strict=True))
+        return [
+            tuple(of_text[label] for label in row)
+            for of_text, row in zip(found, labels, strict=True)
+        ]
+
+    def _nearest_of(self, first: int, rows: Sequence[int]) -> list[tuple[NearLabel, ...]]:
+        """Return the labels of all shards that are nearest to labels of the shard with `first`."""
+        return self._remembered.nearest(
+            [first + row for row in rows], lambda labels: [self._nearest(x) for x in labels]
+        )
+
+    def _nearest(self, label: int) -> tuple[NearLabel, ...]:
+        owner = bisect_right(self._firsts, label) - 1
+        row = label - self._firsts[owner]
+        vector = self._predictors[owner].facts.vectors_of([row])
+        near = [
+            replace(found, index=first + found.index)
+            for number, (first, each) in enumerate(zip(self._firsts, self._predictors, strict=True))
+            for found in each.facts.nearest_to(vector, [row if number == owner else NO_LABEL])[0]
+        ]
+        return tuple(sorted(near, key=lambda each: -each.similarity)[:NUM_NEAREST])
 
     def _merged(self, found: Sequence[Sequence[LabelScore]], k: int) -> tuple[LabelScore, ...]:
         labels = [

@@ -33,10 +33,11 @@ from service.page import read_page
 from service.page import router as page_router
 from service.problems import add_handlers, set_media_types
 from service.redeploy import Policy, Redeployer
-from service.routes import router
+from service.routes import predict_router, router
 from service.schemas import batch_schemas, schemas_of
 from service.security import AuthMiddleware, HeadersMiddleware, describe_security
 from service.settings import Settings, load_settings
+from service.shard_routes import router as shard_router
 from service.sources import RegistrySource
 from service.telemetry import Telemetry, TelemetryMiddleware
 from service.tensors import InferAnswer, InferRequest
@@ -68,9 +69,11 @@ def create_app(
     app = FastAPI(title="Longtail", version=_release(), description=DESCRIPTION, lifespan=_lifespan)
     app.state.service = service
     app.state.page = read_page()
+    app.include_router(predict_router)  # first, as the router looks through them in turn
     app.include_router(page_router)
     app.include_router(router)
     app.include_router(label_router)
+    app.include_router(shard_router)
     app.include_router(admin_router)
     app.include_router(annif_router)
     app.include_router(protocol_router)
@@ -95,7 +98,11 @@ def create_app(
         admission=service.engine.admission,
         telemetry=service.telemetry,
         timeout_s=settings.request_timeout_s,
-        routes=[*router.routes, *annif_router.routes, *protocol_router.routes],
+        routes=[
+            route
+            for each in (predict_router, router, annif_router, protocol_router)
+            for route in each.routes
+        ],
         is_for_browsers=bool(settings.cors_origins),
     )
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents

@@ -299,6 +299,10 @@ class AsyncClient:
         """Answer all requests that name no version with the default again."""
         return await self._do(calls.end_canary())
 
+    async def do(self, call: Call[T]) -> T:
+        """Return the answer to a call of `service.client_calls`."""
+        return await self._do(call)
+
     async def _do(self, call: Call[T], retry: Retry | None = None) -> T:
         attempts = Attempts(retry or self._target.retry)
         while True:

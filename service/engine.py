@@ -16,11 +16,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 from models.errors import LabelNotFoundError, NotReadyError, RequestError
-from models.selection import LabelFilter, LabelSet
+from models.selection import KnownLabels, LabelFilter, LabelSet
 from service.admission import Admission, DeadlineError, Priority, estimate_tokens
 from service.batching import EXPLANATION_TOKENS, Job, Options, Seconds, WorkQueue
 from service.label_sets import LabelSets
-from service.manager import LoadedModel, ModelManager
+from service.manager import LoadedModel, ModelManager, Predictor
 from service.worker import Observer, compute_batches, help_to_compute, tokenise_jobs
 
 if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
@@ -203,11 +203,58 @@ class Engine:
                 f"version {model.version} has no label with the id {label_id[:100]!r}; look for it "
                 "by GET /v1/labels?query=..., and send the id percent-encoded"
             )
-        timeout_s = self._limits.request_timeout_s
-        with self.admission.admit(EXPLANATION_TOKENS, timeout_s):
-            return model, await self._on_compute_thread(
-                partial(model.predictor.describe, row), timeout_s
+        return model, await self._look_up(1, partial(model.predictor.describe, row))
+
+    def known_labels(
+        self,
+        include: Sequence[str],
+        exclude: Sequence[str],
+        include_set: str | None,
+        version: int | str | None = None,
+    ) -> tuple[LoadedModel, KnownLabels, LabelSet | None]:
+        """Return which labels of a filter a model has, and the set that it names.
+
+        Raises:
+            RequestError: The filter names too many labels, or there is no such set.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: No model is loaded yet.
+        """
+        _check_filter(len(include) + len(exclude), self._limits)
+        model = self._manager.get(version)
+        members = self._set_of(include_set)
+        wanted = LabelFilter(tuple(include), tuple(exclude), members)
+        return model, model.predictor.selector.known(wanted), members
+
+    async def compare(
+        self, num_labels: int, version: int | str | None, work: Callable[[Predictor], T]
+    ) -> tuple[LoadedModel, T]:
+        """Return what some work says that compares labels of a model.
+
+        Args:
+            num_labels: How many are compared with all.
+            version: As in `Query`.
+            work: Done on a compute thread.
+
+        Raises:
+            RequestError: They are more than may be explained; or the work says so.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: No model is loaded yet, or the service is stopping.
+            QueueFullError: Too much work is waiting.
+            DeadlineError: The answer was not there in time.
+        """
+        if num_labels > self._limits.max_explained_labels:
+            raise RequestError(
+                f"{num_labels} labels are to be compared; wanted at most "
+                f"{self._limits.max_explained_labels}; ask for fewer"
             )
+        model = self._manager.get(version)
+        return model, await self._look_up(num_labels, partial(work, model.predictor))
+
+    async def _look_up(self, num_labels: int, work: Callable[[], T]) -> T:
+        """Return the result of some work on labels, each as dear as an explanation."""
+        timeout_s = self._limits.request_timeout_s
+        with self.admission.admit(EXPLANATION_TOKENS * num_labels, timeout_s):
+            return await self._on_compute_thread(work, timeout_s)
 
     async def _on_compute_thread(self, work: Callable[[], T], timeout_s: float) -> T:
         """Return the result of some work that is done between two batches.
@@ -330,15 +377,18 @@ def _check(query: Query, limits: Limits) -> None:
             )
     if not 1 <= query.k <= limits.max_k:
         raise RequestError(f"k is {query.k}; wanted 1 to {limits.max_k}")
-    num_ids = len(query.include or ()) + len(query.exclude)
-    if num_ids > limits.max_filter_labels:
-        raise RequestError(
-            f"include and exclude name {num_ids} labels; wanted at most "
-            f"{limits.max_filter_labels}; let the service store them as a set, and name that"
-        )
+    _check_filter(len(query.include or ()) + len(query.exclude), limits)
     num_explained = query.k * len(query.texts)
     if query.explain and num_explained > limits.max_explained_labels:
         raise RequestError(
             f"{num_explained} labels are to be explained (k times texts); wanted at most "
             f"{limits.max_explained_labels}; ask for fewer, or send the texts one by one"
+        )
+
+
+def _check_filter(num_ids: int, limits: Limits) -> None:
+    if num_ids > limits.max_filter_labels:
+        raise RequestError(
+            f"include and exclude name {num_ids} labels; wanted at most "
+            f"{limits.max_filter_labels}; let the service store them as a set, and name that"
         )

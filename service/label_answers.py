@@ -29,7 +29,7 @@ def explanation_of(why: models.explanation.Explanation) -> LabelExplanation:
     return LabelExplanation(
         tokens=None if why.sparse is None else _tokens(why.sparse),
         keywords=_keywords(why.keywords),
-        nearest=_nearest(why.nearest),
+        nearest=near_labels(why.nearest),
         training_count=why.training_count,
         scores=[
             ScoreExplanation(
@@ -61,9 +61,14 @@ def detail_of(model: LoadedModel, found: models.label_facts.LabelDetails) -> Lab
         model=ModelReference(version=model.version, digest=model.digest),
         pseudo_description=found.label.pseudo_description,
         keywords=_keywords(found.keywords),
-        nearest=_nearest(found.nearest),
+        nearest=near_labels(found.nearest),
         scorers=list(found.scorers),
     )
+
+
+def near_labels(labels: Sequence[models.label_facts.NearLabel]) -> list[NearLabel]:
+    """Return labels that are like another one."""
+    return [NearLabel(id=each.id, name=each.name, similarity=each.similarity) for each in labels]
 
 
 def _tokens(parts: models.explanation.SparseParts) -> TokenExplanation:
@@ -81,7 +86,3 @@ def _tokens(parts: models.explanation.SparseParts) -> TokenExplanation:
 
 def _keywords(keywords: Sequence[models.label_facts.Keyword]) -> list[Keyword]:
     return [Keyword(token=each.token, weight=each.weight) for each in keywords]
-
-
-def _nearest(labels: Sequence[models.label_facts.NearLabel]) -> list[NearLabel]:
-    return [NearLabel(id=each.id, name=each.name, similarity=each.similarity) for each in labels]

@@ -15,10 +15,10 @@ from models.errors import BundleNotFoundError, NotReadyError
 from models.label_search import LabelSearch
 from models.labels import LabelCatalogue
 from models.registry import Registry
-from models.selection import LabelFilter
+from models.selection import LabelFilter, LabelSelector
 
 if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
-    from models.label_facts import LabelDetails
+    from models.label_facts import LabelDetails, LabelFacts
     from models.predictor import Prediction
 
 _LOADING = "the models are still loading; try again soon"
@@ -46,6 +46,16 @@ class Predictor(Protocol):
     @property
     def catalogue(self) -> LabelCatalogue:
         """All labels."""
+        ...
+
+    @property
+    def selector(self) -> LabelSelector:
+        """Finds the labels that filters name."""
+        ...
+
+    @property
+    def facts(self) -> LabelFacts:
+        """What is known of labels, whatever the text."""
         ...
 
     @property

@@ -18,8 +18,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pydantic import ValidationError
+from tqdm import tqdm
 
 from models.bundle import Bundle, read_json, write_json_durably
 from models.errors import ConfigError
@@ -247,11 +249,46 @@ class AblationRuns:
             ConfigError: The setting can't be trained.
             DataError: The corpus can't be used.
         """
-        path = self._measured(trial.setting, trial.seed) / "figures.json"
-        if not path.exists():
-            self._measure(trial.setting, trial.seed, path)
-        found: Values = read_json(path)["scorers"][trial.task]
+        self.measure((trial.setting, trial.seed))
+        found: Values = read_json(self._figures(trial.setting, trial.seed))["scorers"][trial.task]
         return found
+
+    def measure(self, run: tuple[str, int]) -> None:
+        """Train and measure a setting with a seed, if that was not done yet.
+
+        Raises:
+            ConfigError: The setting can't be trained.
+            DataError: The corpus can't be used.
+        """
+        path = self._figures(*run)
+        if not path.exists():
+            self._measure(*run, path)
+
+    def measure_on_ray(self, trials: Iterable[Trial], num_workers: int) -> None:
+        """Train and measure what trials need and was not done yet, by tasks on a cluster.
+
+        The base comes first, as others share its stages. Workers find the corpus and the folder of
+        the experiment at the same paths as this process.
+
+        Args:
+            trials: Of the experiment.
+            num_workers: Tasks at a time on a machine that is no cluster.
+
+        Raises:
+            ConfigError: As `measure` does; or Ray is not installed, or its cluster can't be
+                reached.
+            DataError: As `measure` does.
+        """
+        from training.ray_tasks import run_tasks
+
+        runs = dict.fromkeys((self.twin(trial.setting), trial.seed) for trial in trials)
+        left = [run for run in runs if not self._figures(*run).exists()]
+        bases = [run for run in left if run[0] == BASE]
+        others = [run for run in left if run[0] != BASE]
+        with tqdm(total=len(left), unit="run") as bar:
+            for part in filter(None, (bases, others)):
+                for _ in run_tasks(self.measure, part, num_workers):
+                    bar.update()
 
     def evidence(self, found: Found) -> Evidence:
         """Return what the report is made of.
@@ -286,7 +323,7 @@ class AblationRuns:
         return {
             name: Estimate(
                 tuple(
-                    read_json(self._measured(name, seed) / "figures.json")["seconds"]
+                    read_json(self._figures(name, seed))["seconds"]
                     for seed in range(len(found[RETRIEVAL][name]["P@1"].values))
                 )
             )
@@ -300,6 +337,9 @@ class AblationRuns:
         earlier = names[: names.index(name)]
         same = (other for other in earlier if _settings_or_none(self.base, other) == wanted)
         return next(same, name)
+
+    def _figures(self, name: str, seed: int) -> Path:
+        return self._measured(name, seed) / "figures.json"
 
     def _measured(self, name: str, seed: int) -> Path:
         return self.folder / "measured" / f"{self.twin(name)}.{seed}"
@@ -329,15 +369,23 @@ def link_folder(source: Path, target: Path) -> None:
     """Give a folder's files another place, where there is a source and no target yet.
 
     They are hard links, which take no room, where the file system has those, else copies. The
-    target is there whole or not at all; files of neither may be changed in place.
+    target is there whole or not at all, whoever else makes the same one at the same time; files of
+    neither may be changed in place.
+
+    Raises:
+        OSError: The disk is full, or the folder can't be written to.
     """
     if not source.is_dir() or target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    incoming = target.with_name(f".incoming-{target.name}")
-    shutil.rmtree(incoming, ignore_errors=True)
+    incoming = target.with_name(f".incoming-{target.name}-{uuid4().hex}")
     shutil.copytree(source, incoming, copy_function=_link_or_copy)
-    incoming.rename(target)
+    try:
+        incoming.rename(target)
+    except OSError:
+        shutil.rmtree(incoming)
+        if not target.exists():
+            raise
 
 
 def _link_or_copy(source: str, target: str) -> None:

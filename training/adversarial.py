@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from queue import SimpleQueue
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -27,6 +29,7 @@ from models.linear import Correction, LinearModel, TreeCorrection
 from models.tree import LabelTree
 from training.adversarial_tasks import Exam, LearningTask
 from training.adversarial_tuning import METHODS, Candidate, tune
+from training.engines import LOCAL, Engine
 from training.experiments import Estimate, Trial, Values, keep_trial, read_trials
 from training.linear import LinearOptions, LinearTrainer
 from training.linear_methods import Judgement, Method, MethodName, judge, make_method
@@ -116,6 +119,25 @@ class Stopwatch:
         yield
         self.wall_s += time.perf_counter() - wall
         self.cpu_s += time.process_time() - cpu
+
+
+@runtime_checkable  # the test run checks annotations by isinstance
+class Trying(Protocol):
+    """Runs the trials of a task: a `Bench`, here or on a worker.
+
+    Attributes:
+        tree_regulariser: lambda_n, once it is known.
+    """
+
+    tree_regulariser: float | None
+
+    def run_tree(self) -> Values:
+        """Return what the tree alone is worth, and what it took."""
+        ...
+
+    def run_candidate(self, candidate: Candidate, seed: int) -> Values:
+        """Return the curve of a candidate."""
+        ...
 
 
 @dataclass(slots=True)
@@ -298,41 +320,91 @@ def name_at(figure: str, number: int) -> str:
     return f"{figure} {number}"
 
 
-def run_task(folder: Path, bench: Bench, settings: Sequence[str], num_seeds: int) -> None:
+def run_task(
+    folder: Path,
+    bench: Bench,
+    settings: Sequence[str],
+    num_seeds: int,
+    engine: Engine = LOCAL,
+) -> None:
     """Run what the folder does not hold yet of a task: p_D, the tree, then each method.
 
     A method is tuned with seed 0, by each criterion in turn, and its best is run with the others.
+    On Ray each worker has one method at a time.
 
     Args:
         folder: Of the experiment, claimed.
         bench: The task.
         settings: Some of `SETTINGS`; the tree is fitted for methods that draw from it too.
         num_seeds: Seeds 0 to this number less one.
+        engine: What runs the trials.
 
     Raises:
-        ConfigError: The loss of a method overflows, whatever its learning rate.
+        ConfigError: The loss of a method overflows, whatever its learning rate; or the engine is
+            not to be had.
     """
     keep = partial(_keep, folder, bench.task.name)
     if bench.task.true is not None:
         keep(TRUE, 0, bench.run_true)
+    benches: Sequence[Trying] = [bench]
+    if engine.is_ray:
+        from training.ray_tasks import benches_on_ray
+
+        benches = benches_on_ray(bench, engine.num_workers)
     if {TREE, *WITH_TREE} & set(settings):
-        bench.tree_regulariser = keep(TREE, 0, bench.run_tree)["regulariser"]
-    for method in (each for each in METHODS if each in settings):
-        if method != "softmax" or bench.task.truth.shape[1] <= bench.plan.most_softmax_labels:
-            _run_method(folder, keep, bench, method, num_seeds)
+        regulariser = keep(TREE, 0, benches[0].run_tree)["regulariser"]
+        for each in benches:
+            each.tree_regulariser = regulariser
+    can_have_all = bench.task.truth.shape[1] <= bench.plan.most_softmax_labels
+    methods = [x for x in METHODS if x in settings and (can_have_all or x != "softmax")]
+    run = partial(_run_method, folder, keep, bench.task.name, bench.plan.num_rounds, num_seeds)
+    if len(benches) > 1:
+        _run_at_once(run, methods, benches)
+    else:
+        for method in methods:
+            run(method, benches[0])
 
 
-def _run_method(folder: Path, keep: Keep, bench: Bench, method: MethodName, num_seeds: int) -> None:
+def _run_at_once(
+    run: Callable[[MethodName, Trying], None],
+    methods: Sequence[MethodName],
+    benches: Sequence[Trying],
+) -> None:
+    """Run methods by threads that wait for the workers, each of which has one at a time."""
+    free: SimpleQueue[Trying] = SimpleQueue()
+    for bench in benches:
+        free.put(bench)
+
+    def run_on_a_free_one(method: MethodName) -> None:
+        bench = free.get()
+        try:
+            run(method, bench)
+        finally:
+            free.put(bench)
+
+    with ThreadPoolExecutor(len(benches)) as pool:
+        list(pool.map(run_on_a_free_one, methods))
+
+
+def _run_method(
+    folder: Path,
+    keep: Keep,
+    task_name: str,
+    num_rounds: int,
+    num_seeds: int,
+    method: MethodName,
+    bench: Trying,
+) -> None:
     for criterion in CRITERIA:
         worth = partial(_worth, keep, bench, criterion)
-        worth(tune(method, worth, bench.plan.num_rounds))  # without rounds nothing was run yet
+        worth(tune(method, worth, num_rounds))  # without rounds nothing was run yet
     # What the search for one criterion came by may be better at the other.
-    tried = read_trials(folder)[bench.task.name]
+    tried = read_trials(folder)[task_name]
     for criterion in CRITERIA:
         best = best_candidates(tried, criterion).get(method)
         if best is None:
             raise ConfigError(
-                f"{bench.task.name}: the loss of {method!r} overflows at every learning rate that "
+                f"{task_name}: the loss of {method!r} overflows at every learning rate that "
                 "was tried; look at the document vectors, or leave it out of --settings"
             )
         for seed in range(num_seeds):
@@ -345,13 +417,13 @@ def _keep(
     return keep_trial(folder, Trial(task_name, setting, seed), lambda _: run())
 
 
-def _worth(keep: Keep, bench: Bench, criterion: Criterion, candidate: Candidate) -> float:
+def _worth(keep: Keep, bench: Trying, criterion: Criterion, candidate: Candidate) -> float:
     """Return what a candidate is worth with seed 0 where it is tuned."""
     values = keep(candidate.setting, 0, partial(_or_worst, bench, candidate))
     return values[tuning_name(criterion)]
 
 
-def _or_worst(bench: Bench, candidate: Candidate) -> Values:
+def _or_worst(bench: Trying, candidate: Candidate) -> Values:
     """Run a candidate with seed 0; one whose steps are too long is as bad as can be."""
     try:
         return bench.run_candidate(candidate, 0)

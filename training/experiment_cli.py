@@ -127,9 +127,12 @@ def adversarial(
         Literal["cpu", "wall"],
         typer.Option(help="Whose seconds times to a target and the picture have."),
     ] = "cpu",
+    engine: EngineOption = "local",
+    workers: WorkersOption = 1,
 ) -> None:
     """Compare ways to train linear scorers by their learning curves (Bamler & Mandt 2020)."""
     from training.adversarial import AdversarialPlan
+    from training.engines import checked_engine
     from training.experiment_runs import run_adversarial_experiment
 
     plan = AdversarialPlan(
@@ -143,6 +146,7 @@ def adversarial(
         run_adversarial_experiment(
             data, output, num_seeds=seeds, synthetic=synthetic or (),
             task=task, settings=settings, plan=plan, clock=clock,
+            engine=checked_engine(engine, workers),
         )
     )  # fmt: skip
 
@@ -167,15 +171,18 @@ def depl(
     split: Annotated[
         Literal["dev", "test"], typer.Option(help="What is measured on; a dev split must be there.")
     ] = "dev",
+    engine: EngineOption = "local",
+    workers: WorkersOption = 1,
 ) -> None:
     """Train DEPL with one thing changed at a time, and compare (Zhang et al. 2023, A.1.5)."""
     from training.config import read_config
+    from training.engines import checked_engine
     from training.experiment_runs import run_depl_experiment
 
     _print_report(
         run_depl_experiment(
             data, output, num_seeds=seeds, split=split, settings=settings,
-            base=read_config(config), epochs=epochs,
+            base=read_config(config), epochs=epochs, engine=checked_engine(engine, workers),
         )
     )  # fmt: skip
 

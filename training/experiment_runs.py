@@ -151,6 +151,7 @@ def run_adversarial_experiment(
     settings: str | None = None,
     plan: AdversarialPlan,
     clock: Clock = "cpu",
+    engine: Engine = LOCAL,
 ) -> list[Path]:
     """Run what the folder does not hold yet, and write results.json, results.md, results.png.
 
@@ -165,6 +166,7 @@ def run_adversarial_experiment(
         settings: Names between commas; None for all.
         plan: How to train.
         clock: Whose seconds times to a target and the picture have.
+        engine: What runs the trials.
 
     Raises:
         ConfigError: There is nothing to learn, a setting is not known, or the folder holds another
@@ -186,10 +188,10 @@ def run_adversarial_experiment(
     device = find_machine("float32").device
     dataset = None if data is None else open_dataset(data)
     configuration = _configuration("adversarial", dataset, "dev", asdict(plan), device)
-    configuration["threads"] = torch.get_num_threads()
+    configuration["threads"] = 1 if engine.is_ray else torch.get_num_threads()
     claim(folder, configuration)
     for each in _tasks(dataset, synthetic, [task] if task else CORPUS_TASKS, plan):
-        run_task(folder, Bench(each, plan, device), chosen, num_seeds)
+        run_task(folder, Bench(each, plan, device), chosen, num_seeds, engine)
     found = read_trials(folder)
     return write_experiment(
         folder,
@@ -209,6 +211,7 @@ def run_depl_experiment(
     settings: str | None = None,
     base: TrainingConfig,
     epochs: int | None = None,
+    engine: Engine = LOCAL,
 ) -> list[Path]:
     """Run what the folder does not hold yet, and write results.json, results.md, results.png.
 
@@ -220,12 +223,15 @@ def run_depl_experiment(
         settings: Names between commas; None for all that the corpus and the configuration can have.
         base: The run that settings change; its seed is not used.
         epochs: Of both neural stages; None for those of the base.
+        engine: What trains and measures the settings.
 
     Raises:
         ConfigError: A setting is not known or can't be had, the base trains no dual encoder, the
             corpus has features for documents, or the folder holds another experiment.
         DataError: The corpus can't be used, or has no dev split.
     """
+    if engine.is_ray:  # workers may be elsewhere
+        data, folder = data.resolve(), folder.resolve()
     dataset = open_dataset(data)
     _check_depl(base, dataset)
     if epochs is not None:
@@ -237,6 +243,9 @@ def run_depl_experiment(
     configuration = _configuration("depl", dataset, split, plan, machine.device)
     configuration["is_bfloat16"] = machine.is_bfloat16
     runs = AblationRuns(dataset, base, split, folder)
+    if engine.is_ray:
+        claim(folder, configuration)
+        runs.measure_on_ray(trials, engine.num_workers)
     evidence = runs.evidence(run_trials(folder, configuration, trials, runs.figures))
     return write_experiment(
         folder,

@@ -1,8 +1,9 @@
 """Parts of training as tasks of Ray: blocks of labels of the sparse model, trials of experiments.
 
-What is done lies in the run's folder as it does without Ray, and is written by this process: either
-way of computing goes on where the other was stopped. Workers need this package and nothing of the
-run's folder; one that dies is replaced, and does its block or trial again.
+What is done lies in the run's folder as it does without Ray: either way of computing goes on where
+the other was stopped. A worker that dies is replaced, and does its block or trial again. This
+process writes what they return, so that they need nothing of the folder; but for the runs of
+`training.ablations`, which write what they have made themselves.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from models.errors import LongtailError
 from models.ray_runtime import start_ray
+from training.adversarial import Bench
+from training.adversarial_tuning import Candidate
 from training.config import SparseConfig
+from training.experiments import Values
 from training.svm import FittedLabels, SvmProblem
 
 _ASKED_BY = "--engine ray"
@@ -91,7 +96,86 @@ def run_tasks(
     while keys_of:
         done, _ = ray.wait(list(keys_of))
         for each in done:
-            yield (keys_of.pop(each), *ray.get(each))
+            yield (keys_of.pop(each), *_result(ray, each))
+
+
+class BenchWorker:
+    """A worker: one thread that runs trials of a task; it fits a tree of its own."""
+
+    def __init__(self, bench: Bench) -> None:
+        """Take the task."""
+        self._bench = bench
+
+    def run_tree(self) -> Values:
+        """Return what the tree alone is worth, and what it took."""
+        return self._bench.run_tree()
+
+    def run_candidate(
+        self, candidate: Candidate, seed: int, tree_regulariser: float | None
+    ) -> Values:
+        """Return the curve of a candidate, with a tree of this lambda_n where it needs one."""
+        self._bench.tree_regulariser = tree_regulariser
+        return self._bench.run_candidate(candidate, seed)
+
+
+class BenchOnRay:
+    """Stands for the bench of a worker; one thread at a time.
+
+    Attributes:
+        tree_regulariser: lambda_n, once it is known.
+    """
+
+    def __init__(self, ray: Any, worker: Any, shared: Any) -> None:
+        self._ray = ray
+        self._worker = worker
+        self._shared = shared  # a worker that is replaced reads it again
+        self.tree_regulariser: float | None = None
+
+    def run_tree(self) -> Values:
+        """Return what the tree alone is worth, and what it took."""
+        return self._values(self._worker.run_tree.remote())
+
+    def run_candidate(self, candidate: Candidate, seed: int) -> Values:
+        """Return the curve of a candidate.
+
+        Raises:
+            ConfigError: As `Bench.run_candidate` does.
+        """
+        return self._values(
+            self._worker.run_candidate.remote(candidate, seed, self.tree_regulariser)
+        )
+
+    def _values(self, task: Any) -> Values:
+        values: Values = _result(self._ray, task)
+        return values
+
+
+def benches_on_ray(bench: Bench, num_workers: int) -> list[BenchOnRay]:
+    """Return workers of one thread each that run the trials of a task.
+
+    Args:
+        bench: With the task, which is sent to each machine once.
+        num_workers: How many; at least 1.
+
+    Raises:
+        ConfigError: Ray is not installed, or its cluster can't be reached.
+    """
+    ray = start_ray(_ASKED_BY, num_workers)
+    shared = ray.put(bench)
+    worker = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(BenchWorker)
+    return [BenchOnRay(ray, worker.remote(shared), shared) for _ in range(num_workers)]
+
+
+def _result(ray: Any, task: Any) -> Any:
+    """Return what a task has found.
+
+    Raises:
+        LongtailError: The task raised it; without the traceback that Ray writes into its words.
+    """  # noqa: DOC501
+    try:
+        return ray.get(task)
+    except LongtailError as error:
+        raise getattr(error, "cause", error) from None
 
 
 def _timed(run: Callable[[Any], Result], key: Any) -> tuple[float, Result]:

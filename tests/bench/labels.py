@@ -19,7 +19,7 @@ import torch
 from models.index import InnerProductIndex, InnerProductSource
 from models.label_search import LabelSearch
 from models.labels import Label, LabelCatalogue
-from models.neighbours import VectorNeighbours
+from models.neighbours import VectorNeighbours, nearest_labels
 from models.selected_ranking import rank_selected
 from models.selection import LabelFilter, LabelSelector
 
@@ -140,7 +140,7 @@ def print_nearest(vectors: np.ndarray) -> None:
     print("\n| nearest 5 of | ms |\n|---|---:|")
     for count in (1, 10, 100):
         labels = np.arange(count, dtype=np.int64)
-        taken = least_ms(lambda labels=labels: neighbours.nearest(labels, 5))  # type: ignore[misc]
+        taken = least_ms(lambda labels=labels: nearest_labels(neighbours, labels, 5))  # type: ignore[misc]
         print(f"| {count} labels | {taken:.1f} |")
 
 

@@ -1,10 +1,11 @@
 """A real model in 1 to 16 shards against itself whole: labels, ties and scores, to the bit.
 
-    python tests/bench/sharding.py REGISTRY [--texts 200] [--k 50]
+    python tests/bench/sharding.py REGISTRY [--texts 200] [--k 50] [--explained 3]
 
 Prints a line for each scorer and tail dial: how many rankings were compared, how many neighbouring
-labels had equal scores, and how many of those pairs lay in different shards. Ends with an error at
-the first difference.
+labels had equal scores, and how many of those pairs lay in different shards. All labels are ranked,
+and those that a filter leaves. Then some texts are explained. Ends with an error at the first
+difference.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from models.parts import read_parts
 from models.predictor import Predictor
+from models.ranking import Ranking
 from models.registry import Registry
+from models.selection import LabelFilter, LabelSet
 from models.shard import shard_ranges
 from models.sharding import ShardedPredictor, split_parts
 
@@ -34,11 +39,42 @@ def read_texts(count: int) -> list[str]:
     return [f"{x['title']}\n{x['content']}" for x in documents]
 
 
+def compared(whole: Predictor, sharded: Sequence[ShardedPredictor], *given: Any) -> Ranking:
+    """Return the ranking of the whole model.
+
+    Raises:
+        SystemExit: Shards give another one.
+    """
+    wanted = whole.rank(*given)
+    for shards in sharded:
+        found = shards.rank(*given)
+        if not np.array_equal(found.labels, wanted.labels):
+            raise SystemExit(f"{given[2:]}: other labels")
+        if found.scores.tobytes() != wanted.scores.tobytes():
+            raise SystemExit(f"{given[2:]}: other scores")
+    return wanted
+
+
+def compare_explanations(
+    whole: Predictor, sharded: Sequence[ShardedPredictor], texts: Sequence[str], scorer: str
+) -> None:
+    """Compare what whole and shards say of the labels that they find.
+
+    Raises:
+        SystemExit: Shards explain a label in another way.
+    """
+    wanted = whole.predict(texts, scorer=scorer, explain=True)
+    for shards in sharded:
+        if shards.predict(texts, scorer=scorer, explain=True) != wanted:
+            raise SystemExit(f"{scorer}: another explanation")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("registry", type=Path)
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--k", type=int, default=50)
+    parser.add_argument("--explained", type=int, default=3, help="texts")
     options = parser.parse_args()
     torch.set_num_threads(1)
     parts = read_parts(Registry(options.registry).open())
@@ -47,7 +83,14 @@ def main() -> None:
         ShardedPredictor([Predictor(x, device="cpu") for x in split_parts(parts, count)])
         for count in NUM_SHARDS
     ]
-    batch = whole.read(read_texts(options.texts))
+    texts = read_texts(options.texts)
+    batch = whole.read(texts)
+    ids = tuple(label.id for label in parts.catalogue)
+    filters = (
+        None,
+        LabelFilter(exclude=ids[::3]),
+        LabelFilter(include=ids[::100], include_set=LabelSet("some", (*ids[7::50], "unknown"))),
+    )
     print("| scorer | tail dial | rankings | equal neighbours | of which across 16 shards |")
     print("|---|---:|---:|---:|---:|")
     shard_of = np.repeat(
@@ -55,20 +98,18 @@ def main() -> None:
     )
     for scorer in whole.scorers:
         for tail_dial in (0.0, 1.0):
-            wanted = whole.rank(batch, options.k, scorer, tail_dial=tail_dial)
-            for shards in sharded:
-                found = shards.rank(batch, options.k, scorer, tail_dial=tail_dial)
-                if not np.array_equal(found.labels, wanted.labels):
-                    raise SystemExit(f"{scorer}, dial {tail_dial}: other labels")
-                if found.scores.tobytes() != wanted.scores.tobytes():
-                    raise SystemExit(f"{scorer}, dial {tail_dial}: other scores")
+            for label_filter in reversed(filters):
+                given = (batch, options.k, scorer, None, tail_dial, label_filter)
+                wanted = compared(whole, sharded, *given)
             is_tie = wanted.scores[:, 1:] == wanted.scores[:, :-1]
             across = shard_of[wanted.labels[:, 1:]] != shard_of[wanted.labels[:, :-1]]
             print(
-                f"| `{scorer}` | {tail_dial:g} | {len(NUM_SHARDS) * len(wanted.labels):,} | "
+                f"| `{scorer}` | {tail_dial:g} | "
+                f"{len(filters) * len(NUM_SHARDS) * len(wanted.labels):,} | "
                 f"{is_tie.sum():,} | {(is_tie & across).sum():,} |",
                 flush=True,
             )
+        compare_explanations(whole, sharded, texts[: options.explained], scorer)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from models.calibration import IDENTITY
 from models.explanation import MOST_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
 from models.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
 from models.manifest import Ensemble
-from models.neighbours import VectorNeighbours, WeightNeighbours
+from models.neighbours import VectorNeighbours, WeightNeighbours, nearest_labels
 from models.parts import ModelParts
 from models.predictor import Predictor
 from models.ranking import NO_LABEL
@@ -237,7 +237,7 @@ def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
     assert (lengths == 0).any()
     divisor = np.where(lengths > 0, lengths, 1)
     labels = np.array([4, 0, 29, 4], dtype=np.int64)
-    found = VectorNeighbours(vectors).nearest(labels, k)
+    found = nearest_labels(VectorNeighbours(vectors), labels, k)
     for row, label in enumerate(labels):
         cosines = (vectors @ vectors[label]) / (divisor * divisor[label])
         wanted = brute_force(cosines, label, k)
@@ -251,7 +251,7 @@ def test_nearest_labels_by_weights_share_some(parts):
     dense = model.weights.toarray()
     norms = np.linalg.norm(dense, axis=1)
     labels = np.arange(NUM_LABELS, dtype=np.int64)
-    found = WeightNeighbours(model, NUM_LABELS).nearest(labels, NUM_LABELS)
+    found = nearest_labels(WeightNeighbours(model, NUM_LABELS), labels, NUM_LABELS)
     for label in labels:
         cosines = np.full(NUM_LABELS, -np.inf)
         if label not in UNTRAINED:
@@ -295,5 +295,5 @@ def test_neighbours_are_remembered_up_to_a_number(parts, monkeypatch):
     assert facts.nearest([1])[0] is first[1]
     again = facts.nearest([1, 2, 3, 4])  # too many to keep the others
     assert again[0] == first[1]
-    assert len(facts._kept) == 4
+    assert len(facts._remembered._kept) == 4
     assert LabelFacts(parts).nearest([]) == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
-from models import blending, corrected_ranking
+from models import blending, corrected_ranking, selected_ranking
 from models.added_labels import add_labels
 from models.bundle import Bundle, file_info, open_bundle
 from models.errors import BundleCorruptError, BundleError, RequestError
@@ -25,6 +25,7 @@ from models.manifest import Calibration, Ensemble, digest_of
 from models.parts import DenseParts, ModelParts, read_parts
 from models.predictor import Predictor
 from models.ranking import Ranking
+from models.selection import LabelFilter, LabelSet
 from models.shard import SHARD_NAME, Shard, shard_ranges
 from models.sharding import ShardedPredictor, in_order, split_bundle, split_parts
 from models.sparse import SparseModel, TfidfModel
@@ -71,6 +72,134 @@ def test_each_number_of_shards_ranks_as_the_whole_does(make_parts, scorer, certi
     wanted = whole.rank(batch, 12, scorer)
     for num_shards in range(1, 17):
         assert_equal(sharded(parts, num_shards).rank(batch, 12, scorer), wanted)
+
+
+FILTERS = {
+    "few": LabelFilter(include=("L3", "L59", "L20", "L3")),
+    "but one": LabelFilter(exclude=("L7",)),
+    "but many": LabelFilter(exclude=tuple(f"L{i}" for i in range(0, 60, 2))),
+    "a set": LabelFilter(include_set=LabelSet("s", ("L1", "L2", "gone", "L40"))),
+    "a set and more": LabelFilter(("L50",), ("L2",), LabelSet("s", ("L1", "L2"))),
+    "not a set": LabelFilter(exclude_set=LabelSet("s", ("L0", "L58", "gone"))),
+    "most of a set": LabelFilter(
+        include_set=LabelSet("s", tuple(f"L{i}" for i in range(5, 55))),
+        exclude_set=LabelSet("t", tuple(f"L{i}" for i in range(0, 60, 3))),
+    ),
+    "nothing": LabelFilter(include=("L1",), exclude=("L1",)),
+    "all": LabelFilter(),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("few", [0, 1024])
+def test_filters_mean_what_they_do_in_the_whole(make_parts, certified, monkeypatch, name, few):
+    """By both ways of ranking some of the labels."""
+    monkeypatch.setattr(selected_ranking, "_SCORE_ALL_UP_TO", few)
+    parts, wanted = make_parts(60, "tree", seed=7), FILTERS[name]
+    whole = Predictor(parts)
+    batch = whole.read(TEXTS)
+    for num_shards in (2, 16):
+        shards = sharded(parts, num_shards)
+        for scorer in SCORERS:
+            given = (batch, 9, scorer, None, 0.7, wanted)
+            assert_equal(shards.rank(*given), whole.rank(*given))
+
+
+@settings(max_examples=25)
+@given(
+    num_shards=st.integers(1, 16),
+    scorer=st.sampled_from(SCORERS),
+    correction=st.sampled_from(["tree", "prior", "none"]),
+    include=st.none() | st.lists(st.integers(0, 39), max_size=30),
+    exclude=st.lists(st.integers(0, 39), max_size=30),
+    include_set=st.none() | st.lists(st.integers(0, 60), max_size=30),
+    exclude_set=st.none() | st.lists(st.integers(0, 60), max_size=30),
+    data=st.data(),
+)
+def test_shards_predict_among_some_as_the_whole_does(
+    make_parts, num_shards, scorer, correction, include, exclude, include_set, exclude_set, data
+):
+    """Or refuse with the same words, as where a set to include has no label that there is."""
+    parts = make_parts(40, correction, seed=num_shards)
+    wanted = LabelFilter(
+        None if include is None else ids_of(include),
+        ids_of(exclude),
+        None if include_set is None else LabelSet("s", ids_of(include_set)),
+        None if exclude_set is None else LabelSet("t", ids_of(exclude_set)),
+    )
+    threshold = data.draw(st.sampled_from([None, 0.4]))
+    given_ = {
+        "k": data.draw(st.integers(1, 40)), "scorer": scorer, "threshold": threshold,
+        "tail_dial": 0.0 if threshold else data.draw(st.sampled_from([0.0, 0.7])),
+        "label_filter": wanted,
+    }  # fmt: skip
+    found, expected = (
+        outcome_of(each, given_) for each in (sharded(parts, num_shards), Predictor(parts))
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        LabelFilter(include=("L1", "X", "L39", "Y", "X")),
+        LabelFilter(include=("L1",), exclude=tuple(f"X{i}" for i in range(7))),
+        LabelFilter(include_set=LabelSet("s", ("gone", "too"))),
+        LabelFilter(include=("L1",), include_set=LabelSet("s", ("gone",)), exclude=("X",)),
+        LabelFilter(include=("X",), include_set=LabelSet("s", ("gone",)), exclude=("Y",)),
+    ],
+)
+def test_labels_that_no_shard_has_are_refused_as_by_the_whole(make_parts, wanted):
+    parts = make_parts(40, "tree", seed=1)
+    shards = sharded(parts, 3)
+    given = {"label_filter": wanted}
+    expected = outcome_of(Predictor(parts), given)
+    assert isinstance(expected, str)
+    assert outcome_of(shards, given) == expected
+    with pytest.raises(RequestError, match="this version has no"):
+        shards.rank(shards.read(TEXTS), 5, label_filter=wanted)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("num_shards", [1, 3, 16])
+def test_explanations_are_those_of_the_whole(make_parts, scorer, num_shards):
+    parts = make_parts(50, "tree", seed=3)
+    shards, whole = sharded(parts, num_shards), Predictor(parts)
+    for options in (
+        {"k": 7},
+        {"k": 50, "threshold": 0.3},
+        {"k": 4, "tail_dial": 0.7},
+        {"k": 9, "label_filter": LabelFilter(exclude=("L1", "L49"))},
+        {"k": 9, "label_filter": LabelFilter(include=("L20",))},
+    ):
+        given = {"scorer": scorer, "explain": True, **options}
+        wanted = whole.predict(TEXTS, **given)
+        assert shards.predict(TEXTS, **given) == wanted
+        assert any(each.explanations for each in wanted)
+
+
+def test_an_explanation_without_the_correction(make_parts):
+    parts = make_parts(30, "tree", seed=8)
+    given = {"scorer": "linear", "correction": "none", "explain": True}
+    assert sharded(parts, 4).predict(TEXTS, **given) == Predictor(parts).predict(TEXTS, **given)
+
+
+@pytest.mark.parametrize("num_shards", [1, 3, 7, 16])
+def test_labels_like_others_are_sought_in_all_shards(make_parts, num_shards):
+    """Most cosines tie, and labels without weights are like no other."""
+    parts = replace(make_parts(40, "none", seed=9), dense=None, has_hybrid=False, ensemble=None)
+    given = {"k": 20, "explain": True}
+    wanted = Predictor(parts).predict(TEXTS, **given)
+    assert sharded(parts, num_shards).predict(TEXTS, **given) == wanted
+    owners = {near.index // 20 for x in wanted for why in x.explanations for near in why.nearest}
+    assert owners == {0, 1}
+
+
+def test_nothing_is_explained_where_nothing_is_found(make_parts):
+    shards = sharded(make_parts(30, "tree", seed=8), 4)
+    found = shards.predict(TEXTS, explain=True, label_filter=LabelFilter(include=()))
+    assert [(each.labels, each.explanations) for each in found] == [((), ())] * len(TEXTS)
+    assert shards.predict([], explain=True) == []
 
 
 def test_scores_tie_across_shards(make_parts):
@@ -148,14 +277,14 @@ def test_bundles_of_shards(bundle, tmp_path, num_shards):
     assert shards.num_labels == 7
     for scorer in whole.scorers:
         for tail_dial in (0.0, 0.5):
-            given = {"k": 7, "scorer": scorer, "tail_dial": tail_dial}
+            given = {"k": 7, "scorer": scorer, "tail_dial": tail_dial, "explain": True}
             assert shards.predict(TEXTS, **given) == whole.predict(TEXTS, **given)
 
 
 def test_bundles_of_shards_of_a_sparse_model(sparse_bundle, tmp_path):
     bundles = written(sparse_bundle, 2, tmp_path)
-    wanted = Predictor.of_bundle(sparse_bundle).predict(TEXTS, k=4)
-    assert ShardedPredictor.of_bundles(bundles).predict(TEXTS, k=4) == wanted
+    wanted = Predictor.of_bundle(sparse_bundle).predict(TEXTS, k=4, explain=True)
+    assert ShardedPredictor.of_bundles(bundles).predict(TEXTS, k=4, explain=True) == wanted
 
 
 def test_splitting_again_gives_the_same_bundles(bundle, tmp_path):
@@ -241,6 +370,18 @@ def test_a_whole_model_must_have_rows(bundle_folder, lie):
 
 def sharded(parts: ModelParts, num_shards: int) -> ShardedPredictor:
     return ShardedPredictor([Predictor(part) for part in split_parts(parts, num_shards)])
+
+
+def ids_of(labels: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"L{label}" for label in labels)
+
+
+def outcome_of(predictor: Predictor | ShardedPredictor, options: dict[str, Any]) -> object:
+    """What a predictor says about the texts, or why it doesn't."""
+    try:
+        return predictor.predict(TEXTS, **options)
+    except RequestError as error:
+        return str(error)
 
 
 def assert_equal(found: Ranking, wanted: Ranking) -> None:

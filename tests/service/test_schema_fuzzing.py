@@ -20,7 +20,8 @@ THERE = {"project_id": "longtail", "model": "longtail", "version": "2", "label_i
 MAY_REFUSE = {
     "POST /v1/predict", "POST /v1/batch", "POST /v2/models/{model}/infer",
     "POST /v2/models/{model}/versions/{version}/infer", "POST /v1/projects/{project_id}/suggest",
-    "POST /v1/projects/{project_id}/suggest-batch",
+    "POST /v1/projects/{project_id}/suggest-batch", "POST /v1/shard/known-labels",
+    "POST /v1/shard/label-vectors", "POST /v1/shard/nearest-labels",
 }  # fmt: skip
 """Whose good requests may ask for what there is not: a scorer, a label, a language, a large k."""
 

@@ -16,12 +16,15 @@ import longtail
 from models.errors import BundleError, ConfigError, RequestError
 from models.predictor import Predictor
 from models.registry import Registry
+from models.selection import LabelFilter, LabelSet
 from models.shard import read_map
 from models.sharding import publish_shards
 from service import shard_client
 from service.client_calls import ConnectionFailedError, NoAnswerError, ProblemError
+from service.lines import scored_labels
 from service.schemas import ModelReference, PredictResponse, ScoredLabel, TextResult
 from service.shard_client import MixedShardsError, ShardedClient, merged
+from service.shard_schemas import KnownLabels, LabelVector, LabelVectors
 
 TEXTS = ["Duties on imports of olive oil", "Fisheries in the Baltic Sea", "milk"]
 NUM_SHARDS = 3
@@ -40,12 +43,38 @@ def load_bundle(bundle: Any) -> Any:
 
 
 @pytest.fixture
-def urls(shards, open_server):
+def serve(open_server, tmp_path):
+    """Serve all shards of a folder, which know the sets `some` and `lost`; return the URLs."""  # noqa: DOC402
+    sets = tmp_path / "sets"
+    sets.mkdir()
+    (sets / "lost.json").write_text('["gone", "too"]')
     with ExitStack() as stack:
-        yield [
-            [stack.enter_context(open_server(load_bundle, registry=shards / str(number)))]
-            for number in range(NUM_SHARDS)
-        ]
+
+        def serve_all(folder: Path, some: tuple[str, ...] = ("gone",)) -> list[list[str]]:
+            (sets / "some.json").write_text(json.dumps(some))
+            return [
+                [
+                    stack.enter_context(
+                        open_server(load_bundle, registry=folder / str(number), label_sets=sets)
+                    )
+                ]
+                for number in range(NUM_SHARDS)
+            ]
+
+        yield serve_all
+
+
+@pytest.fixture
+def urls(shards, serve):
+    return serve(shards)
+
+
+def ask_once(urls: Any, shards: Path, texts: Any, **options: Any) -> list[TextResult]:
+    async def run() -> list[TextResult]:
+        async with ShardedClient(urls, shards / "shards.json") as client:
+            return await client.predict(texts, **options)
+
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("scorer", ["retrieval", "classifier", "linear", "sparse", "ensemble"])
@@ -66,6 +95,60 @@ def test_shards_answer_as_the_whole_does(trained, shards, urls, scorer):
         assert (found.num_tokens, found.truncated, found.exact) == (
             wanted.num_tokens, wanted.truncated, True
         )  # fmt: skip
+
+
+def test_shards_answer_about_some_labels_as_the_whole_does(trained, shards, serve):
+    """With ids and sets; and say why, in the same words, where all of it is asked for."""
+    ids = [label.id for label in trained.bundle.catalogue]
+    some = LabelSet("some", (ids[0], ids[-1], "gone"))
+    whole = Predictor.of_bundle(trained.bundle, device="cpu")
+    urls = serve(shards, some.ids)
+    for options, wanted in (
+        ({"include": ids[3:5]}, LabelFilter(include=tuple(ids[3:5]))),
+        ({"exclude": ids[:-9]}, LabelFilter(exclude=tuple(ids[:-9]))),
+        ({"include_set": "some"}, LabelFilter(include_set=some)),
+        (
+            {"include": [ids[5]], "include_set": "some", "exclude": [ids[0]], "tail_dial": 0.5},
+            LabelFilter((ids[5],), (ids[0],), some),
+        ),
+        ({"exclude_set": "some", "scorer": "linear"}, LabelFilter(exclude_set=some)),
+        ({"include": []}, LabelFilter(include=())),
+        ({"scorer": "ensemble"}, None),
+    ):
+        (found,) = ask_once(urls, shards, TEXTS[0], k=7, explain=True, **options)
+        kept = {key: options[key] for key in ("scorer", "tail_dial") if key in options}
+        (expected,) = whole.predict(TEXTS[:1], k=7, explain=True, label_filter=wanted, **kept)
+        assert found.labels == scored_labels(expected)
+    assert all(label.explanation for label in found.labels)
+
+
+def test_shards_without_an_encoder_explain_as_the_whole_does(trained_sparse, serve, tmp_path):
+    publish_shards(trained_sparse.bundle, NUM_SHARDS, tmp_path)
+    (found,) = ask_once(serve(tmp_path), tmp_path, TEXTS[0], k=5, explain=True)
+    (wanted,) = Predictor.of_bundle(trained_sparse.bundle).predict(TEXTS[:1], k=5, explain=True)
+    assert found.labels == scored_labels(wanted)
+    assert any(label.explanation.nearest for label in found.labels if label.explanation)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"include": ["X", "Y"]}, LabelFilter(include=("X", "Y"))),
+        ({"exclude": ["X"]}, LabelFilter(exclude=("X",))),
+        (
+            {"include_set": "lost"},
+            LabelFilter(include_set=LabelSet("lost", ("gone", "too"))),
+        ),
+    ],
+)
+def test_labels_that_no_shard_has_are_refused_as_by_the_whole(
+    trained, shards, urls, options, wanted
+):
+    with pytest.raises(RequestError) as whole:
+        Predictor.of_bundle(trained.bundle).predict(TEXTS[:1], label_filter=wanted)
+    with pytest.raises(RequestError) as refused:
+        ask_once(urls, shards, TEXTS[0], **options)
+    assert str(refused.value) == str(whole.value)
 
 
 def test_the_map_remembers_earlier_models(trained, trained_sparse, tmp_path):
@@ -101,11 +184,13 @@ class Fake:
     Attributes:
         behaviour: By URL: seconds until its answer, then what it answers or raises.
         asked: The URLs, in the order in which they were asked.
+        told: By path and URL: what it says of labels.
     """
 
     behaviour: dict[str, tuple[float, Any]]
     asked: list[str]
     closed: list[str]
+    told: dict[str, dict[str, Any]]
 
     def __init__(self, url: str, **_: Any) -> None:
         self.url = url
@@ -117,6 +202,10 @@ class Fake:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def do(self, call: Any) -> Any:
+        self.asked.append(f"{self.url} {call.path.rpartition('/')[2]}")
+        return self.told[call.path][self.url]
 
     async def close(self) -> None:
         self.closed.append(self.url)
@@ -131,12 +220,17 @@ def ask(tmp_path, monkeypatch) -> Callable[..., list[TextResult]]:
     monkeypatch.setattr(shard_client, "AsyncClient", Fake)
     Fake.asked, Fake.closed = [], []
 
-    def ask_them(behaviour: dict[str, tuple[float, Any]], k: int = 2, **options: Any) -> Any:
+    def ask_them(
+        behaviour: dict[str, tuple[float, Any]],
+        k: int = 2,
+        asked: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
         Fake.behaviour = {"a": (0, response("a", 1, 3)), **behaviour}
 
         async def run() -> list[TextResult]:
             async with ShardedClient([["a"], list(behaviour)], tmp_path / "map", **options) as all_:
-                return await all_.predict("x", k=k)
+                return await all_.predict("x", k=k, **(asked or {}))
 
         return asyncio.run(run())
 
@@ -205,6 +299,42 @@ def test_versions_that_do_not_belong_together(ask):
         MixedShardsError, match=r"versions 1 \(a\), 1 \(other\), which are no split"
     ):
         ask({"b": (0, response("other", 2))})
+
+
+def known(digest: str, *include: str) -> KnownLabels:
+    model = ModelReference(version=1, digest=digest)
+    return KnownLabels(model=model, include=list(include), exclude=[], include_set=None)
+
+
+KNOWN = "/v1/shard/known-labels"
+
+
+def test_only_shards_that_have_an_included_label_are_asked_about_the_text(ask):
+    Fake.told = {KNOWN: {"a": known("a"), "b": known("b", "L")}}
+    assert ids(ask({"b": (0, response("b", 2))}, asked={"include": ["L"]})) == ["b0"]
+    assert Fake.asked == [f"a {KNOWN[10:]}", f"b {KNOWN[10:]}", "b"]
+
+
+def test_one_shard_is_asked_where_nothing_is_included(ask):
+    Fake.told = {KNOWN: {"a": known("a"), "b": known("b")}}
+    ask({"b": (0, response("b", 2))}, asked={"include": []})
+    assert Fake.asked[2:] == ["a"]
+
+
+def test_a_version_that_comes_between_the_questions(ask):
+    Fake.told = {KNOWN: {"a": known("a"), "b": known("b", "L")}}
+    with pytest.raises(MixedShardsError, match=r"versions 1 \(new\), which are no split"):
+        ask({"b": (0, response("new", 2))}, asked={"include": ["L"]})
+    Fake.told = {KNOWN: {"a": known("a"), "b": known("new", "L")}}
+    with pytest.raises(MixedShardsError):
+        ask({"b": (0, response("b", 2))}, asked={"include": ["L"]})
+    vectors = LabelVectors(
+        model=ModelReference(version=2, digest="new"),
+        vectors=[LabelVector(id="b0", columns=[0], values=[1.0])],
+    )
+    Fake.told = {"/v1/shard/label-vectors": {"b": vectors}}
+    with pytest.raises(MixedShardsError):
+        ask({"b": (0, response("b", 9))}, k=1, asked={"explain": True})
 
 
 @pytest.mark.parametrize("k", [0, 5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import longtail
 from models.errors import ConfigError, DataError
-from training import ablations
+from training import ablations, ray_tasks
 from training.checkpoints import is_done
 from training.pipeline import Run
 
@@ -76,6 +76,59 @@ def folder(tiny_corpus, config_file, tmp_path_factory, starts) -> Path:
             call(*options, "--settings", "cls_labels,no_pretraining")
         call(*options, "--settings", "cls_labels,no_pretraining,no_classifier")
     return folder
+
+
+class Elsewhere:
+    """Stands in for tasks of a cluster, and notes their order."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[str, int]] = []
+
+    def run_tasks(self, run: Any, keys: list[Any], _: int) -> Iterator[tuple[Any, float, None]]:
+        for key in reversed(keys):
+            self.keys.append(key)
+            yield key, 0.0, run(key)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch) -> Elsewhere:
+    found = Elsewhere()
+    monkeypatch.setattr(ray_tasks, "run_tasks", found.run_tasks)
+    return found
+
+
+def check_on_ray(folder: Path, corpus: Path, config_file: Path, output: Path) -> None:
+    """Run some settings with `--engine ray`: they are those of the local way, to the bit."""
+    call(corpus, "--config", config_file, "--output", output, "--epochs", 1,
+         "--settings", "cls_labels,no_classifier", "--engine", "ray", "--workers", 2)  # fmt: skip
+    trials = sorted((output / "trials").iterdir())
+    assert len(trials) == 2 * len(SCORERS) + 3
+    for path in trials:
+        wanted = json.loads((folder / "trials" / path.name).read_text())
+        assert json.loads(path.read_text())["values"] == wanted["values"]
+    rankings = sorted((output / "measured").glob("*/*.txt"))
+    assert len(rankings) == len(trials)
+    for path in rankings:
+        wanted_path = folder / "measured" / path.parent.name / path.name
+        assert path.read_bytes() == wanted_path.read_bytes()
+    assert sorted(path.name for path in output.iterdir()) == FILES
+
+
+def test_settings_on_ray_are_those_of_the_local_way(
+    folder, tiny_corpus, config_file, tmp_path, elsewhere
+):
+    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
+    assert elsewhere.keys == [("base", 0), ("no_classifier", 0), ("cls_labels", 0)]
+    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
+    assert len(elsewhere.keys) == 3  # nothing is left to be done
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_settings_on_a_cluster_are_those_of_the_local_way(
+    ray_cluster, folder, tiny_corpus, config_file, tmp_path
+):
+    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
 
 
 def test_it_goes_on_where_it_was_stopped(folder, starts):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,6 +149,28 @@ def test_a_folder_is_linked_once(tmp_path):
     link_folder(source, target)
     assert not (target / "y").exists()
     assert sorted(path.name for path in target.parent.iterdir()) == ["b"]
+
+
+@pytest.mark.parametrize("has_come", [True, False])
+def test_two_that_make_the_same_folder_at_once(tmp_path, monkeypatch, has_come):
+    """The second one finds it when it has all files; or the disk has failed it."""
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    (source / "x").write_text("text")
+
+    def refused(self: Path, _: Path) -> None:
+        if has_come:
+            shutil.copytree(self, target)
+        raise OSError("not empty")
+
+    monkeypatch.setattr(Path, "rename", refused)
+    if has_come:
+        link_folder(source, target)
+        assert (target / "x").read_text() == "text"
+    else:
+        with pytest.raises(OSError, match="not empty"):
+            link_folder(source, target)
+    assert not list(tmp_path.glob(".incoming-*"))
 
 
 def test_without_hard_links_files_are_copied(tmp_path, monkeypatch):

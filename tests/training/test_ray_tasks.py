@@ -21,8 +21,10 @@ import longtail
 from models.errors import ConfigError
 from models.sparse import TfidfModel
 from training import ray_tasks, sparse
+from training.adversarial import AdversarialPlan
 from training.config import SparseConfig
 from training.engines import LOCAL, Engine, checked_engine
+from training.experiment_runs import run_adversarial_experiment
 from training.experiments import Trial, read_trials, run_trials
 from training.sparse import fit_sparse_model
 
@@ -54,15 +56,41 @@ class FakeRay:
     def _begin(self, work: Any, given: Any) -> Any:
         if isinstance(work, type):
             self.num_workers += 1
-            worker = work(*given)
-            return SimpleNamespace(fit=SimpleNamespace(remote=worker.fit))
+            return FakeActor(work(*given), self)
         self.num_tasks += 1
-        return Task(work(*given))
+        return Task(work, given)
+
+
+class FakeActor:
+    def __init__(self, worker: Any, ray: FakeRay) -> None:
+        self._worker = worker
+        self._ray = ray
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._worker, name)
+        return SimpleNamespace(remote=lambda *given: self._ray._begin(method, given))
+
+
+class RemoteError(ConfigError):
+    """An error of a worker, as Ray raises it: with much in its words, and its cause."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"a long traceback ... {cause}")
+        self.cause = cause
 
 
 class Task:
-    def __init__(self, found: Any) -> None:
-        self.found = found
+    def __init__(self, work: Any, given: Any) -> None:
+        try:
+            self._found, self._error = work(*given), None
+        except ConfigError as error:
+            self._error = RemoteError(error)
+
+    @property
+    def found(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._found
 
 
 class FakePool:
@@ -71,7 +99,7 @@ class FakePool:
 
     def map_unordered(self, call: Callable[[Any, Any], Any], blocks: Any) -> Iterator[Any]:
         for number, block in reversed(list(enumerate(blocks))):
-            yield call(self._workers[number % len(self._workers)], block)
+            yield call(self._workers[number % len(self._workers)], block).found
 
 
 @pytest.fixture
@@ -139,6 +167,64 @@ def test_trials_are_those_of_the_local_way(fake_ray, tmp_path):
     assert (content["setting"], content["seed"], content["seconds"]) == ("bb", 2, 0.0)
 
 
+PLAN = AdversarialPlan(
+    num_steps=3, num_points=2, batch_size=20, num_components=2, num_rounds=1, num_judged=20
+)
+METHODS = "tree,adversarial,uniform"
+
+
+def learn(
+    folder: Path, engine: Engine, num_seeds: int = 2, synthetic: tuple[int, ...] = (6,)
+) -> Any:
+    """The curves of made-up problems but for their seconds, and which trials there are."""
+    paths = run_adversarial_experiment(
+        None, folder, num_seeds=num_seeds, synthetic=synthetic, settings=METHODS, plan=PLAN,
+        engine=engine,
+    )  # fmt: skip
+    results = json.loads(paths[0].read_text())["results"]
+    curves = {
+        (task, setting, name): figure
+        for task, settings in results.items()
+        for setting, figures in settings.items()
+        for name, figure in figures.items()
+        if "cpu_s" not in name and "wall_s" not in name
+    }
+    return curves, sorted(path.name for path in (folder / "trials").iterdir())
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_learning_curves_are_those_of_the_local_way(fake_ray, tmp_path, num_workers):
+    found = learn(tmp_path / "ray", Engine("ray", num_workers))
+    assert found == learn(tmp_path / "here", LOCAL)
+    assert fake_ray.num_workers == num_workers
+    assert fake_ray.num_tasks == len(found[1]) - 1  # p_D needs no worker
+
+
+def test_learning_curves_go_on_either_way(fake_ray, tmp_path):
+    learn(tmp_path, LOCAL, num_seeds=1)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").iterdir()}
+    found = learn(tmp_path, ON_RAY)
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in kept.items())
+    assert fake_ray.num_tasks == len(found[1]) - len(kept)
+    assert learn(tmp_path, LOCAL) == found
+
+
+def test_a_method_that_overflows_on_a_worker_is_told_of_in_our_words(
+    fake_ray, tmp_path, monkeypatch
+):
+    """As a candidate it is as bad as can be; where all are, the method is."""
+
+    def overflow(*_: object) -> dict[str, float]:
+        raise ConfigError("the loss is not finite")
+
+    monkeypatch.setattr(ray_tasks.BenchWorker, "run_candidate", overflow)
+    with pytest.raises(ConfigError, match=r"synthetic-6: the loss of '\w+' overflows at every"):
+        learn(tmp_path, ON_RAY)
+    tasks = ray_tasks.run_tasks(overflow, [1], 1)
+    with pytest.raises(ConfigError, match=r"^the loss is not finite$"):
+        list(tasks)
+
+
 def test_engines_that_there_are_not():
     assert checked_engine("ray", 3) == Engine("ray", 3)
     with pytest.raises(ConfigError, match="--engine: got 'spark'; wanted one of"):
@@ -171,3 +257,20 @@ def test_a_cluster_runs_trials(ray_cluster, tmp_path):
 
     found = run_trials(tmp_path / "ray", {"n": 1}, TRIALS, run, ON_RAY)
     assert found == run_trials(tmp_path / "here", {"n": 1}, TRIALS, run)
+
+
+@pytest.mark.ray
+def test_a_cluster_learns_the_same_curves(ray_cluster, tmp_path):
+    """Of two problems, whose workers follow on each other and have read-only arrays."""
+    given = {"num_seeds": 1, "synthetic": (4, 6)}
+    found = learn(tmp_path / "ray", Engine("ray", 2), **given)
+    assert found == learn(tmp_path / "here", LOCAL, **given)
+
+
+@pytest.mark.ray
+def test_errors_of_a_cluster_are_in_our_words(ray_cluster):
+    def overflow(_: object) -> dict[str, float]:
+        raise ConfigError("the loss is not finite")
+
+    with pytest.raises(ConfigError, match=r"^the loss is not finite$"):
+        list(ray_tasks.run_tasks(overflow, [1], 1))
