@@ -12,6 +12,7 @@ import os
 import sys
 from dataclasses import dataclass
 
+from service.garbage import search_rarely
 from service.loader_thread import lower_priority
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def prepare_process(num_threads: int | None) -> None:
         num_threads: Of each library; None: as they choose.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    search_rarely()
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, _MOST_SHAPES)
     if num_threads is not None:

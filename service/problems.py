@@ -191,7 +191,7 @@ def kind_of(error: LongtailError) -> Kind:
     return next(KINDS[base] for base in type(error).__mro__ if base in KINDS)
 
 
-def _on_longtail_error(request: Request, error: Exception) -> Response:
+async def _on_longtail_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LongtailError)
     kind = kind_of(error)
     if kind.status == 500:
@@ -202,7 +202,7 @@ def _on_longtail_error(request: Request, error: Exception) -> Response:
     return problem_response(request, kind, str(error), headers=headers)
 
 
-def _on_invalid(request: Request, error: Exception) -> Response:
+async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     if found[0]["type"] == "json_invalid":
@@ -229,7 +229,7 @@ def describe_invalid(found: Sequence[Any]) -> tuple[str, list[ProblemDetail]]:
     return detail, errors
 
 
-def _on_http_exception(request: Request, error: Exception) -> Response:
+async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = error.status_code
     kind = HTTP_KINDS.get(status) or _kind_of_status(status)
@@ -243,7 +243,7 @@ def _kind_of_status(status: int) -> Kind:
     return Kind(phrase.lower().replace(" ", "-"), status, phrase)
 
 
-def _on_unexpected(request: Request, error: Exception) -> Response:
+async def _on_unexpected(request: Request, error: Exception) -> Response:
     # Its traceback is the server's to log: Starlette raises the error again after this answer.
     logger.error("unexpected %s in %s", type(error).__name__, request.scope["method"])
     detail = "An unexpected error; its cause is in the log"

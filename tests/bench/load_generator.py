@@ -15,6 +15,7 @@ late too.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import random
@@ -187,9 +188,18 @@ class Pool:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine on the fastest event loop that there is."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+    """Return the result of a coroutine on the fastest event loop that there is.
+
+    Python's searches for garbage are off meanwhile: with a model's libraries in this process, one
+    takes a quarter of a second, in which answers would seem to be late.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work)
+    finally:
+        gc.enable()
 
 
 def predict_requests(texts: Sequence[str], **options: object) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -20,7 +21,9 @@ def as_before(monkeypatch):
     for name in CACHES:  # so that what is set is unset again
         monkeypatch.setenv(name, "16")
     before = torch.get_num_threads(), faiss.omp_get_max_threads(), sys.getswitchinterval()
+    thresholds = gc.get_threshold()
     yield
+    gc.set_threshold(*thresholds)
     torch.set_num_threads(before[0])
     faiss.omp_set_num_threads(before[1])
     sys.setswitchinterval(before[2])
@@ -114,6 +117,12 @@ def test_caches_of_shapes_are_small_unless_the_environment_says_otherwise(monkey
     monkeypatch.delenv(CACHES[1])
     prepare_process(None)
     assert [os.environ[name] for name in CACHES] == ["99", "64"]
+
+
+def test_full_searches_for_garbage_are_rare():
+    before = gc.get_threshold()
+    prepare_process(None)
+    assert gc.get_threshold() == (*before[:2], 200)
 
 
 def test_the_environment_wins_over_the_setting(monkeypatch):
