@@ -18,8 +18,8 @@ from service.loader_thread import lower_priority
 logger = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S = 0.0005
-"""How long the event loop may keep the compute thread from going on; Python's default is ten times
-as long, and the compute thread asks again after each of some hundred operations of a batch."""
+"""How long the event loop may keep a compute thread from going on; Python's default is ten times as
+long, and a compute thread asks again some twenty times a batch."""
 
 _MOST_SHAPES = "64"
 """Shapes of matrix products that oneDNN, and PyTorch's layer over it, keep what they have made for.
