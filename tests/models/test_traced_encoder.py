@@ -81,6 +81,37 @@ def test_the_recording_computes_in_the_precision_of_the_encoder():
     assert same_answers(transformer, traced)
 
 
+HAS_BFLOAT16 = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+packs = pytest.mark.skipif(not HAS_BFLOAT16, reason="oneDNN has no bfloat16 on this processor")
+
+
+@packs
+def test_weights_in_bfloat16_are_packed_and_the_bits_stay():
+    transformer = bert(dtype=torch.bfloat16)
+    traced = trace_transformer(transformer)
+    assert traced.is_packed
+    packed = [tensor for tensor in traced._weights if tensor.layout == torch._mkldnn]
+    assert len(packed) == 2 * 6 + 1  # of two layers and the pooler
+    assert same_answers(transformer, traced)
+    assert not trace_transformer(bert()).is_packed
+
+
+@packs
+def test_where_weights_can_not_be_packed_the_encoder_is_recorded_with_its_own(monkeypatch, caplog):
+    monkeypatch.setattr(traced_encoder, "_recordings", {})
+
+    def no_order(weight):
+        raise RuntimeError("no such order")
+
+    monkeypatch.setattr(traced_encoder, "_in_order_of_onednn", no_order)
+    transformer = bert(dtype=torch.bfloat16)
+    with caplog.at_level(logging.WARNING):
+        traced = trace_transformer(transformer)
+    assert not traced.is_packed
+    assert "with packed weights: RuntimeError: no such order" in caplog.text
+    assert same_answers(transformer, traced)
+
+
 def test_one_recording_serves_all_models_of_an_architecture_each_with_its_own_weights(monkeypatch):
     monkeypatch.setattr(traced_encoder, "_recordings", recordings := {})
     ones, others = bert(seed=1), bert(seed=2)
@@ -93,9 +124,10 @@ def test_one_recording_serves_all_models_of_an_architecture_each_with_its_own_we
     assert len(recordings) == 2
 
 
-def test_a_recording_holds_no_weights(monkeypatch):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_recording_holds_no_weights(dtype, monkeypatch):
     monkeypatch.setattr(traced_encoder, "_recordings", recordings := {})
-    transformer = bert()
+    transformer = bert(dtype=dtype)
     traced = trace_transformer(transformer)
     held = [weakref.ref(tensor) for tensor in transformer.parameters()]
     held += [weakref.ref(tensor) for tensor in traced._weights]
@@ -106,8 +138,9 @@ def test_a_recording_holds_no_weights(monkeypatch):
     assert all(tensor() is None for tensor in held)
 
 
-def test_threads_may_use_it_at_once():
-    transformer = bert()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_threads_may_use_it_at_once(dtype):
+    transformer = bert(dtype=dtype)
     traced = trace_transformer(transformer)
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(lambda _: same_answers(transformer, traced), range(8)))
