@@ -32,8 +32,9 @@ from models.encoder import window_of
 
 logger = logging.getLogger(__name__)
 
-Recording = Callable[..., Tensor]
-"""From token ids, their mask, and the weights in order, to the last layer."""
+Recording = Callable[..., tuple[Tensor, Tensor, Tensor]]
+"""From token ids, their mask, and the weights in order, to the last layer, and the first two again,
+so that none of their references goes before its end (see `_held_outside_of_python`)."""
 
 _RECORDED = (2, 7)
 """Texts and tokens of the batch that is recorded; the first text has padding."""
@@ -70,13 +71,14 @@ class TracedTransformer(nn.Module):
         self.dtype = transformer.dtype
         self.is_packed = is_packed
         self._weights = tuple(weights)
+        self._held = _held_outside_of_python(self._weights)
         self._recording = recording
 
     def forward(
         self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
     ) -> BaseModelOutput:
         """Return the last layer, as the transformer itself does."""
-        hidden = self._recording(input_ids, attention_mask, *self._weights)
+        hidden, _, _ = self._recording(input_ids, attention_mask, *self._weights)
         return BaseModelOutput(last_hidden_state=hidden)
 
 
@@ -119,6 +121,18 @@ def _traced(transformer: PreTrainedModel, *, is_packed: bool) -> TracedTransform
     return TracedTransformer(transformer, recording, weights.values(), is_packed=is_packed)
 
 
+def _held_outside_of_python(tensors: tuple[Tensor, ...]) -> object:
+    """Return what keeps a reference to tensors that is not Python's.
+
+    Where Python alone holds a tensor, PyTorch asks for Python's lock whenever the last reference of
+    its own goes. In a replay that would be after the last use of each weight: a hundred times.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "deprecated", as `torch.jit.trace`
+        held: object = torch.jit.script(list(tensors))
+    return held
+
+
 def _weights_of(transformer: nn.Module) -> dict[str, Tensor]:
     """Return all that its modules hold, by name; what several of them share, once for each."""
     parameters = transformer.named_parameters(remove_duplicate=False)
@@ -146,10 +160,10 @@ def _record(
 
     def last_layer(
         ids: Int[Tensor, "batch token"], mask: Int[Tensor, "batch token"], *tensors: Tensor
-    ) -> Float[Tensor, "batch token dim"]:
+    ) -> tuple[Float[Tensor, "batch token dim"], Tensor, Tensor]:
         _put_weights(recorded, dict(zip(names, tensors, strict=True)))
         hidden: Tensor = recorded(input_ids=ids, attention_mask=mask).last_hidden_state
-        return hidden
+        return hidden, ids, mask
 
     example = (*_batch(*_RECORDED, is_padded=True), *weights.values())
     with warnings.catch_warnings():

@@ -139,6 +139,12 @@ def test_a_recording_holds_no_weights(dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_python_is_not_the_only_holder_of_a_weight(dtype):
+    traced = trace_transformer(bert(dtype=dtype))
+    assert all(weight._use_count() > 1 for weight in traced._weights)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_threads_may_use_it_at_once(dtype):
     transformer = bert(dtype=dtype)
     traced = trace_transformer(transformer)
