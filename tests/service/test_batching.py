@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service import batching
 from service.admission import Priority
 from service.batching import Call, Item, Job, Options, WorkQueue, of_like_length
 
@@ -50,6 +51,23 @@ def test_a_batch_has_the_first_text_and_never_more_than_its_tokens(lengths, most
     batch = of_like_length(items, most)
     assert items[0] in batch
     assert len(batch) == 1 or len(batch) * max(lengths_of(batch)) <= most
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 200))
+def test_of_the_longest_runs_with_the_first_text_the_batch_costs_least_a_token(lengths, most):
+    def cost(run):
+        return (max(run) * len(run) + batching._BATCH_COST) / sum(run)
+
+    items = [Item(job_of("x"), i, None, tokens) for i, tokens in enumerate(lengths)]
+    rising = sorted(items, key=lambda item: item.tokens)
+    costs = []
+    for end in range(1, len(items) + 1):
+        runs = [rising[start:end] for start in range(end)]
+        fits = [run for run in runs if len(run) == 1 or len(run) * run[-1].tokens <= most]
+        if items[0] in fits[0]:
+            costs.append(cost(lengths_of(fits[0])))
+    batch = of_like_length(items, most)
+    assert cost(lengths_of(batch)) == min(costs, default=cost([lengths[0]]))
 
 
 def test_texts_of_like_length_go_together():
