@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -444,17 +444,21 @@ class Predictor:
         if not batch.texts:
             return []
         ranking = self.rank(batch, k, scorer, correction, tail_dial, label_filter)
+        probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
+        if calibration is not None:
+            probabilities = probabilities_of(calibration, ranking.scores).tolist()
         predictions = [
             Prediction(
-                labels=self._labels(labels, scores, calibration, threshold),
+                labels=self._labels(labels, scores, of_labels, threshold),
                 num_tokens=num_tokens,
                 truncated=truncated,
                 exact=True,
                 correction=applied,
             )
-            for labels, scores, (num_tokens, truncated) in zip(
-                ranking.labels,
-                ranking.scores,
+            for labels, scores, of_labels, (num_tokens, truncated) in zip(
+                ranking.labels.tolist(),
+                ranking.scores.tolist(),
+                probabilities,
                 batch.extents(not self.needs_encoder(scorer)),
                 strict=True,
             )
@@ -463,10 +467,7 @@ class Predictor:
             return predictions
         labels = [[label.index for label in each.labels] for each in predictions]
         explained = self.explain(batch, labels, scorer, correction, tail_dial)
-        return [
-            replace(prediction, explanations=explanations)
-            for prediction, explanations in zip(predictions, explained, strict=True)
-        ]
+        return with_explanations(predictions, explained)
 
     def explain(
         self,
@@ -604,23 +605,29 @@ class Predictor:
 
     def _labels(
         self,
-        labels: np.ndarray,
-        scores: np.ndarray,
-        calibration: Calibration | None,
+        labels: Sequence[int],
+        scores: Sequence[float],
+        probabilities: Sequence[float] | None,
         threshold: float | None,
     ) -> tuple[LabelScore, ...]:
         found: list[LabelScore] = []
-        probabilities: list[float | None] = [None] * len(scores)
-        if calibration is not None:
-            probabilities = probabilities_of(calibration, scores).tolist()
-        for index, score, probability in zip(
-            labels.tolist(), scores.tolist(), probabilities, strict=True
-        ):
+        for place, (index, score) in enumerate(zip(labels, scores, strict=True)):
+            probability = None if probabilities is None else probabilities[place]
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
                 break  # scores fall, and with them the probabilities
             label = self.catalogue[index]
             found.append(LabelScore(index, label.id, label.name, score, probability))
         return tuple(found)
+
+
+def with_explanations(
+    predictions: Iterable[Prediction], explained: Iterable[tuple[Explanation, ...]]
+) -> list[Prediction]:
+    """Return predictions with the explanations of their labels."""
+    return [
+        replace(prediction, explanations=explanations)
+        for prediction, explanations in zip(predictions, explained, strict=True)
+    ]
 
 
 def _blends(parts: ModelParts) -> dict[str, Blend]:

@@ -33,7 +33,7 @@ from models.label_facts import NUM_NEAREST, NearLabel, RememberedNeighbours
 from models.linear import LinearModel
 from models.manifest import Manifest
 from models.parts import DenseParts, ModelParts, read_parts, tensors_of
-from models.predictor import LabelScore, Prediction, Predictor
+from models.predictor import LabelScore, Prediction, Predictor, with_explanations
 from models.ranking import NO_LABEL, Ranking, top_of_candidates
 from models.registry import Registry
 from models.selection import LabelFilter, filters_of_parts
@@ -242,11 +242,9 @@ class ShardedPredictor:
         if not explain:
             return merged
         labels = [[label.index for label in each.labels] for each in merged]
-        explained = self._explain(batch, labels, scorer, correction, tail_dial)
-        return [
-            replace(prediction, explanations=explanations)
-            for prediction, explanations in zip(merged, explained, strict=True)
-        ]
+        return with_explanations(
+            merged, self._explain(batch, labels, scorer, correction, tail_dial)
+        )
 
     def _filters(self, label_filter: LabelFilter | None) -> Sequence[LabelFilter | None]:
         """Return what a filter means for each shard.

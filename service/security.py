@@ -34,6 +34,10 @@ SECURITY_HEADERS = {
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
 }
+_RAW_HEADERS = [
+    (name.lower().encode("latin-1"), value.encode("latin-1"))
+    for name, value in SECURITY_HEADERS.items()
+]
 _DOCS_POLICY = (  # FastAPI's page brings its scripts from there, and one of its own
     "default-src 'self'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
     "style-src 'unsafe-inline' https://cdn.jsdelivr.net; "
@@ -106,11 +110,13 @@ class HeadersMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
                 if scope["path"] == "/docs":
-                    headers.setdefault("Content-Security-Policy", _DOCS_POLICY)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                    policy = MutableHeaders(scope=message)
+                    policy.setdefault("Content-Security-Policy", _DOCS_POLICY)
+                headers = list(message.get("headers", ()))
+                present = {name for name, _ in headers}
+                headers += [header for header in _RAW_HEADERS if header[0] not in present]
+                message["headers"] = headers
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
