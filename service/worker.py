@@ -149,14 +149,14 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
             _tokenise([job], queue)
         return
     ended = time.perf_counter()
-    rows = iter(range(len(tokens)))
+    is_one = len(tokens) == 1  # which is most often so, and needs no copy
+    texts = iter([(batch if is_one else batch.take([i]), tokens[i]) for i in range(len(tokens))])
     for job in jobs:
         job.seconds.note("tokenise", started, ended)
-        numbered = zip(range(len(job.texts)), rows, strict=False)
         extra = job.options.extra_tokens
+        numbered = zip(range(len(job.texts)), texts, strict=False)
         queue.add_items(
-            job,
-            [Item(job, number, batch.take([row]), tokens[row] + extra) for number, row in numbered],
+            job, [Item(job, number, text, size + extra) for number, (text, size) in numbered]
         )
 
 
