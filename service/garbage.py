@@ -3,23 +3,22 @@
 It goes through all objects that live for long, and nothing else runs meanwhile: with the compute
 libraries loaded that takes some tenths of a second. So those are left out of it, once they are
 there, and looked at only where a model is to be freed. What is left are the requests that wait; of
-some thousand of them it takes a tenth of a second, so it is not done every two seconds. The search
-among the youngest is made rarer too: by default it looks at requests that will be answered soon,
-and took a seventh of the event loop's time.
+some thousand of them it takes a tenth of a second, so it is not done every two seconds.
 """
 
 from __future__ import annotations
 
 import gc
 
-_NEW_OBJECTS = 20_000
-"""More objects than at the last search among the youngest for another one; Python's default is 700.
-One search in a hundred is among all: after two million."""
+_YOUNG_SEARCHES = 200
+"""Searches among younger objects for one among all; Python does a full one after every tenth. Under
+ten times the load that can be borne, it is one in some fifty seconds."""
 
 
 def search_rarely() -> None:
-    """Let searches be rare, for the whole process."""
-    gc.set_threshold(_NEW_OBJECTS, 10, 10)
+    """Let full searches be rare, for the whole process."""
+    youngest, young, _ = gc.get_threshold()
+    gc.set_threshold(youngest, young, _YOUNG_SEARCHES)
 
 
 def collect_garbage() -> None:
