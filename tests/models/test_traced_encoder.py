@@ -81,7 +81,7 @@ def test_the_recording_computes_in_the_precision_of_the_encoder():
     assert same_answers(transformer, traced)
 
 
-HAS_BFLOAT16 = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+HAS_BFLOAT16 = traced_encoder._can_pack(bert(dtype=torch.bfloat16))
 packs = pytest.mark.skipif(not HAS_BFLOAT16, reason="oneDNN has no bfloat16 on this processor")
 
 
