@@ -1,4 +1,4 @@
-"""Encoders whose forward pass is one call: the same operations, to the bit, without Python between.
+"""Encoders whose forward pass is one call: the same operations, without Python between.
 
 A small encoder on a few short texts is some hundred operations of some ten microseconds each. Run
 from Python, each of them takes and leaves the interpreter's lock, which a service's event loop
@@ -9,17 +9,18 @@ A recording takes the weights with every call. So one serves all encoders of an 
 as the versions of a model, and none of them is held by it: PyTorch never frees a recording.
 
 In bfloat16 the weights of linear layers are kept in the order in which oneDNN multiplies them. Else
-it puts them in that order at every call, which takes a fifth of the time of a short text.
+it puts them in that order at every call, which takes a fifth of the time of a short text. And
+attention is computed by two matrix products and a softmax (`models.short_attention`): the bits are
+others then, but no further from those of float32.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 import warnings
 from collections.abc import Callable, Iterable
-from functools import cache
+from dataclasses import dataclass
 from threading import Lock
 
 import torch
@@ -29,6 +30,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from models.encoder import window_of
+from models.short_attention import use_short_attention
+from models.torchscript import compiled
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +44,30 @@ _RECORDED = (2, 7)
 _CHECKED = ((1, 3), (1, 40), (3, 12), (5, 33), (2, 130))
 """And of those on which the recording is compared with the encoder, with padding and without."""
 
+_MOST_ERROR = 1.5
+"""Distance from the vectors of float32 that a recording of other bits may have, as a multiple of
+the encoder's own in its precision; with `models.short_attention` it is 1.04 to 1.06."""
+
 _PACKED_FOR = 512
 """Rows that the order of packed weights is chosen for; it is the same for fewer and for more."""
 
 _recordings: dict[str, Recording] = {}
 _lock = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How an encoder is recorded.
+
+    Attributes:
+        is_packed: Whether weights of linear layers are in the order of oneDNN.
+        is_short: Whether attention is that of `models.short_attention`.
+        name: For the log.
+    """
+
+    is_packed: bool
+    is_short: bool
+    name: str
 
 
 class TracedTransformer(nn.Module):
@@ -54,7 +76,7 @@ class TracedTransformer(nn.Module):
     Attributes:
         config: The transformer's.
         dtype: What it computes in.
-        is_packed: Whether the weights of its linear layers are in the order of oneDNN.
+        way: How it was recorded.
     """
 
     def __init__(
@@ -62,14 +84,13 @@ class TracedTransformer(nn.Module):
         transformer: PreTrainedModel,
         recording: Recording,
         weights: Iterable[Tensor],
-        *,
-        is_packed: bool,
+        way: Way,
     ) -> None:
         """Take a transformer, the recording of its architecture, and its weights in order."""
         super().__init__()
         self.config = transformer.config
         self.dtype = transformer.dtype
-        self.is_packed = is_packed
+        self.way = way
         self._weights = tuple(weights)
         self._held = _held_outside_of_python(self._weights)
         self._recording = recording
@@ -82,6 +103,14 @@ class TracedTransformer(nn.Module):
         return BaseModelOutput(last_hidden_state=hidden)
 
 
+_WAYS = (
+    Way(is_packed=True, is_short=True, name="with attention for short texts"),
+    Way(is_packed=True, is_short=False, name="with packed weights"),
+    Way(is_packed=False, is_short=False, name="as it is"),
+)
+"""The fastest first."""
+
+
 @torch.inference_mode()
 def trace_transformer(transformer: PreTrainedModel) -> TracedTransformer | None:
     """Return a transformer's stand-in; None where it can't be recorded, or answers differently.
@@ -92,33 +121,35 @@ def trace_transformer(transformer: PreTrainedModel) -> TracedTransformer | None:
     Args:
         transformer: On the CPU, in evaluation mode.
     """
-    for is_packed in (True, False) if _can_pack(transformer) else (False,):
+    for way in _WAYS if _can_pack(transformer) else _WAYS[-1:]:
         try:
-            traced = _traced(transformer, is_packed=is_packed)
-            found = _first_difference(transformer, traced)
+            traced = _traced(transformer, way)
+            compare = _too_far if way.is_short else _first_difference
+            found = compare(transformer, traced)
         except Exception as error:  # noqa: BLE001  # whatever a foreign encoder does, it works as it is
             found = f"{type(error).__name__}: {str(error)[:200]}"
         if found is None:
             return traced
-        how = "is recorded without packed weights" if is_packed else "runs step by step"
-        logger.warning("the encoder %s, as the recording fails: %s", how, found)
+        level = logging.INFO if way.is_short else logging.WARNING  # many have no other attention
+        logger.log(level, "the encoder is not recorded %s: %s", way.name, found)
+    logger.warning("the encoder runs step by step, which takes longer")
     return None
 
 
-def _traced(transformer: PreTrainedModel, *, is_packed: bool) -> TracedTransformer:
+def _traced(transformer: PreTrainedModel, way: Way) -> TracedTransformer:
     """Return it with the recording of its architecture, which is made when first asked for."""
     weights = _weights_of(transformer)
     shapes = {name: (tuple(each.shape), each.dtype) for name, each in weights.items()}
     attention = transformer.config._attn_implementation
-    key = f"{transformer.config.to_json_string()} {attention} {is_packed} {shapes}"
-    if is_packed:
+    key = f"{transformer.config.to_json_string()} {attention} {way} {shapes}"
+    if way.is_packed:
         for name in _linear_layers(transformer):
             weights[f"{name}.weight"] = _in_order_of_onednn(weights[f"{name}.weight"])
     with _lock:
         if key not in _recordings:
-            _recordings[key] = _record(transformer, weights, is_packed=is_packed)
+            _recordings[key] = _record(transformer, weights, way)
         recording = _recordings[key]
-    return TracedTransformer(transformer, recording, weights.values(), is_packed=is_packed)
+    return TracedTransformer(transformer, recording, weights.values(), way)
 
 
 def _held_outside_of_python(tensors: tuple[Tensor, ...]) -> object:
@@ -149,11 +180,11 @@ def _put_weights(transformer: nn.Module, weights: dict[str, Tensor]) -> None:
         held[leaf] = tensor  # type: ignore[assignment]  # not a `Parameter`
 
 
-def _record(
-    transformer: PreTrainedModel, weights: dict[str, Tensor], *, is_packed: bool
-) -> Recording:
+def _record(transformer: PreTrainedModel, weights: dict[str, Tensor], way: Way) -> Recording:
     recorded = copy.deepcopy(transformer)
-    if is_packed:
+    if way.is_short:
+        use_short_attention(recorded)
+    if way.is_packed:
         for name in _linear_layers(transformer):
             recorded.set_submodule(name, _PackedLinear())
     names = tuple(weights)
@@ -187,18 +218,8 @@ class _PackedLinear(nn.Module):
 
     def forward(self, inputs: Float[Tensor, "... dim"]) -> Float[Tensor, "... out"]:
         """Return what the layer would have."""
-        product: Tensor = _compiled_product()(inputs, self.weight, self.bias)
+        product: Tensor = compiled(_packed_product)(inputs, self.weight, self.bias)
         return product
-
-
-@cache
-def _compiled_product() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return `_packed_product` as PyTorch's own code: a recording can't hold its empty list."""
-    # Test runs wrap every function in a checker of its types, which can't be compiled.
-    compiled: Callable[[Tensor, Tensor, Tensor], Tensor] = torch.jit.script(
-        inspect.unwrap(_packed_product)
-    )
-    return compiled
 
 
 def _packed_product(  # pragma: no cover  # no tracer sees what PyTorch compiles
@@ -242,6 +263,26 @@ def _first_difference(transformer: PreTrainedModel, traced: TracedTransformer) -
             if not torch.equal(wanted, found):
                 padded = "padded" if is_padded else "full"
                 return f"other vectors for {num_texts} {padded} texts of {ids.shape[1]} tokens"
+    return None
+
+
+def _too_far(transformer: PreTrainedModel, traced: TracedTransformer) -> str | None:
+    """Return on what its answers are further from those of float32 than the transformer's own."""
+    exact: nn.Module = copy.deepcopy(transformer)
+    exact.to(torch.float32)
+    for num_texts, width in _CHECKED:
+        for is_padded in (False, True):
+            ids, mask = _batch(num_texts, min(width, window_of(transformer)), is_padded=is_padded)
+            wanted, usual, found = (
+                each(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()].float()
+                for each in (exact, transformer, traced)
+            )
+            usual_error, error = ((each - wanted).norm().item() for each in (usual, found))
+            if not error <= _MOST_ERROR * usual_error:
+                return (
+                    f"for {num_texts} texts of {ids.shape[1]} tokens, its vectors are "
+                    f"{error:.3g} away from those of float32, and {usual_error:.3g} step by step"
+                )
     return None
 
 

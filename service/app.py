@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from models.bundle import Bundle
@@ -22,6 +23,7 @@ from service.deps import Service
 from service.engine import Engine, Limits
 from service.gate import GateMiddleware
 from service.inference_protocol import router as protocol_router
+from service.json_route import JsonRoute
 from service.keys import KeyRing, Keys
 from service.label_routes import router as label_router
 from service.label_sets import LabelSets
@@ -70,6 +72,9 @@ def create_app(
     app.state.service = service
     app.state.page = read_page()
     app.include_router(predict_router)  # first, as the router looks through them in turn
+    (predict,) = predict_router.routes
+    assert isinstance(predict, APIRoute)
+    app.router.routes.insert(0, JsonRoute(predict, app.router))
     app.include_router(page_router)
     app.include_router(router)
     app.include_router(label_router)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.message
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -100,7 +100,7 @@ def media_type_of(request: Request) -> str:
     return message.get_content_type()
 
 
-async def while_connected(request: Request, work: Coroutine[object, object, _Result]) -> _Result:
+async def while_connected(request: Request, work: Awaitable[_Result]) -> _Result:
     """Return the result of some work, which is cancelled when the client hangs up.
 
     Args:
@@ -109,16 +109,27 @@ async def while_connected(request: Request, work: Coroutine[object, object, _Res
 
     Raises:
         HTTPException: With status 499, when the client is gone.
+        CancelledError: Somebody else cancels it.
     """
-    task = asyncio.ensure_future(work)
+    worker = asyncio.current_task()
+    assert worker is not None
+    is_gone = False
+
+    def hang_up(_: object) -> None:
+        nonlocal is_gone
+        is_gone = True
+        worker.cancel()
+
     gone = asyncio.ensure_future(request.receive())
+    gone.add_done_callback(hang_up)
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise HTTPException(499, "The client hung up")
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if is_gone and not worker.uncancel():  # else somebody cancels it besides
+            raise HTTPException(499, "The client hung up") from None
+        raise
     finally:
-        task.cancel()
+        gone.remove_done_callback(hang_up)
         gone.cancel()
 
 

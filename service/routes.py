@@ -22,7 +22,6 @@ from service.deps import (
     require_lines,
 )
 from service.engine import Answer
-from service.json_route import JsonRoute
 from service.limits import accepts_gzip, inflater_for
 from service.lines import scored_labels
 from service.manager import Serving
@@ -43,7 +42,7 @@ from service.schemas import (
 from service.settings import Settings
 
 router = APIRouter()
-predict_router = APIRouter(route_class=JsonRoute)
+predict_router = APIRouter()
 
 _LINES = {"type": "string", "description": "JSON objects, one a line"}
 BATCH_BODY = {

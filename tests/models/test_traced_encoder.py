@@ -1,7 +1,8 @@
-"""A recorded encoder answers as the encoder does, to the bit, or is not used."""
+"""A recorded encoder answers as the encoder does, or is not used: to the bit, but for attention."""
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import weakref
@@ -18,7 +19,7 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-from models import traced_encoder
+from models import short_attention, traced_encoder
 from models.predictor import Predictor
 from models.traced_encoder import TracedTransformer, trace_transformer
 
@@ -56,15 +57,32 @@ def same_answers(transformer, traced):
         )
 
 
+def errors_of(transformer, *others):
+    """Distances from the vectors of float32: of an encoder, and of others, over all batches."""
+    exact = copy.deepcopy(transformer).float()
+    sums = torch.zeros(1 + len(others))
+    with torch.inference_mode():
+        for ids, mask in batches():
+            is_real = mask.bool()
+            wanted = exact(input_ids=ids, attention_mask=mask).last_hidden_state[is_real]
+            for i, each in enumerate((transformer, *others)):
+                found = each(input_ids=ids, attention_mask=mask).last_hidden_state[is_real]
+                sums[i] += (found.float() - wanted).norm()
+    return sums.tolist()
+
+
+def like_answers(transformer, traced):
+    own, found = errors_of(transformer, traced)
+    return 0 < found < 1.2 * own
+
+
+DISTILBERT = DistilBertConfig(vocab_size=120, dim=32, hidden_dim=48, n_layers=2, n_heads=2)
+MPNET = MPNetConfig(hidden_size=32, intermediate_size=48, **SMALL)
+XLM_ROBERTA = XLMRobertaConfig(hidden_size=32, intermediate_size=48, **SMALL)
+
+
 @pytest.mark.parametrize(
-    "config",
-    [
-        BERT,
-        DistilBertConfig(vocab_size=120, dim=32, hidden_dim=48, n_layers=2, n_heads=2),
-        MPNetConfig(hidden_size=32, intermediate_size=48, **SMALL),
-        XLMRobertaConfig(hidden_size=32, intermediate_size=48, **SMALL),
-    ],
-    ids=lambda config: config.model_type,
+    "config", [BERT, DISTILBERT, MPNET, XLM_ROBERTA], ids=lambda config: config.model_type
 )
 def test_the_recording_gives_the_same_bits_for_batches_of_other_shapes(config):
     transformer = transformer_of(config)
@@ -78,22 +96,29 @@ def test_the_recording_computes_in_the_precision_of_the_encoder():
     traced = trace_transformer(transformer)
     assert traced is not None
     assert traced.dtype == torch.bfloat16
-    assert same_answers(transformer, traced)
+    assert like_answers(transformer, traced)
 
 
 HAS_BFLOAT16 = traced_encoder._can_pack(bert(dtype=torch.bfloat16))
 packs = pytest.mark.skipif(not HAS_BFLOAT16, reason="oneDNN has no bfloat16 on this processor")
 
 
+@pytest.fixture
+def without_short_attention(monkeypatch):
+    """Encoders in bfloat16 are recorded with packed weights and their own attention."""
+    monkeypatch.setattr(traced_encoder, "_WAYS", traced_encoder._WAYS[1:])
+
+
 @packs
+@pytest.mark.usefixtures("without_short_attention")
 def test_weights_in_bfloat16_are_packed_and_the_bits_stay():
     transformer = bert(dtype=torch.bfloat16)
     traced = trace_transformer(transformer)
-    assert traced.is_packed
+    assert traced.way.is_packed
     packed = [tensor for tensor in traced._weights if tensor.layout == torch._mkldnn]
     assert len(packed) == 2 * 6 + 1  # of two layers and the pooler
     assert same_answers(transformer, traced)
-    assert not trace_transformer(bert()).is_packed
+    assert not trace_transformer(bert()).way.is_packed
 
 
 @packs
@@ -107,10 +132,59 @@ def test_where_weights_can_not_be_packed_the_encoder_is_recorded_with_its_own(mo
     transformer = bert(dtype=torch.bfloat16)
     with caplog.at_level(logging.WARNING):
         traced = trace_transformer(transformer)
-    assert not traced.is_packed
-    assert "recorded without packed weights" in caplog.text
-    assert "RuntimeError: no such order" in caplog.text
+    assert not traced.way.is_packed
+    assert "not recorded with packed weights: RuntimeError: no such order" in caplog.text
     assert "step by step" not in caplog.text
+    assert same_answers(transformer, traced)
+
+
+@packs
+@pytest.mark.parametrize(
+    "config", [BERT, DISTILBERT, XLM_ROBERTA], ids=lambda config: config.model_type
+)
+def test_attention_for_short_texts_is_as_near_to_float32_as_the_encoders_own(config):
+    transformer = transformer_of(config, dtype=torch.bfloat16)
+    traced = trace_transformer(transformer)
+    assert traced.way.is_short
+    assert like_answers(transformer, traced)
+
+
+@packs
+def test_an_encoder_whose_attention_can_not_be_replaced_keeps_it(caplog):
+    transformer = transformer_of(MPNET, dtype=torch.bfloat16)
+    with caplog.at_level(logging.INFO):
+        traced = trace_transformer(transformer)
+    assert traced.way.is_packed
+    assert not traced.way.is_short
+    assert "encoder of type 'mpnet': its attention can't be replaced" in caplog.text
+    assert same_answers(transformer, traced)
+
+
+@packs
+def test_longer_texts_have_pytorchs_attention(monkeypatch):
+    monkeypatch.setattr(short_attention, "_MOST_TOKENS", 0)
+    monkeypatch.setattr(traced_encoder, "_recordings", {})
+    transformer = bert(dtype=torch.bfloat16)
+    traced = trace_transformer(transformer)
+    assert traced.way.is_short
+    assert same_answers(transformer, traced)
+
+
+@packs
+def test_an_encoder_whose_attention_is_another_keeps_it(monkeypatch, caplog):
+    monkeypatch.setattr(traced_encoder, "_recordings", {})
+
+    def without_mask(query, key, value, mask, scale, most_tokens):
+        return query
+
+    monkeypatch.setattr(short_attention, "compiled", lambda _: without_mask)
+    transformer = bert(dtype=torch.bfloat16)
+    with caplog.at_level(logging.INFO):
+        traced = trace_transformer(transformer)
+    assert traced.way.is_packed
+    assert not traced.way.is_short
+    assert "its vectors are" in caplog.text
+    assert "away from those of float32" in caplog.text
     assert same_answers(transformer, traced)
 
 
@@ -150,8 +224,9 @@ def test_python_is_not_the_only_holder_of_a_weight(dtype):
 def test_threads_may_use_it_at_once(dtype):
     transformer = bert(dtype=dtype)
     traced = trace_transformer(transformer)
+    is_alike = like_answers if traced.way.is_short else same_answers
     with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(lambda _: same_answers(transformer, traced), range(8)))
+        assert all(pool.map(lambda _: is_alike(transformer, traced), range(8)))
 
 
 class Hasty(BertModel):
