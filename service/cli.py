@@ -91,6 +91,10 @@ def serve(
         float | None,
         typer.Option(help="Seconds that a batch stream may stand still.", show_default="60"),
     ] = None,
+    keep_alive_s: Annotated[
+        int | None,
+        typer.Option(help="Seconds that an idle connection stays open.", show_default="75"),
+    ] = None,
     precision: Annotated[
         str | None,
         typer.Option(

@@ -41,6 +41,7 @@ def serve(app: FastAPI) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
     server = DrainingServer(config, service)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ class Hanging(Fake):
         return super().read(texts)
 logging.basicConfig(level="INFO", force=True)
 options = dict(port=0, drain_delay_s=float(sys.argv[2]), shutdown_timeout_s=int(sys.argv[3]))
+options["keep_alive_s"] = int(sys.argv[4])
 shutdown.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=Hanging))
 """
 
@@ -43,10 +45,10 @@ def start(registry):
     """
     processes = []
 
-    def start_one(drain_delay_s=0.0, shutdown_timeout_s=5):
-        options = [str(registry.folder), str(drain_delay_s), str(shutdown_timeout_s)]
+    def start_one(drain_delay_s=0.0, shutdown_timeout_s=5, keep_alive_s=75):
+        options = (registry.folder, drain_delay_s, shutdown_timeout_s, keep_alive_s)
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, *options],
+            [sys.executable, "-c", SERVE, *map(str, options)],
             cwd=HERE.parents[1],
             stderr=subprocess.PIPE,
             text=True,
@@ -98,6 +100,16 @@ def test_a_real_server_refuses_a_chunked_body_over_the_limit(server):
     headers = {"content-type": "application/json"}
     answer = httpx.post(f"{address}/v1/predict", content=chunks, headers=headers)
     assert answer.status_code == 413
+
+
+def test_a_connection_without_requests_is_closed_after_its_time(start):
+    _, address = start(keep_alive_s=0)
+    url = httpx.URL(address)
+    with socket.create_connection((url.host, url.port), timeout=60) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: test\r\n\r\n")
+        received = b"".join(iter(lambda: connection.recv(2**16), b""))
+    assert received.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" not in received.lower()
 
 
 def test_after_sigterm_it_is_not_ready_but_alive_and_answers(start):
