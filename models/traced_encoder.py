@@ -26,6 +26,7 @@ from threading import Lock
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -47,6 +48,12 @@ _CHECKED = ((1, 3), (1, 40), (3, 12), (5, 33), (2, 130))
 _MOST_ERROR = 1.5
 """Distance from the vectors of float32 that a recording of other bits may have, as a multiple of
 the encoder's own in its precision; with `models.short_attention` it is 1.04 to 1.06."""
+
+_SMALL = 256
+"""Tokens of a batch, padding included, up to which its width is made a multiple of `_STEP`."""
+_STEP = 8
+"""oneDNN compiles half a dozen kernels for each shape that it does not remember, which takes a
+tenth of the time of a single text. With fewer shapes it remembers most of them."""
 
 _PACKED_FOR = 512
 """Rows that the order of packed weights is chosen for; it is the same for fewer and for more."""
@@ -91,6 +98,7 @@ class TracedTransformer(nn.Module):
         self.config = transformer.config
         self.dtype = transformer.dtype
         self.way = way
+        self._window = window_of(transformer)
         self._weights = tuple(weights)
         self._held = _held_outside_of_python(self._weights)
         self._recording = recording
@@ -99,8 +107,12 @@ class TracedTransformer(nn.Module):
         self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
     ) -> BaseModelOutput:
         """Return the last layer, as the transformer itself does."""
+        width = input_ids.shape[1]
+        if self.way.is_short and input_ids.numel() <= _SMALL:
+            columns = (0, min(-width % _STEP, self._window - width))
+            input_ids, attention_mask = pad(input_ids, columns), pad(attention_mask, columns)
         hidden, _, _ = self._recording(input_ids, attention_mask, *self._weights)
-        return BaseModelOutput(last_hidden_state=hidden)
+        return BaseModelOutput(last_hidden_state=hidden[:, :width])
 
 
 _WAYS = (

@@ -84,8 +84,8 @@ def main() -> None:
     print(f"memory: {memory:.0f} MiB before, at most {most:.0f} (bar: + 200)")
     usual = (before.rate + later.rate) / 2
     print(f"2 s after: {after.rate:.1f}/s, {after.rate / before.rate:.2f} of before (bar: 1); "
-          f"{chosen.rest:.0f} s later: {later.rate:.1f}/s; 2 s after is {after.rate / usual:.2f} of "
-          "the mean of before and later")  # fmt: skip
+          f"{after.rate / usual:.2f} of the mean of before and {chosen.rest:.0f} s later "
+          f"({later.rate:.1f}/s)")  # fmt: skip
 
 
 def _milliseconds(load: Load, status: int) -> str:

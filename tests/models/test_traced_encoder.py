@@ -161,6 +161,39 @@ def test_an_encoder_whose_attention_can_not_be_replaced_keeps_it(caplog):
 
 
 @packs
+def test_small_batches_come_in_few_shapes(monkeypatch):
+    traced = trace_transformer(bert(dtype=torch.bfloat16))
+    shapes = []
+
+    def note_shape(ids, mask, *weights):
+        shapes.append(tuple(ids.shape))
+        assert ids.shape == mask.shape
+        assert mask.sum() == num_texts * width
+        return torch.zeros(*ids.shape, 32), ids, mask
+
+    monkeypatch.setattr(traced, "_recording", note_shape)
+    for num_texts, width in ((1, 1), (1, 8), (3, 9), (4, 65), (1, 511)):
+        ids = torch.full((num_texts, width), 5)
+        found = traced(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        assert found.shape == (num_texts, width, 32)
+    assert shapes == [(1, 8), (1, 8), (3, 16), (4, 65), (1, 511)]
+
+
+@packs
+def test_a_batch_is_padded_to_the_window_at_most(monkeypatch):
+    config = BertConfig(hidden_size=32, intermediate_size=48, max_position_embeddings=13, **SMALL)
+    transformer = transformer_of(config, dtype=torch.bfloat16)
+    traced = trace_transformer(transformer)
+    assert traced.way.is_short
+    ids = torch.arange(3, 16)[None]
+    wanted, found = (
+        each(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state.float()
+        for each in (transformer, traced)
+    )
+    assert torch.allclose(wanted, found, atol=0.1)
+
+
+@packs
 def test_longer_texts_have_pytorchs_attention(monkeypatch):
     monkeypatch.setattr(short_attention, "_MOST_TOKENS", 0)
     monkeypatch.setattr(traced_encoder, "_recordings", {})
