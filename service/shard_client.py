@@ -30,6 +30,7 @@ from service.client import DEFAULT_RETRY, TIMEOUT_S, AsyncClient
 from service.client_calls import Call, ClientError, NoAnswerError, PredictOptions, Retry, T
 from service.schemas import ModelReference, NearLabel, PredictResponse, TextResult
 from service.shard_schemas import KnownLabels as KnownAnswer
+from service.shard_schemas import StoredSet
 
 
 class _Answer(Protocol):
@@ -39,6 +40,8 @@ class _Answer(Protocol):
     def model(self) -> ModelReference: ...
 
 
+_MOST_NAMED = 5
+"""Shards that an error names."""
 AnswerT = TypeVar("AnswerT", bound=_Answer)
 Ask: TypeAlias = Callable[[AsyncClient], Coroutine[Any, Any, AnswerT]]
 """Asks a service something."""
@@ -46,6 +49,10 @@ Ask: TypeAlias = Callable[[AsyncClient], Coroutine[Any, Any, AnswerT]]
 
 class MixedShardsError(ClientError):
     """The shards answered by versions that do not belong together."""
+
+
+class MixedSetsError(ClientError):
+    """The services of the shards have unlike stored sets under one name."""
 
 
 class ShardedClient:
@@ -119,13 +126,15 @@ class ShardedClient:
         Args:
             texts: None of them blank.
             options: As of `AsyncClient.predict`; `k` is at most the number of labels of all
-                shards, and stored sets must be the same for all of them.
+                shards, and stored sets must be alike on the services of all.
 
         Raises:
             RequestError: There are fewer labels than k, or no shard has a label that is included or
                 excluded.
             MixedShardsError: The shards serve versions that do not belong together, as while a new
                 one is rolled out; ask again, or name a version that all have loaded.
+            MixedSetsError: A stored set that is named has other labels for one shard than for
+                another.
             NoAnswerError: A shard was too late.
             ClientError: A shard answered with a problem, as where it has more labels than the
                 largest k of its service (`max_k`), and k is larger too; or it can't be reached.
@@ -196,12 +205,17 @@ class ShardedClient:
 
         Raises:
             RequestError: No shard has a label that is named.
+            MixedSetsError: A set that is named is not the same for all shards.
         """
-        asked = _given(options, "include", "exclude", "include_set")
+        asked = _given(options, "include", "exclude", "include_set", "exclude_set")
         if not asked:
             return {number: {} for number in range(len(self._shards))}, None
         call = calls.known_labels({**asked, **_given(options, "version")})
         answers, model = await self._ask_all(_do(call))
+        for field in ("include_set", "exclude_set"):
+            if field in asked:
+                stored = [getattr(answer, field) for answer in answers.values()]
+                check_alike(f"{field} {asked[field]!r}", stored)
         known = {number: _known_labels(answer) for number, answer in answers.items()}
         first = answers[0].include_set
         members = None if first is None else (asked["include_set"], first.label_count)
@@ -363,6 +377,32 @@ def _known_labels(answer: KnownAnswer) -> KnownLabels:
     members = answer.include_set
     return KnownLabels(
         tuple(answer.include), tuple(answer.exclude), 0 if members is None else members.known
+    )
+
+
+def check_alike(where: str, stored: Sequence[StoredSet]) -> None:
+    """Refuse a stored set that is not the same for all shards.
+
+    Args:
+        where: Who names it.
+        stored: What the services of each shard have.
+
+    Raises:
+        MixedSetsError: It differs.
+    """
+    shards_of: dict[tuple[int, str], list[str]] = {}
+    for number, each in enumerate(stored):
+        shards_of.setdefault((each.label_count, each.digest), []).append(str(number))
+    if len(shards_of) == 1:
+        return
+    came = "; ".join(
+        f"{label_count} labels ({digest[:12]}) on shard {', '.join(shards[:_MOST_NAMED])}"
+        + (f" and {len(shards) - _MOST_NAMED} more" if len(shards) > _MOST_NAMED else "")
+        for (label_count, digest), shards in shards_of.items()
+    )
+    raise MixedSetsError(
+        f"{where}: the shards have unlike sets of this name: {came}; put the same file into the "
+        "folders that LONGTAIL_LABEL_SETS names on all their machines, and ask again"
     )
 
 

@@ -27,8 +27,14 @@ from service import shard_client
 from service.client_calls import ConnectionFailedError, NoAnswerError, ProblemError
 from service.lines import scored_labels
 from service.schemas import ModelReference, PredictResponse, ScoredLabel, TextResult
-from service.shard_client import MixedShardsError, ShardedClient, merged
-from service.shard_schemas import KnownLabels, LabelVector, LabelVectors
+from service.shard_client import (
+    MixedSetsError,
+    MixedShardsError,
+    ShardedClient,
+    check_alike,
+    merged,
+)
+from service.shard_schemas import KnownLabels, LabelVector, LabelVectors, StoredSet
 
 TEXTS = ["Duties on imports of olive oil", "Fisheries in the Baltic Sea", "milk"]
 NUM_SHARDS = 3
@@ -177,6 +183,38 @@ def test_a_shard_refuses_more_than_its_service_allows(uneven, serve):
     assert len(ask_once(urls, uneven, TEXTS[0], k=6)[0].labels) == 6
     with pytest.raises(ProblemError, match="k is 7; wanted 1 to 6"):
         ask_once(urls, uneven, TEXTS[0], k=7)
+
+
+@pytest.mark.parametrize("field", ["include_set", "exclude_set"])
+def test_stored_sets_that_differ_are_refused(trained, shards, open_server, tmp_path, field):
+    """Not where only order and form of their files do."""
+    first, second, *_ = ids = [label.id for label in trained.bundle.catalogue]
+    folders = [tmp_path / str(number) for number in range(NUM_SHARDS)]
+    with ExitStack() as stack:
+        urls = []
+        for number, folder in enumerate(folders):
+            folder.mkdir()
+            (folder / "some.json").write_text(json.dumps(ids[:2]))
+            settings = {"registry": shards / str(number), "label_sets": folder}
+            urls.append([stack.enter_context(open_server(load_bundle, **settings))])
+        (folders[1] / "some.json").unlink()
+        (folders[1] / "some.txt").write_text(f"{second}\n{first}\n{second}\n")
+        assert ask_once(urls, shards, TEXTS[0], **{field: "some"})
+        (folders[1] / "some.txt").write_text(f"{second}\n{ids[-1]}\n")
+        with pytest.raises(
+            MixedSetsError,
+            match=rf"^{field} 'some': the shards have unlike sets of this name: 2 labels "
+            r"\(\w{12}\) on shard 0, 2; 2 labels \(\w{12}\) on shard 1; put the same file into",
+        ):
+            ask_once(urls, shards, TEXTS[0], **{field: "some"})
+
+
+def test_an_error_about_many_shards_names_a_few():
+    stored = [StoredSet(label_count=1 + (number == 3), digest="d" * 64) for number in range(9)]
+    with pytest.raises(
+        MixedSetsError, match=r"1 labels \(d+\) on shard 0, 1, 2, 4, 5 and 3 more; 2 .* on shard 3;"
+    ):
+        check_alike("include_set 'x'", stored)
 
 
 def test_shards_without_an_encoder_explain_as_the_whole_does(trained_sparse, serve, tmp_path):
@@ -394,7 +432,9 @@ def test_versions_that_do_not_belong_together(ask):
 
 def known(digest: str, *include: str) -> KnownLabels:
     model = ModelReference(version=1, digest=digest)
-    return KnownLabels(model=model, include=list(include), exclude=[], include_set=None)
+    return KnownLabels(
+        model=model, include=list(include), exclude=[], include_set=None, exclude_set=None
+    )
 
 
 KNOWN = "/v1/shard/known-labels"
