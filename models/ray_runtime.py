@@ -60,8 +60,8 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
     else:
         problem = f"no connection to the Ray cluster {address!r}"
         advice = (
-            "start it, let RAY_ADDRESS name one that runs (host:port), or unset it to compute on "
-            "this machine"
+            "start it, let RAY_ADDRESS name one that runs (host:port), set RAY_AUTH_MODE=token "
+            "where it wants a token, or unset RAY_ADDRESS to compute on this machine"
         )
     try:
         if address != _HERE:

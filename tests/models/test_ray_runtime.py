@@ -95,7 +95,9 @@ def test_a_cluster_where_nobody_listens(fake_ray, monkeypatch, free_port, addres
 def test_a_cluster_that_ray_does_not_find(fake_ray, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "nonsense")
     fake_ray.failure = ValueError("Invalid address format: nonsense")
-    with pytest.raises(ConfigError, match=r"'nonsense' \(ValueError: Invalid .*or unset it to"):
+    with pytest.raises(
+        ConfigError, match=r"'nonsense' \(ValueError: Invalid .*or unset RAY_ADDRESS to"
+    ):
         start_ray("x", 3)
 
 
