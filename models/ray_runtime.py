@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import Any
 
 from models.errors import ConfigError
+
+_HERE = "local"
+_CONNECT_TIMEOUT_S = 10.0
 
 
 def import_ray(asked_by: str) -> Any:
@@ -29,27 +33,54 @@ def import_ray(asked_by: str) -> Any:
 def start_ray(asked_by: str, num_cpus: int) -> Any:
     """Return Ray, connected: to the cluster that RAY_ADDRESS names, or to one of this machine.
 
-    One that the process is connected to already is left as it is. Nothing is reported to Ray's
-    makers, unless RAY_USAGE_STATS_ENABLED says so.
+    One that the process is connected to already is left as it is. Where RAY_ADDRESS is not set, is
+    empty or "local", a cluster is started for this process, whatever others run here. Nothing is
+    reported to Ray's makers, unless RAY_USAGE_STATS_ENABLED says so.
 
     Args:
         asked_by: As for `import_ray`.
         num_cpus: Processors that a cluster of this machine has, which may be more than there are.
 
     Raises:
-        ConfigError: It is not installed, or the cluster can't be reached.
+        ConfigError: It is not installed, the cluster can't be reached, or none can be started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = import_ray(asked_by)
     if ray.is_initialized():
         return ray
-    of_cluster = "RAY_ADDRESS" in os.environ
-    options = {} if of_cluster else {"num_cpus": num_cpus, "include_dashboard": False}
+    address = os.environ.get("RAY_ADDRESS") or _HERE
+    options: dict[str, Any] = {}
+    if address == _HERE:
+        options = {"address": _HERE, "num_cpus": num_cpus, "include_dashboard": False}
+        problem = f"Ray does not start on this machine with {num_cpus} processor(s)"
+        advice = (
+            "it needs memory, open files, and a folder to write into (RAY_TMPDIR, /tmp/ray where "
+            "that is not set), where its logs are; mend that, or do without Ray"
+        )
+    else:
+        problem = f"no connection to the Ray cluster {address!r}"
+        advice = (
+            "start it, let RAY_ADDRESS name one that runs (host:port), set RAY_AUTH_MODE=token "
+            "where it wants a token, or unset RAY_ADDRESS to compute on this machine"
+        )
     try:
+        if address != _HERE:
+            _check_reachable(address)
         ray.init(log_to_driver=False, configure_logging=False, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray raises just this where one of its processes does not start
         raise ConfigError(
-            f"{asked_by}: no connection to the Ray cluster {os.environ.get('RAY_ADDRESS')!r} "
-            f"({error}); start it, or unset RAY_ADDRESS to compute on this machine"
+            f"{asked_by}: {problem} ({type(error).__name__}: {error}); {advice}"
         ) from error
     return ray
+
+
+def _check_reachable(address: str) -> None:
+    """Try to connect to a host and port, which Ray would do for minutes; others are Ray's to judge.
+
+    Raises:
+        OSError: Nobody listens there.
+        OverflowError: There is no such port.
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +34,11 @@ class LabelSet:
 
     name: str
     ids: tuple[str, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash that is the same for the same labels, whatever their order."""
+        return hashlib.sha256(json.dumps(sorted(self.ids)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

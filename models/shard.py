@@ -75,6 +75,11 @@ class SplitModel:
     shard_digests: tuple[str, ...]
     shard_sizes: tuple[int, ...]
 
+    @property
+    def num_labels(self) -> int:
+        """Of the whole."""
+        return sum(self.shard_sizes)
+
 
 def read_map(path: Path) -> list[SplitModel]:
     """Return the models that were split, the latest last.
@@ -83,15 +88,30 @@ def read_map(path: Path) -> list[SplitModel]:
         BundleError: The file is missing, or is none that `longtail registry split` wrote.
     """
     try:
-        return [
-            SplitModel(x["digest"], tuple(x["shard_digests"]), tuple(x["shard_sizes"]))
-            for x in json.loads(path.read_text(encoding="utf-8"))
-        ]
+        return _split_models(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BundleError(
             f"shards: {str(path)!r} can't be read ({error!r}); write it again with 'longtail "
             "registry split'"
         ) from error
+
+
+def _split_models(text: str) -> list[SplitModel]:
+    """Return what stands in a map.
+
+    Raises:
+        ValueError: It is not JSON, or not of models of as many shards each.
+        KeyError: A field is missing.
+        TypeError: It is not a list of objects.
+    """
+    models = [
+        SplitModel(x["digest"], tuple(x["shard_digests"]), tuple(x["shard_sizes"]))
+        for x in json.loads(text)
+    ]
+    lengths = {len(x) for model in models for x in (model.shard_digests, model.shard_sizes)}
+    if len(lengths) != 1:
+        raise ValueError("wanted models of as many shards each, and the size of each shard")
+    return models
 
 
 def shard_ranges(num_labels: int, num_shards: int) -> list[range]:

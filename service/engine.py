@@ -210,9 +210,10 @@ class Engine:
         include: Sequence[str],
         exclude: Sequence[str],
         include_set: str | None,
+        exclude_set: str | None,
         version: int | str | None = None,
-    ) -> tuple[LoadedModel, KnownLabels, LabelSet | None]:
-        """Return which labels of a filter a model has, and the set that it names.
+    ) -> tuple[LoadedModel, LabelFilter, KnownLabels]:
+        """Return a filter with its sets, and which of the labels that it names a model has.
 
         Raises:
             RequestError: The filter names too many labels, or there is no such set.
@@ -221,9 +222,10 @@ class Engine:
         """
         _check_filter(len(include) + len(exclude), self._limits)
         model = self._manager.get(version)
-        members = self._set_of(include_set)
-        wanted = LabelFilter(tuple(include), tuple(exclude), members)
-        return model, model.predictor.selector.known(wanted), members
+        wanted = LabelFilter(
+            tuple(include), tuple(exclude), self._set_of(include_set), self._set_of(exclude_set)
+        )
+        return model, wanted, model.predictor.selector.known(wanted)
 
     async def compare(
         self, num_labels: int, version: int | str | None, work: Callable[[Predictor], T]

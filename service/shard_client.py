@@ -5,8 +5,9 @@ async with ShardedClient([["http://a:8000"], ["http://b:8000"]], Path("shards/sh
     (result,) = await all.predict("Duties on imports of olive oil", k=3)
 ```
 
-Each shard answers with its exact best k, so the best k of these are the best k of all labels, ties
-included (see `models.sharding`). An answer of all shards, or an error: there is nothing between.
+Each shard answers with its exact best k, or with all its labels where it has fewer, so the best k
+of these are the best k of all labels, ties included (see `models.sharding`). An answer of all
+shards, or an error: there is nothing between.
 
 Before that, where labels are included or excluded, all shards are asked which of them they have;
 and after it, where labels are explained, which labels are like them.
@@ -23,12 +24,13 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 from models.errors import ConfigError, RequestError
 from models.selection import KnownLabels, check_known
-from models.shard import read_map
+from models.shard import SplitModel, read_map
 from service import client_calls as calls
 from service.client import DEFAULT_RETRY, TIMEOUT_S, AsyncClient
 from service.client_calls import Call, ClientError, NoAnswerError, PredictOptions, Retry, T
 from service.schemas import ModelReference, NearLabel, PredictResponse, TextResult
 from service.shard_schemas import KnownLabels as KnownAnswer
+from service.shard_schemas import StoredSet
 
 
 class _Answer(Protocol):
@@ -38,15 +40,19 @@ class _Answer(Protocol):
     def model(self) -> ModelReference: ...
 
 
+_MOST_NAMED = 5
+"""Shards that an error names."""
 AnswerT = TypeVar("AnswerT", bound=_Answer)
-_Digests: TypeAlias = tuple[str, ...]
-"""Of the bundles of all shards of a model."""
 Ask: TypeAlias = Callable[[AsyncClient], Coroutine[Any, Any, AnswerT]]
 """Asks a service something."""
 
 
 class MixedShardsError(ClientError):
     """The shards answered by versions that do not belong together."""
+
+
+class MixedSetsError(ClientError):
+    """The services of the shards have unlike stored sets under one name."""
 
 
 class ShardedClient:
@@ -80,10 +86,8 @@ class ShardedClient:
             BundleError: The file can't be read.
             ConfigError: There is not at least one URL for each shard.
         """
-        models = read_map(known)
-        self._known = {model.shard_digests for model in models}
-        self._most_k = min(size for model in models for size in model.shard_sizes)
-        num_shards = len(models[-1].shard_digests)
+        self._models = read_map(known)
+        num_shards = len(self._models[-1].shard_digests)
         if len(urls) != num_shards or not all(urls):
             raise ConfigError(
                 f"shards: URLs of {sum(map(bool, urls))} shards came, wanted those of {num_shards}"
@@ -121,20 +125,22 @@ class ShardedClient:
 
         Args:
             texts: None of them blank.
-            options: As of `AsyncClient.predict`; `k` is at most the number of labels of the
-                smallest shard, and stored sets must be the same for all shards.
+            options: As of `AsyncClient.predict`; `k` is at most the number of labels of all
+                shards, and stored sets must be alike on the services of all.
 
         Raises:
-            RequestError: A shard has fewer labels than k, or no shard has a label that is included
-                or excluded.
+            RequestError: There are fewer labels than k, or no shard has a label that is included or
+                excluded.
             MixedShardsError: The shards serve versions that do not belong together, as while a new
                 one is rolled out; ask again, or name a version that all have loaded.
+            MixedSetsError: A stored set that is named has other labels for one shard than for
+                another.
             NoAnswerError: A shard was too late.
-            ClientError: A shard answered with a problem, or can't be reached.
+            ClientError: A shard answered with a problem, as where it has more labels than the
+                largest k of its service (`max_k`), and k is larger too; or it can't be reached.
         """
         k = options.get("k", 5)
-        if not 1 <= k <= self._most_k:
-            raise RequestError(f"k is {k}; wanted 1 to {self._most_k}, the labels of a shard")
+        _check_k(k, self._models)
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._predict(texts, k, {"timeout_s": self._timeout_s, **options})
@@ -146,10 +152,9 @@ class ShardedClient:
     async def _predict(
         self, texts: str | Sequence[str], k: int, options: Mapping[str, Any]
     ) -> list[TextResult]:
-        filters, digests = await self._filters(options)
-        answers, digests = await self._ask_some(
-            {number: _predict(texts, {**options, **own}) for number, own in filters.items()},
-            digests,
+        filters, model = await self._filters(options)
+        answers, model = await self._best(
+            texts, k, {number: {**options, **own} for number, own in filters.items()}, model
         )
         found = list(zip(*(each.results for each in answers.values()), strict=True))
         results = [merged(each, k) for each in found]
@@ -161,22 +166,56 @@ class ShardedClient:
             for number, result in zip(answers, of_text, strict=True)
             for label in result.labels
         }
-        nearest = await self._nearest(results, owners, options, digests)
+        nearest = await self._nearest(results, owners, options, model)
         return [_with_nearest(result, nearest) for result in results]
+
+    async def _best(
+        self,
+        texts: str | Sequence[str],
+        k: int,
+        options_of: Mapping[int, Mapping[str, Any]],
+        model: SplitModel | None,
+    ) -> tuple[dict[int, PredictResponse], SplitModel]:
+        """Return the best labels of shards, k of each or all that it has, and whose they are.
+
+        Where the model is not known before, each shard is asked for as many as it has in every
+        model, and once more where it has more in the one that answered.
+
+        Raises:
+            RequestError: The model has fewer labels than k.
+        """
+        counts = _counts(k, self._models if model is None else [model])
+        asks = {
+            number: _predict(texts, {**own, "k": counts[number]})
+            for number, own in options_of.items()
+        }
+        answers, model = await self._ask_some(asks, model)
+        _check_k(k, [model])
+        wanted = _counts(k, [model])
+        short = {i: own for i, own in options_of.items() if counts[i] < wanted[i]}
+        if short:
+            more, _ = await self._best(texts, k, short, model)
+            answers |= more
+        return answers, model
 
     async def _filters(
         self, options: Mapping[str, Any]
-    ) -> tuple[dict[int, dict[str, Any]], _Digests | None]:
-        """Return what is included and excluded of each shard that may answer, and who said so.
+    ) -> tuple[dict[int, dict[str, Any]], SplitModel | None]:
+        """Return what is included and excluded of each shard that may answer, and of which model.
 
         Raises:
             RequestError: No shard has a label that is named.
+            MixedSetsError: A set that is named is not the same for all shards.
         """
-        asked = _given(options, "include", "exclude", "include_set")
+        asked = _given(options, "include", "exclude", "include_set", "exclude_set")
         if not asked:
             return {number: {} for number in range(len(self._shards))}, None
         call = calls.known_labels({**asked, **_given(options, "version")})
-        answers, digests = await self._ask_all(_do(call))
+        answers, model = await self._ask_all(_do(call))
+        for field in ("include_set", "exclude_set"):
+            if field in asked:
+                stored = [getattr(answer, field) for answer in answers.values()]
+                check_alike(f"{field} {asked[field]!r}", stored)
         known = {number: _known_labels(answer) for number, answer in answers.items()}
         first = answers[0].include_set
         members = None if first is None else (asked["include_set"], first.label_count)
@@ -184,7 +223,7 @@ class ShardedClient:
             list(known.values()), asked.get("include", ()), asked.get("exclude", ()), members
         )
         if "include" not in asked and members is None:
-            return {number: {"exclude": each.exclude} for number, each in known.items()}, digests
+            return {number: {"exclude": each.exclude} for number, each in known.items()}, model
         filters: dict[int, dict[str, Any]] = {
             number: {
                 "include": each.include,
@@ -196,14 +235,14 @@ class ShardedClient:
         some = {
             number: own for number, own in filters.items() if own["include"] or own["include_set"]
         }
-        return some or {0: filters[0]}, digests
+        return some or {0: filters[0]}, model
 
     async def _nearest(
         self,
         results: Sequence[TextResult],
         owners: Mapping[str, int],
         options: Mapping[str, Any],
-        digests: _Digests,
+        model: SplitModel,
     ) -> dict[str, list[NearLabel]]:
         """Return the labels of all shards that are nearest to each label that was found."""
         ids_of: dict[int, list[str]] = {}
@@ -217,11 +256,11 @@ class ShardedClient:
                 number: _do(calls.label_vectors({"ids": own, **version}))
                 for number, own in ids_of.items()
             },
-            digests,
+            model,
         )
         vectors = [vector for answer in given.values() for vector in answer.vectors]
         content = {"vectors": [each.model_dump() for each in vectors], **version}
-        answers, _ = await self._ask_all(_do(calls.nearest_labels(content)), digests)
+        answers, _ = await self._ask_all(_do(calls.nearest_labels(content)), model)
         most = answers[0].most
         return {
             vector.id: sorted(chain(*of_shards), key=lambda near: -near.similarity)[:most]
@@ -231,18 +270,18 @@ class ShardedClient:
         }
 
     async def _ask_all(
-        self, ask: Ask[AnswerT], digests: _Digests | None = None
-    ) -> tuple[dict[int, AnswerT], _Digests]:
-        return await self._ask_some(dict.fromkeys(range(len(self._shards)), ask), digests)
+        self, ask: Ask[AnswerT], model: SplitModel | None = None
+    ) -> tuple[dict[int, AnswerT], SplitModel]:
+        return await self._ask_some(dict.fromkeys(range(len(self._shards)), ask), model)
 
     async def _ask_some(
-        self, asks: Mapping[int, Ask[AnswerT]], digests: _Digests | None
-    ) -> tuple[dict[int, AnswerT], _Digests]:
-        """Return the answers of shards, and the digests of all shards of the model.
+        self, asks: Mapping[int, Ask[AnswerT]], model: SplitModel | None
+    ) -> tuple[dict[int, AnswerT], SplitModel]:
+        """Return the answers of shards, and the model whose they are.
 
         Args:
             asks: What is asked of each, by its number, rising.
-            digests: Of the model that must answer; None: of any.
+            model: The one that must answer; None: any.
 
         Raises:
             MixedShardsError: Versions answered that are not shards of one model, or of another one.
@@ -252,14 +291,15 @@ class ShardedClient:
             answers = dict(zip(asks, await asyncio.gather(*tasks), strict=True))
         finally:
             await _stop(tasks)
-        for known in self._known if digests is None else [digests]:
-            if all(known[number] == answer.model.digest for number, answer in answers.items()):
+        came = {number: answer.model.digest for number, answer in answers.items()}
+        for known in self._models if model is None else [model]:
+            if all(known.shard_digests[number] == digest for number, digest in came.items()):
                 return answers, known
-        came = ", ".join(
+        versions = ", ".join(
             f"{answer.model.version} ({answer.model.digest[:12]})" for answer in answers.values()
         )
         raise MixedShardsError(
-            f"the shards answered by the versions {came}, which are no split of one model; ask "
+            f"the shards answered by the versions {versions}, which are no split of one model; ask "
             "again when all serve the same, or name a version that all have loaded"
         )
 
@@ -302,6 +342,23 @@ def merged(found: Sequence[TextResult], k: int) -> TextResult:
     )
 
 
+def _check_k(k: int, models: Sequence[SplitModel]) -> None:
+    """Refuse more labels than any of some models has.
+
+    Raises:
+        RequestError: They are more, or less than 1.
+    """
+    most = max(model.num_labels for model in models)
+    if not 1 <= k <= most:
+        raise RequestError(f"k is {k}; wanted 1 to {most}, the number of labels")
+
+
+def _counts(k: int, models: Sequence[SplitModel]) -> list[int]:
+    """Return how many labels each shard has in all of some models, k at most."""
+    sizes = zip(*(model.shard_sizes for model in models), strict=True)
+    return [min(k, *of_shard) for of_shard in sizes]
+
+
 def _predict(
     texts: str | Sequence[str], options: Mapping[str, Any]
 ) -> Callable[[AsyncClient], Coroutine[Any, Any, PredictResponse]]:
@@ -320,6 +377,32 @@ def _known_labels(answer: KnownAnswer) -> KnownLabels:
     members = answer.include_set
     return KnownLabels(
         tuple(answer.include), tuple(answer.exclude), 0 if members is None else members.known
+    )
+
+
+def check_alike(where: str, stored: Sequence[StoredSet]) -> None:
+    """Refuse a stored set that is not the same for all shards.
+
+    Args:
+        where: Who names it.
+        stored: What the services of each shard have.
+
+    Raises:
+        MixedSetsError: It differs.
+    """
+    shards_of: dict[tuple[int, str], list[str]] = {}
+    for number, each in enumerate(stored):
+        shards_of.setdefault((each.label_count, each.digest), []).append(str(number))
+    if len(shards_of) == 1:
+        return
+    came = "; ".join(
+        f"{label_count} labels ({digest[:12]}) on shard {', '.join(shards[:_MOST_NAMED])}"
+        + (f" and {len(shards) - _MOST_NAMED} more" if len(shards) > _MOST_NAMED else "")
+        for (label_count, digest), shards in shards_of.items()
+    )
+    raise MixedSetsError(
+        f"{where}: the shards have unlike sets of this name: {came}; put the same file into the "
+        "folders that LONGTAIL_LABEL_SETS names on all their machines, and ask again"
     )
 
 

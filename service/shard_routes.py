@@ -24,6 +24,7 @@ from service.shard_schemas import (
     NearestLabels,
     NearestLabelsRequest,
     SetMembers,
+    StoredSet,
 )
 
 if TYPE_CHECKING:  # they bring PyTorch and SciPy, which only a real model needs
@@ -48,16 +49,22 @@ def show_known_labels(body: KnownLabelsRequest, service: ServiceDep) -> KnownLab
 
     A shard has some of the labels only, so only who asks all of them can tell which are unknown.
     """
-    model, known, members = service.engine.known_labels(
-        body.include, body.exclude, body.include_set, body.version
+    model, wanted, known = service.engine.known_labels(
+        body.include, body.exclude, body.include_set, body.exclude_set, body.version
     )
+    included, excluded = wanted.include_set, wanted.exclude_set
     return KnownLabels(
         model=_reference(model),
         include=list(known.include),
         exclude=list(known.exclude),
         include_set=None
-        if members is None
-        else SetMembers(label_count=len(members.ids), known=known.num_of_include_set),
+        if included is None
+        else SetMembers(
+            label_count=len(included.ids), digest=included.digest, known=known.num_of_include_set
+        ),
+        exclude_set=None
+        if excluded is None
+        else StoredSet(label_count=len(excluded.ids), digest=excluded.digest),
     )
 
 

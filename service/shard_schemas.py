@@ -37,13 +37,22 @@ class KnownLabelsRequest(ShardQuestion):
     """Ids of labels."""
     include_set: LabelSetName | None = None
     """Name of a stored set of labels."""
+    exclude_set: LabelSetName | None = None
+    """Name of a stored set of labels."""
 
 
-class SetMembers(Answer):
-    """How much of a stored set a version has."""
+class StoredSet(Answer):
+    """A stored set of labels, as the service has it."""
 
     label_count: int
     """Ids of the set."""
+    digest: str
+    """Hash of these ids, whatever their order: two services have the same set where it is equal."""
+
+
+class SetMembers(StoredSet):
+    """A stored set of labels, and how much of it a version has."""
+
     known: int
     """Those of them that are labels of the version."""
 
@@ -57,7 +66,9 @@ class KnownLabels(Answer):
     exclude: list[str]
     """Those of `exclude`, each once."""
     include_set: SetMembers | None
-    """Of the set; null where none was named."""
+    """Null where none was named."""
+    exclude_set: StoredSet | None
+    """Null where none was named."""
 
 
 class LabelVectorsRequest(ShardQuestion):

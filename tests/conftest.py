@@ -55,6 +55,7 @@ def ray_cluster() -> Iterator[Any]:
     ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(
+        address="local",  # whatever else runs on this machine
         num_cpus=4,
         object_store_memory=2**27,
         include_dashboard=False,

@@ -72,6 +72,12 @@ def test_a_set_may_have_labels_that_the_version_lacks_but_not_only_such():
         selected(LabelFilter(include_set=LabelSet("s", ("gone", "too"))))
 
 
+def test_sets_of_the_same_labels_have_the_same_digest():
+    digests = [LabelSet("s", ids).digest for ids in (("L1", "L2"), ("L2", "L1"), ("L1", "L2, L3"))]
+    assert digests[0] == digests[1] != digests[2]
+    assert LabelSet("s", ('L1", "L2',)).digest != digests[0]  # ids may have any characters
+
+
 def test_a_set_is_looked_up_once():
     selector, label_set = LabelSelector(CATALOGUE), LabelSet("s", ("L1", "L4"))
     first = selector._rows_of_set(label_set)

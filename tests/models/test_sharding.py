@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from models.predictor import Predictor
 from models.ranking import Ranking
 from models.selection import LabelFilter, LabelSet
 from models.shard import SHARD_NAME, Shard, shard_ranges
-from models.sharding import ShardedPredictor, in_order, split_bundle, split_parts
+from models.sharding import ShardedPredictor, in_order, part_of, split_bundle, split_parts
 from models.sparse import SparseModel, TfidfModel
 from models.tree import LabelTree, depth_of, one_sided_biases
 
@@ -243,6 +244,30 @@ def test_predictions_are_those_of_the_whole(make_parts, scorer, threshold):
     parts = make_parts(50, "tree", seed=3)
     given = {"k": 7, "scorer": scorer, "threshold": threshold}
     assert sharded(parts, 4).predict(TEXTS, **given) == Predictor(parts).predict(TEXTS, **given)
+
+
+@settings(max_examples=25)
+@given(
+    cuts=st.sets(st.integers(1, 39), min_size=1, max_size=15),
+    k=st.integers(1, 40),
+    scorer=st.sampled_from(SCORERS),
+    threshold=st.sampled_from([None, 0.4]),
+    explain=st.booleans(),
+    exclude=st.sets(st.integers(0, 39), max_size=30),
+)
+def test_shards_of_unlike_sizes_predict_as_the_whole_does(
+    make_parts, cuts, k, scorer, threshold, explain, exclude
+):
+    """A shard that has fewer labels than are wanted gives all that it has."""
+    parts = make_parts(40, "tree", seed=len(cuts))
+    ranges = [range(*each) for each in pairwise([0, *sorted(cuts), 40])]
+    shards = ShardedPredictor([Predictor(part_of(parts, labels)) for labels in ranges])
+    given_ = {
+        "k": k, "scorer": scorer, "threshold": threshold, "explain": explain,
+        "tail_dial": 0.0 if threshold else 0.7,
+        "label_filter": LabelFilter(exclude=ids_of(sorted(exclude))),
+    }  # fmt: skip
+    assert shards.predict(TEXTS, **given_) == Predictor(parts).predict(TEXTS, **given_)
 
 
 @pytest.mark.parametrize("k", [0, 51])

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import longtail
-from models import ray_runtime
 from models.errors import ConfigError, DataError
 from models.predictor import Predictor
 from service import offline, ray_predict
@@ -222,32 +221,6 @@ def test_without_ray_the_error_names_the_extra(trained, task, monkeypatch):
     run = CliRunner().invoke(longtail.app, [*command(task(3), trained), "--engine", "ray"])
     assert isinstance(run.exception, ConfigError)
     assert "pip install 'longtail[ray]'" in str(run.exception)
-
-
-def test_connecting(monkeypatch):
-    begun: list[dict[str, Any]] = []
-
-    class Fake:
-        @staticmethod
-        def is_initialized() -> bool:
-            return bool(begun)
-
-        @staticmethod
-        def init(**options: Any) -> None:
-            begun.append(options)
-            if len(begun) > 1:
-                raise ConnectionError("nobody there")
-
-    monkeypatch.setattr(ray_runtime, "import_ray", lambda _: Fake)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    ray_runtime.start_ray("x", 3)
-    ray_runtime.start_ray("x", 3)  # connected already
-    assert [(x["num_cpus"], x["include_dashboard"]) for x in begun] == [(3, False)]
-    Fake.is_initialized = staticmethod(lambda: False)
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    with pytest.raises(ConfigError, match=r"no connection to the Ray cluster '10\.0\.0\.1:6379'"):
-        ray_runtime.start_ray("x", 3)
-    assert "num_cpus" not in begun[-1]
 
 
 def command(asked: Task, trained: Any) -> list[str]:

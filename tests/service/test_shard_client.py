@@ -6,13 +6,17 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import longtail
+from models import sharding
 from models.errors import BundleError, ConfigError, RequestError
 from models.predictor import Predictor
 from models.registry import Registry
@@ -23,11 +27,18 @@ from service import shard_client
 from service.client_calls import ConnectionFailedError, NoAnswerError, ProblemError
 from service.lines import scored_labels
 from service.schemas import ModelReference, PredictResponse, ScoredLabel, TextResult
-from service.shard_client import MixedShardsError, ShardedClient, merged
-from service.shard_schemas import KnownLabels, LabelVector, LabelVectors
+from service.shard_client import (
+    MixedSetsError,
+    MixedShardsError,
+    ShardedClient,
+    check_alike,
+    merged,
+)
+from service.shard_schemas import KnownLabels, LabelVector, LabelVectors, StoredSet
 
 TEXTS = ["Duties on imports of olive oil", "Fisheries in the Baltic Sea", "milk"]
 NUM_SHARDS = 3
+OF_PREDICTOR = ("scorer", "threshold", "tail_dial", "explain")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +46,19 @@ def shards(trained, tmp_path_factory) -> Path:
     """A trained model, split."""
     folder = tmp_path_factory.mktemp("shards")
     publish_shards(trained.bundle, NUM_SHARDS, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def uneven(trained, tmp_path_factory) -> Path:
+    """The same, into shards of one label, of five, and of all others."""
+    folder = tmp_path_factory.mktemp("uneven")
+    num_labels = len(trained.bundle.catalogue)
+    ranges = [range(1), range(1, 6), range(6, num_labels)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharding, "shard_ranges", lambda *_: ranges)
+        split = publish_shards(trained.bundle, NUM_SHARDS, folder)
+    assert split.shard_sizes == (1, 5, num_labels - 6)
     return folder
 
 
@@ -50,12 +74,16 @@ def serve(open_server, tmp_path):
     (sets / "lost.json").write_text('["gone", "too"]')
     with ExitStack() as stack:
 
-        def serve_all(folder: Path, some: tuple[str, ...] = ("gone",)) -> list[list[str]]:
+        def serve_all(
+            folder: Path, some: tuple[str, ...] = ("gone",), **settings: Any
+        ) -> list[list[str]]:
             (sets / "some.json").write_text(json.dumps(some))
             return [
                 [
                     stack.enter_context(
-                        open_server(load_bundle, registry=folder / str(number), label_sets=sets)
+                        open_server(
+                            load_bundle, registry=folder / str(number), label_sets=sets, **settings
+                        )
                     )
                 ]
                 for number in range(NUM_SHARDS)
@@ -122,6 +150,73 @@ def test_shards_answer_about_some_labels_as_the_whole_does(trained, shards, serv
     assert all(label.explanation for label in found.labels)
 
 
+@pytest.mark.parametrize("k", [6, None])
+def test_shards_that_have_fewer_labels_than_are_wanted_give_all_they_have(
+    trained, uneven, serve, k
+):
+    """Up to all labels of the whole; with what may be asked besides."""
+    whole = Predictor.of_bundle(trained.bundle, device="cpu")
+    ids = [label.id for label in whole.catalogue]
+    k = k or len(ids)
+    some = LabelSet("some", (*ids[:3], "gone", *ids[-40:]))
+    urls = serve(uneven, some.ids, max_explained_labels=len(ids))
+    for options, wanted in (
+        ({}, None),
+        ({"explain": True, "scorer": "ensemble"}, None),
+        ({"threshold": 0.3, "scorer": "ensemble"}, None),
+        ({"tail_dial": 1.0, "scorer": "linear"}, None),
+        ({"include": ids[:9]}, LabelFilter(include=tuple(ids[:9]))),
+        ({"exclude": ids[1:5]}, LabelFilter(exclude=tuple(ids[1:5]))),
+        ({"include_set": "some", "explain": True}, LabelFilter(include_set=some)),
+        ({"exclude_set": "some", "scorer": "sparse"}, LabelFilter(exclude_set=some)),
+    ):
+        (found,) = ask_once(urls, uneven, TEXTS[0], k=k, **options)
+        kept = {x: options[x] for x in options if x in OF_PREDICTOR}
+        (expected,) = whole.predict(TEXTS[:1], k=k, label_filter=wanted, **kept)
+        assert found.labels == scored_labels(expected)
+        assert found.exact
+    assert len(ask_once(urls, uneven, TEXTS[0], k=k)[0].labels) == k
+
+
+def test_a_shard_refuses_more_than_its_service_allows(uneven, serve):
+    urls = serve(uneven, max_k=6)
+    assert len(ask_once(urls, uneven, TEXTS[0], k=6)[0].labels) == 6
+    with pytest.raises(ProblemError, match="k is 7; wanted 1 to 6"):
+        ask_once(urls, uneven, TEXTS[0], k=7)
+
+
+@pytest.mark.parametrize("field", ["include_set", "exclude_set"])
+def test_stored_sets_that_differ_are_refused(trained, shards, open_server, tmp_path, field):
+    """Not where only order and form of their files do."""
+    first, second, *_ = ids = [label.id for label in trained.bundle.catalogue]
+    folders = [tmp_path / str(number) for number in range(NUM_SHARDS)]
+    with ExitStack() as stack:
+        urls = []
+        for number, folder in enumerate(folders):
+            folder.mkdir()
+            (folder / "some.json").write_text(json.dumps(ids[:2]))
+            settings = {"registry": shards / str(number), "label_sets": folder}
+            urls.append([stack.enter_context(open_server(load_bundle, **settings))])
+        (folders[1] / "some.json").unlink()
+        (folders[1] / "some.txt").write_text(f"{second}\n{first}\n{second}\n")
+        assert ask_once(urls, shards, TEXTS[0], **{field: "some"})
+        (folders[1] / "some.txt").write_text(f"{second}\n{ids[-1]}\n")
+        with pytest.raises(
+            MixedSetsError,
+            match=rf"^{field} 'some': the shards have unlike sets of this name: 2 labels "
+            r"\(\w{12}\) on shard 0, 2; 2 labels \(\w{12}\) on shard 1; put the same file into",
+        ):
+            ask_once(urls, shards, TEXTS[0], **{field: "some"})
+
+
+def test_an_error_about_many_shards_names_a_few():
+    stored = [StoredSet(label_count=1 + (number == 3), digest="d" * 64) for number in range(9)]
+    with pytest.raises(
+        MixedSetsError, match=r"1 labels \(d+\) on shard 0, 1, 2, 4, 5 and 3 more; 2 .* on shard 3;"
+    ):
+        check_alike("include_set 'x'", stored)
+
+
 def test_shards_without_an_encoder_explain_as_the_whole_does(trained_sparse, serve, tmp_path):
     publish_shards(trained_sparse.bundle, NUM_SHARDS, tmp_path)
     (found,) = ask_once(serve(tmp_path), tmp_path, TEXTS[0], k=5, explain=True)
@@ -173,9 +268,20 @@ def test_the_command_splits_a_model(trained, tmp_path):
     assert (found["digest"], found["shard_sizes"]) == (trained.bundle.manifest.digest, sizes)
 
 
-def test_a_map_that_is_none(tmp_path):
+SPLIT = {"digest": "w", "shard_digests": ["a", "b"], "shard_sizes": [5, 4]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, [], [1], {}, [{}], [SPLIT | {"shard_sizes": [9]}],
+     [SPLIT, SPLIT | {"shard_digests": ["a"], "shard_sizes": [9]}]],
+)  # fmt: skip
+def test_a_map_that_is_none(tmp_path, content):
+    path = tmp_path / "shards.json"
+    if content is not None:
+        path.write_text(json.dumps(content))
     with pytest.raises(BundleError, match=r"shards.json' can't be read"):
-        read_map(tmp_path / "shards.json")
+        read_map(path)
 
 
 class Fake:
@@ -184,11 +290,13 @@ class Fake:
     Attributes:
         behaviour: By URL: seconds until its answer, then what it answers or raises.
         asked: The URLs, in the order in which they were asked.
+        counts: The number of labels that each was asked for, in the same order.
         told: By path and URL: what it says of labels.
     """
 
     behaviour: dict[str, tuple[float, Any]]
     asked: list[str]
+    counts: list[int]
     closed: list[str]
     told: dict[str, dict[str, Any]]
 
@@ -197,6 +305,7 @@ class Fake:
 
     async def predict(self, texts: Any, **given: Any) -> PredictResponse:
         self.asked.append(self.url)
+        self.counts.append(given["k"])
         seconds, answer = self.behaviour[self.url]
         await asyncio.sleep(seconds)
         if isinstance(answer, Exception):
@@ -214,18 +323,17 @@ class Fake:
 @pytest.fixture
 def ask(tmp_path, monkeypatch) -> Callable[..., list[TextResult]]:
     """Ask two shards, the second of which is at the URLs given, that behave so."""
-    (tmp_path / "map").write_text(
-        json.dumps([{"digest": "w", "shard_digests": ["a", "b"], "shard_sizes": [5, 4]}])
-    )
     monkeypatch.setattr(shard_client, "AsyncClient", Fake)
-    Fake.asked, Fake.closed = [], []
 
     def ask_them(
         behaviour: dict[str, tuple[float, Any]],
         k: int = 2,
         asked: dict[str, Any] | None = None,
+        models: tuple[dict[str, Any], ...] = (SPLIT,),
         **options: Any,
     ) -> Any:
+        (tmp_path / "map").write_text(json.dumps(models))
+        Fake.asked, Fake.closed, Fake.counts = [], [], []
         Fake.behaviour = {"a": (0, response("a", 1, 3)), **behaviour}
 
         async def run() -> list[TextResult]:
@@ -256,6 +364,27 @@ def ids(found: list[TextResult]) -> list[str]:
 def test_equal_scores_keep_the_order_of_the_shards(ask):
     assert ids(ask({"b": (0, response("b", 3, 3))}, k=3)) == ["a0", "b0", "b1"]
     assert Fake.asked == sorted(Fake.closed) == ["a", "b"]
+
+
+@given(
+    scores=st.lists(st.integers(0, 4), min_size=1, max_size=40),
+    cuts=st.sets(st.integers(1, 39), max_size=15),
+    k=st.integers(1, 40),
+)
+def test_the_best_of_all_shards_are_the_best_of_one_index(scores, cuts, k):
+    """Shards of any sizes, most scores tie: higher ones first, then smaller indices."""
+    wanted = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    edges = [0, *sorted(cut for cut in cuts if cut < len(scores)), len(scores)]
+    of_shards = [
+        found_of([i for i in wanted if start <= i < stop][: min(k, stop - start)], scores)
+        for start, stop in pairwise(edges)
+    ]
+    assert merged(of_shards, k) == found_of(wanted[:k], scores)
+
+
+def found_of(indices: list[int], scores: list[int]) -> TextResult:
+    labels = [ScoredLabel(id=f"L{i}", name="", score=scores[i], probability=None) for i in indices]
+    return TextResult(labels=labels, num_tokens=1, truncated=False, exact=True)
 
 
 def test_an_answer_is_exact_where_all_are():
@@ -303,7 +432,9 @@ def test_versions_that_do_not_belong_together(ask):
 
 def known(digest: str, *include: str) -> KnownLabels:
     model = ModelReference(version=1, digest=digest)
-    return KnownLabels(model=model, include=list(include), exclude=[], include_set=None)
+    return KnownLabels(
+        model=model, include=list(include), exclude=[], include_set=None, exclude_set=None
+    )
 
 
 KNOWN = "/v1/shard/known-labels"
@@ -337,10 +468,38 @@ def test_a_version_that_comes_between_the_questions(ask):
         ask({"b": (0, response("b", 9))}, k=1, asked={"explain": True})
 
 
-@pytest.mark.parametrize("k", [0, 5])
-def test_more_labels_than_a_shard_has(ask, k):
-    with pytest.raises(RequestError, match=f"k is {k}; wanted 1 to 4"):
+@pytest.mark.parametrize("k", [0, 10])
+def test_more_labels_than_all_shards_have(ask, k):
+    with pytest.raises(RequestError, match=f"k is {k}; wanted 1 to 9, the number of labels"):
         ask({"b": (0, response("b", 2))}, k=k)
+    assert not Fake.asked
+
+
+@pytest.mark.parametrize(("k", "counts"), [(4, [4, 4]), (5, [5, 4]), (9, [5, 4])])
+def test_a_shard_is_asked_for_no_more_than_it_has(ask, k, counts):
+    ask({"b": (0, response("b", 2))}, k=k)
+    assert Fake.counts == counts
+
+
+OLD = {"digest": "old", "shard_digests": ["a'", "b'"], "shard_sizes": [3, 7]}
+
+
+def test_a_shard_is_asked_once_more_where_another_model_had_fewer_labels(ask):
+    """Only then, and only that shard; the one that answers is not known before."""
+    b = {"b": (0, response("b", 2))}
+    assert ids(ask(b, k=3, models=(OLD, SPLIT))) == ["a0", "b0", "a1"]
+    assert (Fake.asked, Fake.counts) == (["a", "b"], [3, 3])
+    assert ids(ask(b, k=6, models=(OLD, SPLIT))) == ["a0", "b0", "a1"]
+    assert (Fake.asked, Fake.counts) == (["a", "b", "a"], [3, 4, 5])
+    Fake.told = {KNOWN: {"a": known("a"), "b": known("b")}}
+    ask(b, k=6, models=(OLD, SPLIT), asked={"exclude": []})
+    assert Fake.counts == [5, 4]  # the model is known by then
+
+
+def test_a_model_with_fewer_labels_than_another(ask):
+    with pytest.raises(RequestError, match="k is 10; wanted 1 to 9, the number of labels"):
+        ask({"b": (0, response("b", 2))}, k=10, models=(OLD, SPLIT))
+    assert Fake.asked == ["a", "b"]
 
 
 @pytest.mark.parametrize("wrong", [[["a"]], [["a"], ["b"], []], [["a"]] * 4])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import numpy as np
 import pytest
 
@@ -25,14 +27,21 @@ def sets(tmp_path):
 
 def test_labels_that_there_are_not_are_no_error(open_client, sets):
     with open_client(label_sets=sets) as client:
-        body = {"include": ["L2", "X", "L2", "L0"], "exclude": ["Y"], "include_set": "low"}
+        body = {
+            "include": ["L2", "X", "L2", "L0"], "exclude": ["Y"], "include_set": "low",
+            "exclude_set": "lost",
+        }  # fmt: skip
         answer = client.post(KNOWN, json=body).json()
         assert answer.pop("model")["version"] == 2
+        low, lost = (sha256(ids).hexdigest() for ids in (b'["L0", "L1", "gone"]', b'["gone"]'))
         assert answer == {
-            "include": ["L2", "L0"], "exclude": [], "include_set": {"label_count": 3, "known": 2}
+            "include": ["L2", "L0"], "exclude": [],
+            "include_set": {"label_count": 3, "digest": low, "known": 2},
+            "exclude_set": {"label_count": 1, "digest": lost},
         }  # fmt: skip
         answer = client.post(KNOWN, json={"exclude": ["L7"], "version": "current"}).json()
-        assert (answer["exclude"], answer["include_set"]) == (["L7"], None)
+        assert answer["exclude"] == ["L7"]
+        assert answer["include_set"] is answer["exclude_set"] is None
         assert client.post(KNOWN, json={"include_set": "lost"}).json()["include_set"]["known"] == 0
 
 
@@ -41,6 +50,7 @@ def test_labels_that_there_are_not_are_no_error(open_client, sets):
     [
         (KNOWN, {"include": ["L1"] * 4, "exclude": ["L1"] * 2}, 422, "name 6 labels; wanted at"),
         (KNOWN, {"include_set": "none"}, 422, "label set 'none' is not stored"),
+        (KNOWN, {"exclude_set": "none"}, 422, "label set 'none' is not stored"),
         (KNOWN, {"version": 7}, 404, "version 7"),
         (KNOWN, {"include": [1]}, 422, "string"),
         (VECTORS, {"ids": ["L1", "X"]}, 422, "no label with the id 'X'"),
