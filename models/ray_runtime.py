@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from typing import Any
 
 from models.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 _HERE = "local"
 _CONNECT_TIMEOUT_S = 10.0
@@ -71,6 +74,13 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
         raise ConfigError(
             f"{asked_by}: {problem} ({type(error).__name__}: {error}); {advice}"
         ) from error
+    found = ray.cluster_resources().get("CPU", 0)
+    if found < num_cpus:
+        logger.warning(
+            "%s: %d processors are wanted, and the Ray cluster %r has %d; what finds none waits "
+            "until there are more: ask for fewer workers, or let the cluster grow",
+            asked_by, num_cpus, address, found,
+        )  # fmt: skip
     return ray
 
 

@@ -25,6 +25,10 @@ class FakeRay:
     def __init__(self) -> None:
         self.begun: list[dict[str, Any]] = []
         self.failure: Exception | None = None
+        self.num_cpus = 3.0
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": self.num_cpus} if self.num_cpus else {}
 
     def is_initialized(self) -> bool:
         return bool(self.begun)
@@ -76,6 +80,14 @@ def test_a_cluster_that_is_there_has_processors_of_its_own(
     monkeypatch.setenv("RAY_ADDRESS", address.format(open_port))
     start_ray("x", 3)
     assert fake_ray.begun == [{}]
+
+
+@pytest.mark.parametrize(("has", "is_told"), [(0, True), (2, True), (3, False), (8, False)])
+def test_fewer_processors_than_wanted_are_told(fake_ray, caplog, has, is_told):
+    fake_ray.num_cpus = float(has)
+    start_ray("x", 3)
+    told = f"x: 3 processors are wanted, and the Ray cluster 'local' has {has};"
+    assert (told in caplog.text) == is_told
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "127.0.0.1:9{}"])
