@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 
@@ -265,16 +265,10 @@ def _in_order_of_onednn(weight: Float[Tensor, "out dim"]) -> Tensor:
 
 def _first_difference(transformer: PreTrainedModel, traced: TracedTransformer) -> str | None:
     """Return in what their answers differ; None: in nothing."""
-    for num_texts, width in _CHECKED:
-        for is_padded in (False, True):
-            ids, mask = _batch(num_texts, min(width, window_of(transformer)), is_padded=is_padded)
-            wanted, found = (
-                each(input_ids=ids, attention_mask=mask).last_hidden_state
-                for each in (transformer, traced)
-            )
-            if not torch.equal(wanted, found):
-                padded = "padded" if is_padded else "full"
-                return f"other vectors for {num_texts} {padded} texts of {ids.shape[1]} tokens"
+    for batch, what in _checks(window_of(transformer)):
+        wanted, found = (each(**batch).last_hidden_state for each in (transformer, traced))
+        if not torch.equal(wanted, found):
+            return f"other vectors for {what}"
     return None
 
 
@@ -282,20 +276,30 @@ def _too_far(transformer: PreTrainedModel, traced: TracedTransformer) -> str | N
     """Return on what its answers are further from those of float32 than the transformer's own."""
     exact: nn.Module = copy.deepcopy(transformer)
     exact.to(torch.float32)
-    for num_texts, width in _CHECKED:
-        for is_padded in (False, True):
-            ids, mask = _batch(num_texts, min(width, window_of(transformer)), is_padded=is_padded)
-            wanted, usual, found = (
-                each(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()].float()
-                for each in (exact, transformer, traced)
+    for batch, what in _checks(window_of(transformer)):
+        is_real = batch["attention_mask"].bool()
+        wanted, usual, found = (
+            each(**batch).last_hidden_state[is_real].float()
+            for each in (exact, transformer, traced)
+        )
+        usual_error, error = ((each - wanted).norm().item() for each in (usual, found))
+        if not error <= _MOST_ERROR * usual_error:
+            return (
+                f"its vectors for {what} are {error:.3g} away from those of float32, and "
+                f"{usual_error:.3g} step by step"
             )
-            usual_error, error = ((each - wanted).norm().item() for each in (usual, found))
-            if not error <= _MOST_ERROR * usual_error:
-                return (
-                    f"for {num_texts} texts of {ids.shape[1]} tokens, its vectors are "
-                    f"{error:.3g} away from those of float32, and {usual_error:.3g} step by step"
-                )
     return None
+
+
+def _checks(window: int) -> Iterator[tuple[dict[str, Tensor], str]]:
+    """Yield batches that a recording is tried on, and what they are."""
+    for num_texts, most in _CHECKED:
+        width = min(most, window)
+        for is_padded in (False, True):
+            ids, mask = _batch(num_texts, width, is_padded=is_padded)
+            padded = "padded" if is_padded else "full"
+            what = f"{num_texts} {padded} texts of {width} tokens"
+            yield {"input_ids": ids, "attention_mask": mask}, what
 
 
 def _batch(num_texts: int, width: int, *, is_padded: bool) -> tuple[Tensor, Tensor]:

@@ -71,10 +71,10 @@ def create_app(
     app = FastAPI(title="Longtail", version=_release(), description=DESCRIPTION, lifespan=_lifespan)
     app.state.service = service
     app.state.page = read_page()
-    app.include_router(predict_router)  # first, as the router looks through them in turn
+    app.include_router(predict_router)
     (predict,) = predict_router.routes
     assert isinstance(predict, APIRoute)
-    app.router.routes.insert(0, JsonRoute(predict, app.router))
+    app.router.routes.insert(0, JsonRoute(predict, app.router))  # as it looks through all in turn
     app.include_router(page_router)
     app.include_router(router)
     app.include_router(label_router)

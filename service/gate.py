@@ -18,16 +18,14 @@ from service.admission import Admission, QueueFullError
 from service.limits import STREAM_PATHS
 from service.logs import REQUEST_ID_HEADER, request_id_of
 from service.problems import MEDIA_TYPE, OVERLOADED, overload_body, path_of
-from service.security import SECURITY_HEADERS
+from service.security import RAW_SECURITY_HEADERS
 from service.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
 _LOG_EVERY_S = 1.0
 _ID_HEADER = REQUEST_ID_HEADER.lower().encode()
-_HEADERS = [(b"content-type", MEDIA_TYPE.encode())] + [
-    (name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
-]
+_HEADERS = [(b"content-type", MEDIA_TYPE.encode()), *RAW_SECURITY_HEADERS]
 
 
 class GateMiddleware:

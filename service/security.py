@@ -34,10 +34,11 @@ SECURITY_HEADERS = {
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
 }
-_RAW_HEADERS = [
+RAW_SECURITY_HEADERS = [
     (name.lower().encode("latin-1"), value.encode("latin-1"))
     for name, value in SECURITY_HEADERS.items()
 ]
+"""The same, as ASGI sends them."""
 _DOCS_POLICY = (  # FastAPI's page brings its scripts from there, and one of its own
     "default-src 'self'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
     "style-src 'unsafe-inline' https://cdn.jsdelivr.net; "
@@ -115,7 +116,7 @@ class HeadersMiddleware:
                     policy.setdefault("Content-Security-Policy", _DOCS_POLICY)
                 headers = list(message.get("headers", ()))
                 present = {name for name, _ in headers}
-                headers += [header for header in _RAW_HEADERS if header[0] not in present]
+                headers += [header for header in RAW_SECURITY_HEADERS if header[0] not in present]
                 message["headers"] = headers
             await send(message)
 

@@ -216,7 +216,7 @@ def test_an_encoder_whose_attention_is_another_keeps_it(monkeypatch, caplog):
         traced = trace_transformer(transformer)
     assert traced.way.is_packed
     assert not traced.way.is_short
-    assert "its vectors are" in caplog.text
+    assert "its vectors for 1 full texts of 3 tokens are" in caplog.text
     assert "away from those of float32" in caplog.text
     assert same_answers(transformer, traced)
 
