@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from models.encoder import TokenBatch, TokenizedTexts
 from models.manifest import LabelPooling
+from models.unpadded_encoder import UnpaddedBert
 
 Role = Literal["document", "label"]
 _ENCODE_TOKENS = 4096  # tokens in one batch of `encode_all`, padding included
@@ -50,12 +51,20 @@ class DualEncoder(nn.Module):
         windows, where they are read in several. Labels: the mean of the last layer over the text's
         tokens (DEPL Eq. 2) or, with `label_pooling` "cls", [CLS]; then W_label and b_label (Eq. 1).
         """
-        hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
         if role == "document":
-            document: Tensor = self.document_pooler(hidden[:, 0])
+            document: Tensor = self.document_pooler(self._first_states(batch))
             return document if batch.windows is None else batch.windows.pooled(document)
+        hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
         label: Tensor = self.label_pooler(self._pooled(hidden, batch))
         return label
+
+    def _first_states(self, batch: TokenBatch) -> Float[Tensor, "batch dim"]:
+        """Return BERT(x, [CLS]): the last layer at the first token of each text."""
+        given = {"input_ids": batch.ids, "attention_mask": batch.mask}
+        if isinstance(self.transformer, UnpaddedBert):  # it needn't compute the others
+            return self.transformer.first_states(**given)
+        first: Tensor = self.transformer(**given).last_hidden_state[:, 0]
+        return first
 
     def _pooled(
         self, hidden: Float[Tensor, "batch token dim"], batch: TokenBatch

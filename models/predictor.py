@@ -45,6 +45,7 @@ from models.selected_ranking import rank_selected, total_scores
 from models.selection import LabelFilter, LabelSelector
 from models.sparse import SparseSource
 from models.traced_encoder import trace_transformer
+from models.unpadded_encoder import PADDING_COST, UnpaddedBert
 
 _LOGITS = (RETRIEVAL, CLASSIFIER, HYBRID)
 """Scorers whose score is a logit: its sigmoid is what their training's cross-entropy fits, and
@@ -391,8 +392,15 @@ class Predictor:
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens, padding included, beyond which larger batches are hardly faster."""
+        """Tokens, padding at its cost, beyond which larger batches are hardly faster."""
         return 16_384 if self._device == "cuda" else 1024
+
+    @property
+    def padding_cost(self) -> float:
+        """What a token of padding costs in a batch of texts of unlike length, in tokens of text."""
+        dense = self._parts.dense
+        is_padded = dense is None or not isinstance(dense.encoder.transformer, UnpaddedBert)
+        return 1.0 if is_padded else PADDING_COST
 
     @property
     def max_tokens(self) -> int | None:

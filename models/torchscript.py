@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 import torch
 
-_Function = TypeVar("_Function", bound=Callable[..., torch.Tensor])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def compiled(function: _Function) -> _Function:
@@ -19,7 +19,7 @@ def compiled(function: _Function) -> _Function:
 
 
 @cache
-def _scripted(function: Callable[..., torch.Tensor]) -> object:
+def _scripted(function: Callable[..., object]) -> object:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "deprecated", as `torch.jit.trace`
         # Test runs wrap every function in a checker of its types, which can't be compiled.

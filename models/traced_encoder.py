@@ -8,16 +8,17 @@ whole pass leaves the lock alone.
 A recording takes the weights with every call. So one serves all encoders of an architecture, such
 as the versions of a model, and none of them is held by it: PyTorch never frees a recording.
 
-In bfloat16 the weights of linear layers are kept in the order in which oneDNN multiplies them. Else
-it puts them in that order at every call, which takes a fifth of the time of a short text. And
-attention is computed by two matrix products and a softmax (`models.short_attention`): the bits are
-others then, but no further from those of float32.
+In bfloat16 the weights of linear layers are kept in the order in which oneDNN multiplies them, and
+encoders of BERT's architecture are not recorded but computed without padding
+(`models.unpadded_encoder`). Of others, attention is computed by two matrix products and a softmax
+(`models.short_attention`). The bits are others then, but no further from those of float32.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -31,14 +32,16 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from models.encoder import window_of
+from models.onednn import can_pack, held_outside_of_python, packed, weights_of
 from models.short_attention import use_short_attention
 from models.torchscript import compiled
+from models.unpadded_encoder import UnpaddedBert
 
 logger = logging.getLogger(__name__)
 
 Recording = Callable[..., tuple[Tensor, Tensor, Tensor]]
 """From token ids, their mask, and the weights in order, to the last layer, and the first two again,
-so that none of their references goes before its end (see `_held_outside_of_python`)."""
+so that none of their references goes before its end (see `held_outside_of_python`)."""
 
 _RECORDED = (2, 7)
 """Texts and tokens of the batch that is recorded; the first text has padding."""
@@ -55,9 +58,6 @@ _STEP = 8
 """oneDNN compiles half a dozen kernels for each shape that it does not remember, which takes a
 tenth of the time of a single text. With fewer shapes it remembers most of them."""
 
-_PACKED_FOR = 512
-"""Rows that the order of packed weights is chosen for; it is the same for fewer and for more."""
-
 _recordings: dict[str, Recording] = {}
 _lock = Lock()
 
@@ -70,11 +70,18 @@ class Way:
         is_packed: Whether weights of linear layers are in the order of oneDNN.
         is_short: Whether attention is that of `models.short_attention`.
         name: For the log.
+        is_unpadded: Whether it is not recorded, but computed by `models.unpadded_encoder`.
     """
 
     is_packed: bool
     is_short: bool
     name: str
+    is_unpadded: bool = False
+
+    @property
+    def has_same_bits(self) -> bool:
+        """Whether the vectors are to be those of the encoder, to the bit."""
+        return not (self.is_short or self.is_unpadded)
 
 
 class TracedTransformer(nn.Module):
@@ -100,7 +107,7 @@ class TracedTransformer(nn.Module):
         self.way = way
         self._window = window_of(transformer)
         self._weights = tuple(weights)
-        self._held = _held_outside_of_python(self._weights)
+        self._held = held_outside_of_python(self._weights)
         self._recording = recording
 
     def forward(
@@ -115,7 +122,10 @@ class TracedTransformer(nn.Module):
         return BaseModelOutput(last_hidden_state=hidden[:, :width])
 
 
+StandIn = TracedTransformer | UnpaddedBert
+
 _WAYS = (
+    Way(is_packed=True, is_short=True, name="without padding", is_unpadded=True),
     Way(is_packed=True, is_short=True, name="with attention for short texts"),
     Way(is_packed=True, is_short=False, name="with packed weights"),
     Way(is_packed=False, is_short=False, name="as it is"),
@@ -124,7 +134,7 @@ _WAYS = (
 
 
 @torch.inference_mode()
-def trace_transformer(transformer: PreTrainedModel) -> TracedTransformer | None:
+def trace_transformer(transformer: PreTrainedModel) -> StandIn | None:
     """Return a transformer's stand-in; None where it can't be recorded, or answers differently.
 
     Some encoders decide by the shape or the values of a batch what they do next, which a recording
@@ -133,16 +143,16 @@ def trace_transformer(transformer: PreTrainedModel) -> TracedTransformer | None:
     Args:
         transformer: On the CPU, in evaluation mode.
     """
-    for way in _WAYS if _can_pack(transformer) else _WAYS[-1:]:
+    for way in _WAYS if can_pack(transformer.dtype) else _WAYS[-1:]:
         try:
-            traced = _traced(transformer, way)
-            compare = _too_far if way.is_short else _first_difference
+            traced = UnpaddedBert(transformer) if way.is_unpadded else _traced(transformer, way)
+            compare = _first_difference if way.has_same_bits else _too_far
             found = compare(transformer, traced)
         except Exception as error:  # noqa: BLE001  # whatever a foreign encoder does, it works as it is
             found = f"{type(error).__name__}: {str(error)[:200]}"
         if found is None:
             return traced
-        level = logging.INFO if way.is_short else logging.WARNING  # many have no other attention
+        level = logging.WARNING if way.has_same_bits else logging.INFO  # few are of all kinds
         logger.log(level, "the encoder is not recorded %s: %s", way.name, found)
     logger.warning("the encoder runs step by step, which takes longer")
     return None
@@ -150,37 +160,18 @@ def trace_transformer(transformer: PreTrainedModel) -> TracedTransformer | None:
 
 def _traced(transformer: PreTrainedModel, way: Way) -> TracedTransformer:
     """Return it with the recording of its architecture, which is made when first asked for."""
-    weights = _weights_of(transformer)
+    weights = weights_of(transformer)
     shapes = {name: (tuple(each.shape), each.dtype) for name, each in weights.items()}
     attention = transformer.config._attn_implementation
     key = f"{transformer.config.to_json_string()} {attention} {way} {shapes}"
     if way.is_packed:
         for name in _linear_layers(transformer):
-            weights[f"{name}.weight"] = _in_order_of_onednn(weights[f"{name}.weight"])
+            weights[f"{name}.weight"] = packed(weights[f"{name}.weight"])
     with _lock:
         if key not in _recordings:
             _recordings[key] = _record(transformer, weights, way)
         recording = _recordings[key]
     return TracedTransformer(transformer, recording, weights.values(), way)
-
-
-def _held_outside_of_python(tensors: tuple[Tensor, ...]) -> object:
-    """Return what keeps a reference to tensors that is not Python's.
-
-    Where Python alone holds a tensor, PyTorch asks for Python's lock whenever the last reference of
-    its own goes. In a replay that would be after the last use of each weight: a hundred times.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "deprecated", as `torch.jit.trace`
-        held: object = torch.jit.script(list(tensors))
-    return held
-
-
-def _weights_of(transformer: nn.Module) -> dict[str, Tensor]:
-    """Return all that its modules hold, by name; what several of them share, once for each."""
-    parameters = transformer.named_parameters(remove_duplicate=False)
-    buffers = transformer.named_buffers(remove_duplicate=False)
-    return {name: tensor.detach() for name, tensor in (*parameters, *buffers)}
 
 
 def _put_weights(transformer: nn.Module, weights: dict[str, Tensor]) -> None:
@@ -242,12 +233,6 @@ def _packed_product(  # pragma: no cover  # no tracer sees what PyTorch compiles
     return product
 
 
-def _can_pack(transformer: PreTrainedModel) -> bool:
-    """Whether its weights are in bfloat16, and oneDNN multiplies in it here."""
-    has_it = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return transformer.dtype == torch.bfloat16 and has_it is not None and bool(has_it())
-
-
 def _linear_layers(transformer: nn.Module) -> list[str]:
     """Return the names of its plain linear layers with a bias."""
     return [
@@ -257,13 +242,7 @@ def _linear_layers(transformer: nn.Module) -> list[str]:
     ]
 
 
-def _in_order_of_onednn(weight: Float[Tensor, "out dim"]) -> Tensor:
-    """Return a copy of weights in the order in which oneDNN multiplies them."""
-    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
-    return packed
-
-
-def _first_difference(transformer: PreTrainedModel, traced: TracedTransformer) -> str | None:
+def _first_difference(transformer: PreTrainedModel, traced: StandIn) -> str | None:
     """Return in what their answers differ; None: in nothing."""
     for batch, what in _checks(window_of(transformer)):
         wanted, found = (each(**batch).last_hidden_state for each in (transformer, traced))
@@ -272,21 +251,32 @@ def _first_difference(transformer: PreTrainedModel, traced: TracedTransformer) -
     return None
 
 
-def _too_far(transformer: PreTrainedModel, traced: TracedTransformer) -> str | None:
-    """Return on what its answers are further from those of float32 than the transformer's own."""
+def _too_far(transformer: PreTrainedModel, traced: StandIn) -> str | None:
+    """Return in what its answers are further from those of float32 than the transformer's own.
+
+    Over all batches together: by chance, one vector of few dimensions may be twice as far.
+    """
     exact: nn.Module = copy.deepcopy(transformer)
     exact.to(torch.float32)
-    for batch, what in _checks(window_of(transformer)):
-        is_real = batch["attention_mask"].bool()
+    distances: dict[str, list[tuple[float, float]]] = {"tokens": [], "first tokens": []}
+    for batch, _ in _checks(window_of(transformer)):
         wanted, usual, found = (
-            each(**batch).last_hidden_state[is_real].float()
-            for each in (exact, transformer, traced)
+            each(**batch).last_hidden_state.float() for each in (exact, transformer, traced)
         )
-        usual_error, error = ((each - wanted).norm().item() for each in (usual, found))
-        if not error <= _MOST_ERROR * usual_error:
+        is_real = batch["attention_mask"].bool()
+        compared = {"tokens": (wanted[is_real], usual[is_real], found[is_real])}
+        if isinstance(traced, UnpaddedBert):
+            first = traced.first_states(**batch).float()
+            compared["first tokens"] = (wanted[:, 0], usual[:, 0], first)
+        for what, (vectors, *others) in compared.items():
+            own, its = ((each - vectors).norm().item() for each in others)
+            distances[what].append((own, its))
+    for what, pairs in distances.items():
+        own, its = (math.hypot(*each) for each in zip(*pairs, strict=True)) if pairs else (0, 0)
+        if not its <= _MOST_ERROR * own:
             return (
-                f"its vectors for {what} are {error:.3g} away from those of float32, and "
-                f"{usual_error:.3g} step by step"
+                f"its vectors of {what} are {its:.3g} away from those of float32, and {own:.3g} "
+                "step by step"
             )
     return None
 

@@ -304,8 +304,11 @@ class WorkQueue:
             if item.kind == first.kind:
                 window.append(item)
                 tokens += item.tokens
-        share = math.ceil(tokens / self.num_workers)  # the others' may be free before this ends
-        batch = of_like_length(window, min(max_tokens, share))
+        padding_cost = first.job.model.predictor.padding_cost
+        longest = max(item.tokens for item in window)
+        cost = tokens + padding_cost * (longest * len(window) - tokens)
+        share = math.ceil(cost / self.num_workers)  # the others' may be free before this ends
+        batch = of_like_length(window, min(max_tokens, share), padding_cost)
         for item in batch:
             del waiting[item]
         self._num_batches += 1
@@ -317,29 +320,36 @@ class WorkQueue:
         return bulk if bulk and (is_bulk_turn or not interactive) else interactive
 
 
-def of_like_length(items: Sequence[Item], max_tokens: int) -> list[Item]:
+def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float = 1.0) -> list[Item]:
     """Return the first of some texts, with those that make a batch whose tokens cost least.
 
     Of the runs of texts in order of length that hold the first, each as long as may be below its
-    longest text, it is the one that costs least for each token of a text: the tokens when padded,
-    and those that a batch costs.
+    longest text, it is the one that costs least for each token of a text: the tokens, what they
+    are padded with, and what a batch costs.
 
     Args:
         items: At least one text; those that go first in front.
-        max_tokens: In all of them when padded; the first is taken in any case.
+        max_tokens: Most that they may cost together; the first is taken in any case.
+        padding_cost: Of a token of padding, in tokens of text.
     """
     order = sorted(range(len(items)), key=lambda place: items[place].tokens)  # ties by age
     place = order.index(0)
     sums = [0, *itertools.accumulate(items[each].tokens for each in order)]
     best, least = slice(place, place + 1), math.inf
+    start = 0
     for end in range(place + 1, len(order) + 1):
         longest = items[order[end - 1]].tokens
-        start = max(0, end - max(1, max_tokens // max(1, longest)))
+        while True:
+            tokens = sums[end] - sums[start]
+            cost = tokens + padding_cost * (longest * (end - start) - tokens)
+            if cost <= max_tokens or start == end - 1:
+                break
+            start += 1
         if start > place:  # with so long a text there is no room for the first
             break
-        cost = (longest * (end - start) + _BATCH_COST) / max(1, sums[end] - sums[start])
-        if cost < least:
-            best, least = slice(start, end), cost
+        cost_of_token = (cost + _BATCH_COST) / max(1, tokens)
+        if cost_of_token < least:
+            best, least = slice(start, end), cost_of_token
     return [items[each] for each in order[best]]
 
 

@@ -21,7 +21,7 @@ _SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep a compute thread from going on; Python's default is ten times as
 long, and a compute thread asks again some twenty times a batch."""
 
-_MOST_SHAPES = "64"
+_MOST_SHAPES = "128"
 """Shapes of matrix products that oneDNN, and PyTorch's layer over it, keep what they have made for.
 By default it is 1,024 of them: with texts of all lengths, half a gigabyte. Single texts of 12 to 90
 tokens took 7.5 ms each with 16 shapes, 6.8 with 64 in 40 MiB more, and 6.0 with 256 in 140 more."""

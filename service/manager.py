@@ -93,6 +93,11 @@ class Predictor(Protocol):
         """Tokens, padding included, beyond which larger batches are hardly faster."""
         ...
 
+    @property
+    def padding_cost(self) -> float:
+        """What a token of padding costs, in tokens of text."""
+        ...
+
     def needs_encoder(self, scorer: str) -> bool:
         """Whether a scorer reads texts by the encoder."""
         ...

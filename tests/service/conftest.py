@@ -95,6 +95,7 @@ class FakePredictor:
     default_scorer = "retrieval"
     max_tokens = 100
     batch_tokens = 64
+    padding_cost = 1.0
     device = "cpu"
     encoder_precision = "float32"
 

@@ -17,6 +17,7 @@ from service.batching import Call, Item, Job, Options, WorkQueue, of_like_length
 @dataclass(frozen=True)
 class Predictor:
     batch_tokens: int = 100
+    padding_cost: float = 1.0
 
     def needs_encoder(self, scorer: str) -> bool:
         return scorer != "sparse"
@@ -45,29 +46,45 @@ def lengths_of(batch):
     return [item.tokens for item in batch]
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(1, 200))
-def test_a_batch_has_the_first_text_and_never_more_than_its_tokens(lengths, most):
+PADDING_COSTS = st.sampled_from([0.0, 0.25, 1.0])
+
+
+def cost_of(run, padding_cost):
+    return sum(run) + padding_cost * (max(run) * len(run) - sum(run))
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(1, 200), PADDING_COSTS)
+def test_a_batch_has_the_first_text_and_never_costs_more_than_allowed(lengths, most, padding):
     items = [Item(job_of("x"), i, None, tokens) for i, tokens in enumerate(lengths)]
-    batch = of_like_length(items, most)
+    batch = of_like_length(items, most, padding)
     assert items[0] in batch
-    assert len(batch) == 1 or len(batch) * max(lengths_of(batch)) <= most
+    assert len(batch) == 1 or cost_of(lengths_of(batch), padding) <= most
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 200))
-def test_of_the_longest_runs_with_the_first_text_the_batch_costs_least_a_token(lengths, most):
-    def cost(run):
-        return (max(run) * len(run) + batching._BATCH_COST) / sum(run)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 200), PADDING_COSTS)
+def test_of_the_longest_runs_with_the_first_text_the_batch_costs_least_a_token(
+    lengths, most, padding
+):
+    def cost_of_token(run):
+        return (cost_of(run, padding) + batching._BATCH_COST) / sum(run)
 
     items = [Item(job_of("x"), i, None, tokens) for i, tokens in enumerate(lengths)]
     rising = sorted(items, key=lambda item: item.tokens)
     costs = []
     for end in range(1, len(items) + 1):
         runs = [rising[start:end] for start in range(end)]
-        fits = [run for run in runs if len(run) == 1 or len(run) * run[-1].tokens <= most]
+        fits = [run for run in runs if len(run) == 1 or cost_of(lengths_of(run), padding) <= most]
         if items[0] in fits[0]:
-            costs.append(cost(lengths_of(fits[0])))
-    batch = of_like_length(items, most)
-    assert cost(lengths_of(batch)) == min(costs, default=cost([lengths[0]]))
+            costs.append(cost_of_token(lengths_of(fits[0])))
+    batch = of_like_length(items, most, padding)
+    assert cost_of_token(lengths_of(batch)) == min(costs, default=cost_of_token([lengths[0]]))
+
+
+@pytest.mark.parametrize(("padding_cost", "taken"), [(0.25, [5, 20, 55]), (1.0, [20, 55])])
+def test_where_padding_costs_little_texts_of_all_lengths_go_together(padding_cost, taken):
+    queue = WorkQueue(150)
+    waiting(queue, 20, 55, 5, model=Model(Predictor(padding_cost=padding_cost)))
+    assert sorted(lengths_of(queue.next_work())) == taken
 
 
 def test_texts_of_like_length_go_together():
