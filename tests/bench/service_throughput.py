@@ -8,6 +8,9 @@ loop (ideal batching). Its libraries are set up as the service's are, but for on
 that has all their threads. Service and bare model run in turn, several rounds of each, and the
 ratio is that of their best rounds. The load generator runs on the same machine and takes its share.
 
+At half load requests come at random times, as those of many people do (a Poisson process), and then
+once more at even distances, as most load generators send them.
+
 Bars: throughput at least 0.9 of the bare model's; p99 at half of the service's own rate at most 3
 times the bare latency of a single text (its median).
 """
@@ -96,25 +99,31 @@ def main() -> None:
     requests = predict_requests(texts, scorer=chosen.scorer)
     bare = Bare(chosen.registry, chosen.scorer, chosen.threads, chosen.precision)
     options = ("--num-threads", str(chosen.threads), "--precision", chosen.precision)
-    best_bare, best_http, singles, halves = 0.0, 0.0, [], []
+    best_bare, best_http, singles, halves, evens = 0.0, 0.0, [], [], []
     with served(chosen.registry, *options) as service:
         sample = texts[: max(50, int(bare.rate(texts[:100]) * chosen.seconds / 2))]
         run(saturate(service.port, requests, chosen.connections, 2))  # warm
         for number in range(chosen.rounds):
             bare_rate, single = bare.rate(sample), bare.single(texts[:50])
             full = run(saturate(service.port, requests, chosen.connections, chosen.seconds))
-            half = run(at_rate(service.port, requests, full.rate / 2, chosen.seconds))
+            half, even = (
+                run(at_rate(service.port, requests, full.rate / 2, chosen.seconds, even=is_even))
+                for is_even in (False, True)
+            )
             best_bare, best_http = max(best_bare, bare_rate), max(best_http, full.rate)
             singles.append(single)
             halves.append(half.percentile(200, 99))
+            evens.append(even.percentile(200, 99))
             print(
                 f"round {number}: bare {bare_rate:.1f}/s, one text {single * 1e3:.1f} ms; HTTP "
                 f"{full.rate:.1f}/s, {dict(full.statuses)}; at half: p50 "
-                f"{half.percentile(200, 50) * 1e3:.1f} ms, p99 {halves[-1] * 1e3:.1f} ms",
+                f"{half.percentile(200, 50) * 1e3:.1f} ms, p99 {halves[-1] * 1e3:.1f} ms; at even "
+                f"distances {even.percentile(200, 50) * 1e3:.1f} and {evens[-1] * 1e3:.1f} ms",
                 flush=True,
             )
     print(f"throughput: {best_http / best_bare:.2f} of the bare model's (bar: 0.90)")
     print(f"p99 at half load: {min(halves) / min(singles):.1f} x one text (bar: 3.0)")
+    print(f"the same with requests at even distances: {min(evens) / min(singles):.1f} x one text")
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def test_caches_of_shapes_are_small_unless_the_environment_says_otherwise(monkey
     monkeypatch.setenv(CACHES[1], "99")
     monkeypatch.delenv(CACHES[1])
     prepare_process(None)
-    assert [os.environ[name] for name in CACHES] == ["99", "64"]
+    assert [os.environ[name] for name in CACHES] == ["99", "128"]
 
 
 def test_full_searches_for_garbage_are_rare():
