@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 _PACKED_FOR = 512
 """Rows that the order of packed weights is chosen for; it is the same for fewer and for more."""
@@ -28,13 +28,6 @@ def packed(weight: Float[Tensor, "out dim"]) -> Tensor:
     """
     in_order: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
     return in_order
-
-
-def weights_of(transformer: nn.Module) -> dict[str, Tensor]:
-    """Return all that its modules hold, by name; what several of them share, once for each."""
-    parameters = transformer.named_parameters(remove_duplicate=False)
-    buffers = transformer.named_buffers(remove_duplicate=False)
-    return {name: tensor.detach() for name, tensor in (*parameters, *buffers)}
 
 
 def held_outside_of_python(tensors: Iterable[Tensor]) -> Any:

@@ -32,7 +32,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from models.encoder import window_of
-from models.onednn import can_pack, held_outside_of_python, packed, weights_of
+from models.onednn import can_pack, held_outside_of_python, packed
 from models.short_attention import use_short_attention
 from models.torchscript import compiled
 from models.unpadded_encoder import UnpaddedBert
@@ -160,7 +160,7 @@ def trace_transformer(transformer: PreTrainedModel) -> StandIn | None:
 
 def _traced(transformer: PreTrainedModel, way: Way) -> TracedTransformer:
     """Return it with the recording of its architecture, which is made when first asked for."""
-    weights = weights_of(transformer)
+    weights = _weights_of(transformer)
     shapes = {name: (tuple(each.shape), each.dtype) for name, each in weights.items()}
     attention = transformer.config._attn_implementation
     key = f"{transformer.config.to_json_string()} {attention} {way} {shapes}"
@@ -172,6 +172,13 @@ def _traced(transformer: PreTrainedModel, way: Way) -> TracedTransformer:
             _recordings[key] = _record(transformer, weights, way)
         recording = _recordings[key]
     return TracedTransformer(transformer, recording, weights.values(), way)
+
+
+def _weights_of(transformer: nn.Module) -> dict[str, Tensor]:
+    """Return all that its modules hold, by name; what several of them share, once for each."""
+    parameters = transformer.named_parameters(remove_duplicate=False)
+    buffers = transformer.named_buffers(remove_duplicate=False)
+    return {name: tensor.detach() for name, tensor in (*parameters, *buffers)}
 
 
 def _put_weights(transformer: nn.Module, weights: dict[str, Tensor]) -> None:

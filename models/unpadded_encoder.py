@@ -242,7 +242,8 @@ def _last_layer(
         of_first: Whether only first tokens are asked for.
     """
     num_texts, num_columns = ids.shape
-    is_token = mask.to(torch.bool)
+    is_token = mask.ne(0)
+    is_token[:, 0] = True  # a text without any token is read as one of padding
     lengths = is_token.sum(1)
     rows, columns = is_token.nonzero().unbind(1)
     num_tokens = rows.numel()

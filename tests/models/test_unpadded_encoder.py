@@ -111,6 +111,19 @@ def test_first_states_are_the_first_of_all_states():
         assert distance(UNPADDED.first_states(**batch), states.float()) < 0.02
 
 
+def test_a_text_without_tokens_has_the_vector_of_padding_and_not_of_its_neighbour():
+    batch = batch_of([4, 1, 3, 1])
+    for row in (1, 3):
+        batch["input_ids"][row] = batch["attention_mask"][row] = 0
+    given = {name: tensor.clone() for name, tensor in batch.items()}
+    found = UNPADDED.first_states(**batch)
+    assert all(torch.equal(batch[name], given[name]) for name in batch)
+    padding = {"input_ids": torch.zeros(1, 1).long(), "attention_mask": torch.ones(1, 1).long()}
+    wanted = UNPADDED.first_states(**padding).float()
+    assert distance(found[1:2], wanted) < 0.03
+    assert distance(found[3:], wanted) < 0.03
+
+
 def test_longer_texts_have_pytorchs_attention(monkeypatch):
     batch = batch_of([40, 7, 90])
     usual = UNPADDED.first_states(**batch)
