@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import logging
+import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -165,6 +166,13 @@ def test_an_encoder_that_computes_something_else_is_recorded(caplog):
     with caplog.at_level(logging.INFO):
         assert isinstance(trace_transformer(bert), TracedTransformer)
     assert "not recorded without padding: its vectors of tokens are" in caplog.text
+
+
+def test_where_pytorch_can_not_compile_it_encoders_are_recorded(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "models.unpadded_pass", None)
+    with caplog.at_level(logging.INFO):
+        assert isinstance(trace_transformer(encoder_of(CONFIGS[0])), TracedTransformer)
+    assert "the encoder is not recorded without padding: " in caplog.text
 
 
 def test_wrong_first_tokens_are_noticed(monkeypatch, caplog):
