@@ -3,8 +3,8 @@
 A batch of texts of unlike lengths is padding for a good part, which an encoder computes as if it
 were text. Here the tokens of all texts stand one after the other, and only attention, a tenth of
 the work, sees them text by text. And a document's vector is made of its first token ([CLS], DEPL
-Eq. 1): of the last layer all but keys and values is computed for first tokens only. With six
-layers, that is a seventh of all products.
+Eq. 1): of the last layer, what comes after attention is computed for first tokens alone. With six
+layers, that is an eighth of all products.
 
 The pass is one call of PyTorch's own code, which leaves Python's lock alone. Its bits are not the
 encoder's, as it rounds between other steps; that they are as near to those of float32 is tried
