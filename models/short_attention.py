@@ -19,7 +19,7 @@ from models.errors import ConfigError
 from models.torchscript import compiled
 
 _NAME = "longtail_short"
-_MOST_TOKENS = 256
+MOST_TOKENS = 256
 """Of a text; for longer ones the scores of all pairs take more memory than they are worth."""
 
 Heads = Float[Tensor, "text head token dim"]
@@ -53,13 +53,23 @@ def _attention(
     """Return softmax(query key^T scaling + mask) value (Vaswani et al. 2017, Eq. 1)."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     mask = query.new_zeros(1) if attention_mask is None else attention_mask
-    values = compiled(_weighted_values)(query, key, value, mask, scale, _MOST_TOKENS)
+    values = compiled(weighted_values)(query, key, value, mask, scale, MOST_TOKENS)
     return values.transpose(1, 2), None
 
 
-def _weighted_values(  # pragma: no cover  # no tracer sees what PyTorch compiles
+def weighted_values(  # pragma: no cover  # no tracer sees what PyTorch compiles
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float, most_tokens: int
 ) -> Tensor:
+    """Return softmax(query key^T scale + mask) value, to be compiled by PyTorch.
+
+    Args:
+        query: (text, head, token, dim).
+        key: As the query.
+        value: As the query.
+        mask: In the precision of the query; of any shape that fits (text, head, token, token).
+        scale: Of the products.
+        most_tokens: Of a text; for longer ones PyTorch's fused kernel does it.
+    """
     num_texts, num_heads, num_tokens, dim = query.shape
     if num_tokens > most_tokens:
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)

@@ -23,14 +23,13 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from models.errors import ConfigError
 from models.onednn import held_outside_of_python, packed
+from models.short_attention import MOST_TOKENS
 
 PADDING_COST = 0.25
 """Most that a token of padding costs, in tokens of text: it takes part in attention alone, but in
 its memory, too."""
 
 _FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
-_MOST_TOKENS = 256
-"""Of a text; for longer ones the scores of all pairs take more memory than they are worth."""
 
 
 class UnpaddedBert(nn.Module):
@@ -78,7 +77,7 @@ class UnpaddedBert(nn.Module):
         return self._read(input_ids, attention_mask, of_first=True)
 
     def _read(self, ids: Tensor, mask: Tensor, *, of_first: bool) -> Tensor:
-        return self._last_layer(ids, mask, self._weights, *self._sizes, _MOST_TOKENS, of_first)
+        return self._last_layer(ids, mask, self._weights, *self._sizes, MOST_TOKENS, of_first)
 
 
 def _weights_of(transformer: Any) -> list[Tensor]:

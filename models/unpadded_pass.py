@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import layer_norm, pad, scaled_dot_product_attention
+from torch.nn.functional import layer_norm, pad
 
+from models.short_attention import weighted_values
 from models.torchscript import compiled
+
+_weighted_values = compiled(weighted_values)
 
 
 @compiled
 def _group(
-    present: Tensor, begin: int, offset: int, num_heads: int
+    present: Tensor, text: Tensor, column: Tensor, begin: int, offset: int, num_heads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what is fetched for the attention of some texts, what is not there, and the way back.
 
@@ -26,6 +29,8 @@ def _group(
 
     Args:
         present: (text, token) Whether there is a token.
+        text: Of each token, its text in the group.
+        column: And its place there.
         begin: Tokens of the texts before.
         offset: Rows of the attention of the texts before.
         num_heads: Of each layer.
@@ -34,8 +39,7 @@ def _group(
     heads = torch.arange(3 * num_heads)
     tokens = (present.view(-1).cumsum(0) + (begin - 1)).clamp_(0).view(1, count, 1, width)
     to_texts = tokens * (3 * num_heads) + heads.view(3, 1, num_heads, 1)
-    absent = torch.where(present, 0.0, -1e30).view(count, 1, 1, width)
-    text, column = present.nonzero().unbind(1)
+    absent = torch.where(present, 0.0, -1e30).to(torch.bfloat16).view(count, 1, 1, width)
     to_tokens = (text * num_heads).view(-1, 1) + heads[:num_heads]
     to_tokens = to_tokens * width + (column + offset).view(-1, 1)
     return to_texts.view(-1), absent, to_tokens.view(-1)
@@ -43,13 +47,15 @@ def _group(
 
 @compiled
 def _groups(
-    is_token: Tensor, lengths: Tensor, num_heads: int
+    is_token: Tensor, lengths: Tensor, rows: Tensor, columns: Tensor, num_heads: int
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Return what `_group` does of each group of texts, and all ways back in one.
 
     Args:
         is_token: (text, token) Whether it is no padding.
         lengths: (text,) Tokens of each.
+        rows: Of each token, its text.
+        columns: And its place there.
         num_heads: Of each layer.
     """
     to_texts: list[Tensor] = []
@@ -62,37 +68,17 @@ def _groups(
         of_group = lengths[text : text + count]
         longest = int(of_group.max())
         present = pad(is_token[text : text + count, :longest], [0, (-longest) % 16])
-        to_text, absent, to_token = _group(present, begin, offset, num_heads)
+        end = begin + int(of_group.sum())
+        to_text, absent, to_token = _group(
+            present, rows[begin:end] - text, columns[begin:end], begin, offset, num_heads
+        )
         to_texts.append(to_text)
         absents.append(absent)
         to_tokens.append(to_token)
-        begin += int(of_group.sum())
+        begin = end
         offset += present.numel() * num_heads
         text += count
     return to_texts, absents, torch.cat(to_tokens)
-
-
-@compiled
-def _attended(triples: Tensor, absent: Tensor, scale: float, most_tokens: int) -> Tensor:
-    """Return softmax(query key^T scale) value of some texts (Vaswani et al. 2017, Eq. 1).
-
-    Args:
-        triples: (query key value, text, head, token, size).
-        absent: (text, 1, 1, token) What is added to the scores of keys.
-        scale: Of scores.
-        most_tokens: Of a text, for which the scores of all pairs may be kept in float32.
-    """
-    _, count, num_heads, width, size = triples.shape
-    if width > most_tokens:
-        query, key, value = triples.unbind(0)
-        mask = absent.to(triples.dtype)
-        seen = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    else:
-        query, key, value = triples.view(3, count * num_heads, width, size).unbind(0)
-        scores = torch.bmm(query, key.transpose(1, 2)).float().mul_(scale)
-        scores.view(count, num_heads, width, width).add_(absent)
-        seen = torch.bmm(torch.softmax(scores, dim=-1).to(triples.dtype), value)
-    return seen.reshape(-1, size)
 
 
 @compiled
@@ -140,7 +126,7 @@ def last_layer(
         num_layers: Of the encoder.
         num_heads: Of each layer.
         eps: Of layer norms.
-        most_tokens: As for `_attended`.
+        most_tokens: As for `models.short_attention.weighted_values`.
         of_first: Whether only first tokens are asked for.
     """
     num_texts, num_columns = ids.shape
@@ -154,7 +140,7 @@ def last_layer(
     dim = weights[0].shape[1]
     size = dim // num_heads
 
-    to_texts, absents, to_tokens = _groups(is_token, lengths, num_heads)
+    to_texts, absents, to_tokens = _groups(is_token, lengths, rows, columns, num_heads)
     back = pad(to_tokens, [0, filling[1] * num_heads])
     first = pad((lengths.cumsum(0) - lengths), [0, (-num_texts) % 8])
 
@@ -168,7 +154,9 @@ def last_layer(
         for to_text, absent in zip(to_texts, absents):  # noqa: B905  # PyTorch's has no `strict`
             count, width = absent.shape[0], absent.shape[3]
             fetched = triples.index_select(0, to_text).view(3, count, num_heads, width, size)
-            seen.append(_attended(fetched, absent, float(size) ** -0.5, most_tokens))
+            query, key, value = fetched.unbind(0)
+            found = _weighted_values(query, key, value, absent, float(size) ** -0.5, most_tokens)
+            seen.append(found.view(-1, size))
         attended = torch.cat(seen).index_select(0, back).view(-1, dim)
         if of_first and i == num_layers - 1:
             attended, hidden = attended.index_select(0, first), hidden.index_select(0, first)

@@ -306,7 +306,7 @@ class WorkQueue:
                 tokens += item.tokens
         padding_cost = first.job.model.predictor.padding_cost
         longest = max(item.tokens for item in window)
-        cost = tokens + padding_cost * (longest * len(window) - tokens)
+        cost = _cost(tokens, longest * len(window), padding_cost)
         share = math.ceil(cost / self.num_workers)  # the others' may be free before this ends
         batch = of_like_length(window, min(max_tokens, share), padding_cost)
         for item in batch:
@@ -341,7 +341,7 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
         longest = items[order[end - 1]].tokens
         while True:
             tokens = sums[end] - sums[start]
-            cost = tokens + padding_cost * (longest * (end - start) - tokens)
+            cost = _cost(tokens, longest * (end - start), padding_cost)
             if cost <= max_tokens or start == end - 1:
                 break
             start += 1
@@ -351,6 +351,11 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
         if cost_of_token < least:
             best, least = slice(start, end), cost_of_token
     return [items[each] for each in order[best]]
+
+
+def _cost(tokens: int, padded_tokens: int, padding_cost: float) -> float:
+    """Return what texts cost together, in tokens of text."""
+    return tokens + padding_cost * (padded_tokens - tokens)
 
 
 def jobs_of(items: Iterable[Item]) -> list[Job]:

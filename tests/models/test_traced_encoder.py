@@ -207,7 +207,7 @@ def test_a_batch_is_padded_to_the_window_at_most(monkeypatch):
 @packs
 @pytest.mark.usefixtures("recorded")
 def test_longer_texts_have_pytorchs_attention(monkeypatch):
-    monkeypatch.setattr(short_attention, "_MOST_TOKENS", 0)
+    monkeypatch.setattr(short_attention, "MOST_TOKENS", 0)
     monkeypatch.setattr(traced_encoder, "_recordings", {})
     transformer = bert(dtype=torch.bfloat16)
     traced = trace_transformer(transformer)

@@ -128,7 +128,7 @@ def test_a_text_without_tokens_has_the_vector_of_padding_and_not_of_its_neighbou
 def test_longer_texts_have_pytorchs_attention(monkeypatch):
     batch = batch_of([40, 7, 90])
     usual = UNPADDED.first_states(**batch)
-    monkeypatch.setattr(unpadded_encoder, "_MOST_TOKENS", 0)
+    monkeypatch.setattr(unpadded_encoder, "MOST_TOKENS", 0)
     found = UNPADDED.first_states(**batch)
     assert not torch.equal(found, usual)
     assert distance(found, usual.float()) < 0.03
