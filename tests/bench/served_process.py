@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,34 @@ def served(registry: Path, *options: str, timeout_s: float = 120) -> Iterator[Se
     Yields:
         What to talk to.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "longtail", "serve", "--log-level", "warning"]
     command += ["--drain-delay-s", "0"]
     process = subprocess.Popen(
         [*command, "--registry", str(registry), "--port", str(port), *options], env=os.environ
     )
     try:
-        deadline = time.monotonic() + timeout_s
-        while not _is_ready(port):
-            assert process.poll() is None and time.monotonic() < deadline, "it did not start"
-            time.sleep(0.1)
+        wait_until_ready(process, port, timeout_s)
         yield Served(port, process.pid)
     finally:
         process.terminate()
         process.wait()
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def wait_until_ready(process: subprocess.Popen[Any], port: int, timeout_s: float) -> None:
+    """Wait until the service of a process answers."""
+    deadline = time.monotonic() + timeout_s
+    while not _is_ready(port):
+        assert process.poll() is None and time.monotonic() < deadline, "it did not start"
+        time.sleep(0.1)
 
 
 def _is_ready(port: int) -> bool:
