@@ -161,7 +161,7 @@ class BatchResponse(Response):
             lines=tally.num_lines,
             errors=tally.num_errors,
             whole=writer.done() and not writer.cancelled() and self._error is None,
-            lines_per_s=round(tally.num_lines / (time.perf_counter() - started), 1),
+            lines_per_s=round(tally.num_lines / max(time.perf_counter() - started, 1e-9), 1),
         )
 
     async def _end(self, *tasks: asyncio.Task[None]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from models.errors import LongtailError, RequestError
-from service.batching import Call, Item, Job, Options, WorkQueue, jobs_of
+from service.batching import BATCH_COST, Call, Item, Job, Options, WorkQueue, jobs_of
 
 if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
     from models.predictor import Prediction
@@ -129,7 +129,9 @@ def _compute_next(
             observer.observe_phase("queue", job.seconds.queue)
     compute(work, observer)
     tokens = sum(item.tokens for item in work)
-    note_speed(tokens, time.perf_counter() - started)
+    if not any(item.job.error for item in work):  # a failure says nothing about speed
+        # With what a batch costs beside its tokens: small batches alone don't mean that it is slow.
+        note_speed(BATCH_COST + tokens, time.perf_counter() - started)
     observer.observe_batch(len(work), tokens)
     return True
 
@@ -156,7 +158,8 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
         extra = job.options.extra_tokens
         numbered = zip(range(len(job.texts)), texts, strict=False)
         queue.add_items(
-            job, [Item(job, number, text, size + extra) for number, (text, size) in numbered]
+            job,
+            [Item(job, number, text, max(1, size) + extra) for number, (text, size) in numbered],
         )
 
 
