@@ -33,9 +33,9 @@ from service.lines import (
     result_line,
     too_long,
 )
-from service.problems import INTERNAL, TYPE_PREFIX, problem_of
+from service.problems import HTTP_KINDS, INTERNAL, TYPE_PREFIX, problem_of
 from service.schemas import BatchLine, BatchSummary, Problem
-from service.telemetry import Telemetry, add_log_fields
+from service.telemetry import CLIENT_GONE_STATUS, Telemetry, add_log_fields, note_client_gone
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,10 @@ class BatchResponse(Response):
             reader = asyncio.create_task(self._read(receive))
             writer = asyncio.create_task(self._write(send))
             try:
-                await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                if writer not in done and reader.exception() is None:  # the client is gone
+                    note_client_gone(scope)
+                    self._telemetry.count_problem(HTTP_KINDS[CLIENT_GONE_STATUS].slug)
             finally:
                 await self._end(reader, writer)
         tally = self._tally

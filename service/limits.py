@@ -1,4 +1,7 @@
-"""Refuses request bodies over a limit, before and while they are read, and unpacks gzip ones."""
+"""Refuses request bodies over a limit, before and while they are read, and unpacks gzip ones.
+
+A client that hangs up before its body was sent whole is noticed here, for all routes alike.
+"""
 
 from __future__ import annotations
 
@@ -65,17 +68,22 @@ class _Body:
         self._max_bytes = max_bytes
         self._detail = detail
         self._num_bytes = 0
+        self._is_whole = False
 
     async def receive(self) -> Message:
         """Return the next message.
 
         Raises:
-            BodyError: There is more than allowed, or it is not the gzip that it should be.
+            BodyError: There is more than allowed, it is not the gzip that it should be, or the
+                client hung up before its end.
         """
         message = await self._receive()
         body = message.get("body", b"")
         if message["type"] != "http.request":
+            if not self._is_whole:
+                raise BodyError(499, "The client hung up before its body was sent whole")
             return message
+        self._is_whole = not message.get("more_body", False)
         if self._inflater is None:
             self._count(body)
             return message
@@ -84,7 +92,7 @@ class _Body:
             for piece in self._inflater.feed(body):
                 self._count(piece)
                 pieces.append(piece)
-            if not message.get("more_body", False):
+            if self._is_whole:
                 self._inflater.finish()
         except BadGzipError as error:
             raise BodyError(400, str(error)) from error

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ConfigError
 from service.logs import add_log_context
-from service.telemetry import QUIET_ROUTES, log_fields_of, route_of
+from service.telemetry import QUIET_ROUTES, final_status, log_fields_of, route_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -99,7 +99,7 @@ class TracingMiddleware:
             with use_span(span, record_exception=False, set_status_on_exception=False):
                 await self._app(scope, receive, note_status)
         finally:
-            _describe(span, scope, status)
+            _describe(span, scope, final_status(scope, status))
             span.end()
 
 
