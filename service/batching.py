@@ -204,6 +204,11 @@ class WorkQueue:
         with self._has_items:
             self.num_workers += 1
 
+    def remove_worker(self) -> None:
+        """Count one thread less, which has ended."""
+        with self._has_items:
+            self.num_workers -= 1
+
     def add(self, job: Job) -> None:
         """Let a job wait; a queue that is closed keeps none (see `drain`)."""
         with self._has_jobs:
