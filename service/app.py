@@ -22,6 +22,7 @@ from service.compute_threads import ComputeSetup
 from service.deps import Service
 from service.engine import Engine
 from service.gate import GateMiddleware
+from service.head_requests import HeadMiddleware
 from service.inference_protocol import router as protocol_router
 from service.json_route import JsonRoute
 from service.keys import KeyRing, Keys
@@ -36,6 +37,7 @@ from service.page import router as page_router
 from service.problems import add_handlers, set_media_types
 from service.queries import Limits
 from service.redeploy import Policy, Redeployer
+from service.root_path import RootPathMiddleware
 from service.routes import predict_router, router
 from service.schemas import batch_schemas, schemas_of
 from service.security import AuthMiddleware, HeadersMiddleware, describe_security
@@ -86,6 +88,7 @@ def create_app(
     app.include_router(protocol_router)
     add_handlers(app)
     # The last one is the first to see a request.
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(AuthMiddleware, keys=service.keys)
     if settings.cors_origins:
@@ -113,6 +116,8 @@ def create_app(
         is_for_browsers=bool(settings.cors_origins),
         on_failure=service.self_check.note_failure,
     )
+    if settings.root_path:
+        app.add_middleware(RootPathMiddleware, root_path=settings.root_path)
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents
     return app
 

@@ -181,7 +181,7 @@ class Engine:
         if row is None:
             raise LabelNotFoundError(
                 f"version {model.version} has no label with the id {label_id[:100]!r}; look for it "
-                "by GET /v1/labels?query=..., and send the id percent-encoded"
+                "by GET /v1/labels?query=..., and send its id percent-encoded: GET /v1/labels?id="
             )
         return model, await self._look_up(1, partial(model.predictor.describe, row))
 

@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.admission import Admission, QueueFullError
 from service.limits import STREAM_PATHS
 from service.logs import REQUEST_ID_HEADER, request_id_of
-from service.problems import MEDIA_TYPE, OVERLOADED, overload_body, path_of
+from service.problems import MEDIA_TYPE, OVERLOADED, overload_body
+from service.root_path import path_of
 from service.security import RAW_SECURITY_HEADERS
 from service.telemetry import Telemetry
 
@@ -104,7 +105,7 @@ class GateMiddleware:
             return message
 
         try:
-            if scope["path"] in STREAM_PATHS:
+            if path_of(scope) in STREAM_PATHS:
                 place.give_back()  # a stream's lines wait for room, each by itself
                 await self._app(scope, receive, send)
             else:

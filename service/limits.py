@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.inflate import BadGzipError, Inflater
 from service.problems import HTTP_KINDS, BodyError, problem_response
+from service.root_path import path_of
 
 ENCODINGS = ("identity", "gzip", "deflate")
 STREAM_PATHS = frozenset({"/v1/batch"})
@@ -29,7 +30,7 @@ class BodyLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on unless, and only as far as, its body is within the limit."""
-        if scope["type"] != "http" or scope["path"] in STREAM_PATHS:
+        if scope["type"] != "http" or path_of(scope) in STREAM_PATHS:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)

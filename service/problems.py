@@ -26,6 +26,7 @@ from models.errors import (
 from service.admission import DeadlineError, QueueFullError
 from service.deps import service_of
 from service.model_loading import ChangeError
+from service.root_path import path_of
 from service.schemas import Problem, ProblemDetail
 from service.telemetry import request_id_headers
 
@@ -175,13 +176,6 @@ def problem_of(
 def is_under(path: str, *prefixes: str) -> bool:
     """Whether a path is one of these or below one of them."""
     return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
-
-
-def path_of(scope: Scope) -> str:
-    """Return the path of a request as routes are declared, without that of a proxy."""
-    root: str = scope.get("root_path", "")
-    path: str = scope["path"]
-    return path.removeprefix(root)
 
 
 def kind_of(error: LongtailError) -> Kind:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ConfigError
 from service.logs import add_log_context
+from service.root_path import path_of
 from service.telemetry import QUIET_ROUTES, final_status, log_fields_of, route_of
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class TracingMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and say in its span how it ended."""
-        if scope["type"] != "http" or scope["path"] in QUIET_ROUTES:
+        if scope["type"] != "http" or path_of(scope) in QUIET_ROUTES:
             await self._app(scope, receive, send)
             return
         from opentelemetry.trace import use_span
