@@ -89,7 +89,11 @@ def create_app(
     add_handlers(app)
     # The last one is the first to see a request.
     app.add_middleware(HeadMiddleware)
-    app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        BodyLimitMiddleware,
+        max_body_bytes=settings.max_body_bytes,
+        read_timeout_s=settings.read_timeout_s,
+    )
     app.add_middleware(AuthMiddleware, keys=service.keys)
     if settings.cors_origins:
         app.add_middleware(

@@ -99,6 +99,10 @@ def serve(
         int | None,
         typer.Option(help="Seconds that an idle connection stays open.", show_default="75"),
     ] = None,
+    read_timeout_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds for a request's head or body to come.", show_default="60"),
+    ] = None,
     precision: Annotated[
         str | None,
         typer.Option(

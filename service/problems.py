@@ -75,6 +75,7 @@ HTTP_KINDS: dict[int, Kind] = {
     400: MALFORMED,
     404: Kind("not-found", 404, "There is nothing at this path"),
     405: Kind("method-not-allowed", 405, "This path has no such method"),
+    408: Kind("body-timeout", 408, "The body did not come in time"),
     413: Kind("body-too-large", 413, "The body is too large"),
     499: Kind("client-gone", 499, "The client hung up before its answer was there"),
     415: Kind("media-type", 415, "The body's media type or encoding is not one that is read"),

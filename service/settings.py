@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     keep_alive_s: int = Field(75, ge=0)
     """Seconds that a connection stays open without a request; longer than a proxy in front keeps
     its own, or else it sends requests over connections that are being closed."""
+    read_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
+    """Seconds in which the head of a request, and then its body, must have come whole; streams of
+    `/v1/batch` have `stream_idle_timeout_s` instead."""
     precision: Literal["auto", "float32", "bfloat16", "onnx-float32", "onnx-int8"] = "auto"
     """How the encoder computes; `auto`: bfloat16 where the processor or GPU has it. The last two:
     by ONNX Runtime, on the CPU."""
