@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from enum import IntEnum
 
 from models.errors import LongtailError, OverloadedError
+from service.moving_average import MovingAverage
 
 CHARACTERS_A_TOKEN = 4
 """Of English text and a WordPiece vocabulary, about; only for estimates before tokenising."""
@@ -25,9 +26,15 @@ _BULK_SHARE = 0.5
 _WAIT_SHARE = 0.5
 """Of its time limit, which a request may be expected to wait; work and surprises get the rest."""
 _SPEED_DECAY = 0.9
+_SLOWEST, _FASTEST = 0.1, 1e9
+"""Tokens a second between which the learned speed stays, whatever batches there were."""
 _SIZE_DECAY = 0.99
 _FIRST_SIZE = 16.0
 """Tokens that a request is taken to have as long as none has been seen."""
+_SMALLEST_SIZE = 2.0
+_PLACES = 64
+"""Requests, at least, that may be read at a time: the learned size of a request never takes more
+than this share of the room, so that a few huge requests can't shut out all others."""
 _PLACE_S = 1.0
 _NUM_DESKS = 4
 """Requests that are read, from JSON to their texts, at a time. It takes the event loop a
@@ -123,8 +130,15 @@ class Admission:
         self._max_tokens = max_tokens
         self._num_workers = num_workers
         self._tokens = dict.fromkeys(Priority, 0)
-        self._tokens_a_second = math.inf  # of one worker
-        self._size = _FIRST_SIZE  # tokens of a request
+        self._tokens_a_second = MovingAverage(  # of one worker
+            decay=_SPEED_DECAY, lower=_SLOWEST, upper=_FASTEST
+        )
+        self._size = MovingAverage(  # tokens of a request
+            decay=_SIZE_DECAY,
+            lower=_SMALLEST_SIZE,
+            upper=max(_FIRST_SIZE, max_tokens / _PLACES),
+            initial=_FIRST_SIZE,
+        )
         self._desks = asyncio.Semaphore(_NUM_DESKS)
         self._turns: list[asyncio.Future[None]] = []
 
@@ -134,15 +148,16 @@ class Admission:
         return sum(self._tokens.values())
 
     def note_speed(self, tokens: int, seconds: float) -> None:
-        """Learn how fast work is done, from a batch that was."""
-        speed = tokens / max(seconds, 1e-6)
-        if math.isfinite(self._tokens_a_second):
-            speed = _SPEED_DECAY * self._tokens_a_second + (1 - _SPEED_DECAY) * speed
-        self._tokens_a_second = speed
+        """Learn how fast work is done, from a batch that was; a time that is none is ignored."""
+        if 0 < seconds < math.inf:
+            self._tokens_a_second.add(tokens / seconds)
 
     def expected_wait_s(self) -> float:
         """Return the seconds that all unfinished interactive work will take, about."""
-        return self._tokens[Priority.INTERACTIVE] / (self._tokens_a_second * self._num_workers())
+        speed = self._tokens_a_second.value
+        if speed is None:  # nothing has been computed yet
+            return 0.0
+        return self._tokens[Priority.INTERACTIVE] / (speed * max(1, self._num_workers()))
 
     def check(self, tokens: int, timeout_s: float) -> None:
         """Refuse interactive work that there is no room for.
@@ -177,7 +192,7 @@ class Admission:
         Raises:
             QueueFullError: There is none (see `check`).
         """
-        tokens = math.ceil(self._size)
+        tokens = math.ceil(self._size.value or _FIRST_SIZE)
         self.check(tokens, timeout_s)
         place = Place(self._held(tokens, Priority.INTERACTIVE), self._desks)
         _PLACE.set(place)
@@ -193,7 +208,7 @@ class Admission:
         if (place := _PLACE.get()) is not None:
             place.give_back()
         self.check(tokens, timeout_s)
-        self._size = _SIZE_DECAY * self._size + (1 - _SIZE_DECAY) * tokens
+        self._size.add(tokens)
         with self._held(tokens, Priority.INTERACTIVE):
             yield
 

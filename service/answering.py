@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from fastapi import Request
 
 from service.deps import Service, while_connected
-from service.engine import Answer, Query
+from service.engine import Answer
+from service.queries import Query
 from service.schemas import Options, PredictRequest
 from service.telemetry import add_log_fields
 

@@ -20,8 +20,9 @@ from service.annif_api import SuggestForm
 from service.annif_api import router as annif_router
 from service.compute_threads import ComputeSetup
 from service.deps import Service
-from service.engine import Engine, Limits
+from service.engine import Engine
 from service.gate import GateMiddleware
+from service.head_requests import HeadMiddleware
 from service.inference_protocol import router as protocol_router
 from service.json_route import JsonRoute
 from service.keys import KeyRing, Keys
@@ -34,10 +35,13 @@ from service.model_loading import ModelLoader
 from service.page import read_page
 from service.page import router as page_router
 from service.problems import add_handlers, set_media_types
+from service.queries import Limits
 from service.redeploy import Policy, Redeployer
+from service.root_path import RootPathMiddleware
 from service.routes import predict_router, router
 from service.schemas import batch_schemas, schemas_of
 from service.security import AuthMiddleware, HeadersMiddleware, describe_security
+from service.self_check import SelfCheck
 from service.settings import Settings, load_settings
 from service.shard_routes import router as shard_router
 from service.sources import RegistrySource
@@ -84,7 +88,12 @@ def create_app(
     app.include_router(protocol_router)
     add_handlers(app)
     # The last one is the first to see a request.
-    app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(HeadMiddleware)
+    app.add_middleware(
+        BodyLimitMiddleware,
+        max_body_bytes=settings.max_body_bytes,
+        read_timeout_s=settings.read_timeout_s,
+    )
     app.add_middleware(AuthMiddleware, keys=service.keys)
     if settings.cors_origins:
         app.add_middleware(
@@ -109,7 +118,10 @@ def create_app(
             for route in each.routes
         ],
         is_for_browsers=bool(settings.cors_origins),
+        on_failure=service.self_check.note_failure,
     )
+    if settings.root_path:
+        app.add_middleware(RootPathMiddleware, root_path=settings.root_path)
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents
     return app
 
@@ -165,6 +177,7 @@ def _assemble(
         ),
         compute=compute,
         tracing=tracing,
+        self_check=SelfCheck(engine, settings.request_timeout_s),
     )
 
 
@@ -194,6 +207,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.engine.start()
     service.redeployer.start(service.engine.run, service.telemetry.models)
     yield
+    service.self_check.close()
     service.redeployer.close()
     service.engine.close()
     if service.tracing is not None:

@@ -11,7 +11,7 @@ import logging
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,9 +33,9 @@ from service.lines import (
     result_line,
     too_long,
 )
-from service.problems import INTERNAL, TYPE_PREFIX, problem_of
+from service.problems import HTTP_KINDS, INTERNAL, TYPE_PREFIX, problem_of
 from service.schemas import BatchLine, BatchSummary, Problem
-from service.telemetry import Telemetry, add_log_fields
+from service.telemetry import CLIENT_GONE_STATUS, Telemetry, add_log_fields, note_client_gone
 
 logger = logging.getLogger(__name__)
 
@@ -126,8 +126,22 @@ class BatchResponse(Response):
     media_type = MEDIA_TYPE
 
     def __init__(
-        self, engine: Engine, telemetry: Telemetry, streams: Streams, settings: BatchSettings
+        self,
+        engine: Engine,
+        telemetry: Telemetry,
+        streams: Streams,
+        on_failure: Callable[[], None],
+        settings: BatchSettings,
     ) -> None:
+        """Take the parts; the answer begins when it is called.
+
+        Args:
+            engine: Answers the lines.
+            telemetry: Counts them.
+            streams: Counts this batch.
+            on_failure: Called when a line fails by a fault of the service or the model.
+            settings: What bounds this batch.
+        """
         headers = {"Vary": "Accept-Encoding"}
         if settings.is_gzip_out:
             headers["Content-Encoding"] = "gzip"
@@ -136,6 +150,7 @@ class BatchResponse(Response):
         self._engine = engine
         self._telemetry = telemetry
         self._streams = streams
+        self._on_failure = on_failure
         self._settings = settings
         self._tally = _Tally()
         self._window = _Window(_WINDOW_BYTES)
@@ -152,7 +167,10 @@ class BatchResponse(Response):
             reader = asyncio.create_task(self._read(receive))
             writer = asyncio.create_task(self._write(send))
             try:
-                await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                if writer not in done and reader.exception() is None:  # the client is gone
+                    note_client_gone(scope)
+                    self._telemetry.count_problem(HTTP_KINDS[CLIENT_GONE_STATUS].slug)
             finally:
                 await self._end(reader, writer)
         tally = self._tally
@@ -161,7 +179,7 @@ class BatchResponse(Response):
             lines=tally.num_lines,
             errors=tally.num_errors,
             whole=writer.done() and not writer.cancelled() and self._error is None,
-            lines_per_s=round(tally.num_lines / (time.perf_counter() - started), 1),
+            lines_per_s=round(tally.num_lines / max(time.perf_counter() - started, 1e-9), 1),
         )
 
     async def _end(self, *tasks: asyncio.Task[None]) -> None:
@@ -251,8 +269,12 @@ class BatchResponse(Response):
             answer = await self._engine.predict_in_stream(query_of(line, (line.text,)))
             return self._result_line(index, line, answer)
         except LongtailError as error:
-            return self._error_line(index, line.id, problem_of_error(error))
+            problem = problem_of_error(error)
+            if problem.status == INTERNAL.status:
+                self._on_failure()
+            return self._error_line(index, line.id, problem)
         except Exception as error:
+            self._on_failure()
             logger.exception("a line of a batch failed with %s", type(error).__name__)
             detail = "an unexpected error; its cause is in the log"
             return self._error_line(index, line.id, problem_of(INTERNAL, detail))

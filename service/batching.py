@@ -28,7 +28,7 @@ _TOKENISED_CHARACTERS = 2**16
 """In one go: a job that comes meanwhile waits no longer than these take."""
 _WINDOW = 4
 """Batches' worth of texts among which those of like length are sought."""
-_BATCH_COST = 40
+BATCH_COST = 40
 """What a batch costs beside its tokens, in tokens: hundred steps on few rows, and Python."""
 _BULK_TURN = 8
 """Every so manieth batch is one of bulk work where some waits, however much else does."""
@@ -140,7 +140,8 @@ class Item:
         job: Whose it is.
         number: Its place there.
         batch: The text alone, tokenised.
-        tokens: That have to be read of it, and what else there is to do for it.
+        tokens: That have to be read of it, and what else there is to do for it; at least 1, so that
+            texts without a known token are computed together, and not all at once.
     """
 
     job: Job
@@ -202,6 +203,11 @@ class WorkQueue:
         """Count one more thread that takes batches; what waits is shared among all."""
         with self._has_items:
             self.num_workers += 1
+
+    def remove_worker(self) -> None:
+        """Count one thread less, which has ended."""
+        with self._has_items:
+            self.num_workers -= 1
 
     def add(self, job: Job) -> None:
         """Let a job wait; a queue that is closed keeps none (see `drain`)."""
@@ -347,7 +353,7 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
             start += 1
         if start > place:  # with so long a text there is no room for the first
             break
-        cost_of_token = (cost + _BATCH_COST) / max(1, tokens)
+        cost_of_token = (cost + BATCH_COST) / max(1, tokens)
         if cost_of_token < least:
             best, least = slice(start, end), cost_of_token
     return [items[each] for each in order[best]]

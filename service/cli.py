@@ -52,6 +52,10 @@ def serve(
     port: Annotated[
         int | None, typer.Option(help="TCP port; 0 takes a free one.", show_default="8000")
     ] = None,
+    root_path: Annotated[
+        str | None,
+        typer.Option(help="Path under which a proxy serves it, as /labels.", show_default="none"),
+    ] = None,
     max_texts_per_request: Annotated[
         int | None, typer.Option(help="Most texts in one request.", show_default="64")
     ] = None,
@@ -94,6 +98,10 @@ def serve(
     keep_alive_s: Annotated[
         int | None,
         typer.Option(help="Seconds that an idle connection stays open.", show_default="75"),
+    ] = None,
+    read_timeout_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds for a request's head or body to come.", show_default="60"),
     ] = None,
     precision: Annotated[
         str | None,

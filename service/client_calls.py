@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, TypeVar
-from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -232,8 +231,8 @@ def nearest_labels(content: Mapping[str, Any]) -> Call[NearestLabels]:
 
 def label(label_id: str, version: Version | None) -> Call[LabelDetail]:
     """Ask for all that is known of a label."""
-    path = f"/v1/labels/{quote(label_id, safe='')}"
-    return Call("GET", path, LabelDetail, query={"version": version})
+    # As a parameter, because proxies decode and merge the slashes of an id in the path.
+    return Call("GET", "/v1/labels", LabelDetail, query={"id": label_id, "version": version})
 
 
 def ready() -> Call[Health]:

@@ -19,6 +19,7 @@ from service.engine import Engine
 from service.keys import Keys
 from service.manager import ModelManager
 from service.redeploy import Redeployer
+from service.self_check import SelfCheck
 from service.settings import Settings
 from service.telemetry import Telemetry
 from service.tracing import Tracing
@@ -41,6 +42,17 @@ class Service:
     keys: Keys
     compute: ComputeSetup
     tracing: Tracing | None
+    self_check: SelfCheck
+
+    def check_ready(self) -> None:
+        """Do nothing if requests should be sent here.
+
+        Raises:
+            NotReadyError: They should not: no model is served, the service is about to stop, or
+                requests can't be answered.
+        """
+        self.manager.check_ready()
+        self.self_check.check_ready()
 
 
 def service_of(request: Request) -> Service:

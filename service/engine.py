@@ -21,6 +21,7 @@ from service.admission import Admission, DeadlineError, Priority, estimate_token
 from service.batching import EXPLANATION_TOKENS, Job, Options, Seconds, WorkQueue
 from service.label_sets import LabelSets
 from service.manager import LoadedModel, ModelManager, Predictor
+from service.queries import Limits, Query, check_filter, check_query
 from service.worker import Observer, compute_batches, help_to_compute, tokenise_jobs
 
 if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
@@ -30,56 +31,8 @@ if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
 T = TypeVar("T")
 
 _STOPPING = "the service is stopping; ask another instance"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The most that queries may ask for; see `service.settings.Settings`."""
-
-    max_texts: int
-    max_text_characters: int
-    max_k: int
-    max_filter_labels: int = 10_000
-    max_explained_labels: int = 100
-    max_queue_tokens: int = 2**16
-    max_batch_tokens: int | None = None
-    request_timeout_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Texts, and what to answer about each.
-
-    Attributes:
-        texts: At least one.
-        k: Labels wanted a text.
-        scorer: One of the model's; None: its default.
-        threshold: Least probability of a label.
-        correction: As in `models.predictor.Predictor.rank`.
-        tail_dial: As there.
-        version: A version's number, or "current"; None: the service's first.
-        include: Ids of the only labels wanted; None: all, or those of the set.
-        exclude: Ids of labels not wanted.
-        include_set: Name of a stored set of labels wanted besides.
-        exclude_set: Name of one of labels not wanted besides.
-        explain: Whether to say why a text got its labels.
-        timeout_s: Seconds in which the answer is of use; None: the service's limit, which also
-            bounds it.
-    """
-
-    texts: Sequence[str]
-    k: int = 5
-    scorer: str | None = None
-    threshold: float | None = None
-    correction: str | None = None
-    tail_dial: float = 0.0
-    version: int | str | None = None
-    include: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] = ()
-    include_set: str | None = None
-    exclude_set: str | None = None
-    explain: bool = False
-    timeout_s: float | None = None
+_OWN_TEXT = "The service asks itself about imports of olive oil from third countries"
+"""What the engine asks itself about (see `service.self_check`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +76,8 @@ class Engine:
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)
         self._is_closed = False
+        self.num_answered = 0
+        """Queries that were answered so far, lines of streams among them."""
         speed = self.admission.note_speed
         # Daemons, so that a process which never comes to `close` can end.
         self._threads = [
@@ -145,6 +100,31 @@ class Engine:
         for thread in self._threads:
             thread.daemon = True
             thread.start()
+
+    def thread_problem(self) -> str | None:
+        """Return which of the threads has ended that nothing works without; None where none has."""
+        has_begun = self._threads[0].ident is not None
+        if self._is_closed or not has_begun:
+            return None
+        ended = [thread.name for thread in self._threads[:2] if not thread.is_alive()]
+        if not ended:
+            return None
+        return f"the thread {ended[0]!r} has ended, its cause is in the log; restart the service"
+
+    async def ask_itself(self, timeout_s: float) -> Answer:
+        """Return the best label of a text by the way that requests go: admission and all threads.
+
+        Raises:
+            LongtailError: As `predict` does.
+        """
+        place = self.admission.take_place(timeout_s)
+        try:
+            version = self._manager.serving().default  # a canary does not decide on readiness
+            return await self.predict(
+                Query((_OWN_TEXT,), k=1, version=version, timeout_s=timeout_s)
+            )
+        finally:
+            place.give_back()
 
     async def predict(self, query: Query) -> Answer:
         """Return the best labels of each text, in order.
@@ -201,7 +181,7 @@ class Engine:
         if row is None:
             raise LabelNotFoundError(
                 f"version {model.version} has no label with the id {label_id[:100]!r}; look for it "
-                "by GET /v1/labels?query=..., and send the id percent-encoded"
+                "by GET /v1/labels?query=..., and send its id percent-encoded: GET /v1/labels?id="
             )
         return model, await self._look_up(1, partial(model.predictor.describe, row))
 
@@ -220,7 +200,7 @@ class Engine:
             BundleNotFoundError: The version is not loaded.
             NotReadyError: No model is loaded yet.
         """
-        _check_filter(len(include) + len(exclude), self._limits)
+        check_filter(len(include) + len(exclude), self._limits)
         model = self._manager.get(version)
         wanted = LabelFilter(
             tuple(include), tuple(exclude), self._set_of(include_set), self._set_of(exclude_set)
@@ -315,7 +295,7 @@ class Engine:
             BundleNotFoundError: The version is not loaded.
             NotReadyError: Nothing is loaded yet.
         """
-        _check(query, self._limits)
+        check_query(query, self._limits)
         model = self._manager.get(query.version)
         scorer = query.scorer or model.predictor.default_scorer
         options = Options(
@@ -362,35 +342,5 @@ class Engine:
             self._queue.drop(job)
         if job.error is not None:
             raise job.error
+        self.num_answered += 1
         return Answer(model, options.scorer, job.answers, job.seconds)
-
-
-def _check(query: Query, limits: Limits) -> None:
-    if not 1 <= len(query.texts) <= limits.max_texts:
-        raise RequestError(
-            f"the request has {len(query.texts)} texts; wanted 1 to {limits.max_texts}; "
-            "send the others in further requests"
-        )
-    for index, text in enumerate(query.texts):
-        if len(text) > limits.max_text_characters:
-            raise RequestError(
-                f"text {index} has {len(text)} characters; wanted at most "
-                f"{limits.max_text_characters}; shorten it"
-            )
-    if not 1 <= query.k <= limits.max_k:
-        raise RequestError(f"k is {query.k}; wanted 1 to {limits.max_k}")
-    _check_filter(len(query.include or ()) + len(query.exclude), limits)
-    num_explained = query.k * len(query.texts)
-    if query.explain and num_explained > limits.max_explained_labels:
-        raise RequestError(
-            f"{num_explained} labels are to be explained (k times texts); wanted at most "
-            f"{limits.max_explained_labels}; ask for fewer, or send the texts one by one"
-        )
-
-
-def _check_filter(num_ids: int, limits: Limits) -> None:
-    if num_ids > limits.max_filter_labels:
-        raise RequestError(
-            f"include and exclude name {num_ids} labels; wanted at most "
-            f"{limits.max_filter_labels}; let the service store them as a set, and name that"
-        )

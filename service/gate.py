@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
@@ -17,13 +17,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.admission import Admission, QueueFullError
 from service.limits import STREAM_PATHS
 from service.logs import REQUEST_ID_HEADER, request_id_of
-from service.problems import MEDIA_TYPE, OVERLOADED, overload_body, path_of
+from service.problems import MEDIA_TYPE, OVERLOADED, overload_body
+from service.root_path import path_of
 from service.security import RAW_SECURITY_HEADERS
 from service.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
 _LOG_EVERY_S = 1.0
+_FAILURES = frozenset({500, 504})
 _ID_HEADER = REQUEST_ID_HEADER.lower().encode()
 _HEADERS = [(b"content-type", MEDIA_TYPE.encode()), *RAW_SECURITY_HEADERS]
 
@@ -40,6 +42,7 @@ class GateMiddleware:
         timeout_s: float,
         routes: Sequence[BaseRoute],
         is_for_browsers: bool,
+        on_failure: Callable[[], None],
     ) -> None:
         """Stand in front of an application.
 
@@ -51,6 +54,7 @@ class GateMiddleware:
             routes: Of which those that take a POST ask for work.
             is_for_browsers: Whether pages of other origins may ask; what they do is let through, as
                 a browser shows them no refusal without the headers that the application adds.
+            on_failure: Called when a request fails by a fault of the service or runs out of time.
         """
         self._app = app
         self._admission = admission
@@ -62,11 +66,25 @@ class GateMiddleware:
             if isinstance(route, APIRoute) and "POST" in (route.methods or ())
         ]
         self._is_for_browsers = is_for_browsers
+        self._on_failure = on_failure
         self._num_refused = 0
         self._told_at = -_LOG_EVERY_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, with a place in the queue if it asks for work, or refuse it."""
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in _FAILURES:
+                self._on_failure()
+            await send(message)
+
+        try:
+            await self._pass_on(scope, receive, send_and_note)
+        except Exception:  # a 500 that is made further outside
+            self._on_failure()
+            raise
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._route_of(scope)
         if route is None:
             await self._app(scope, receive, send)
@@ -87,7 +105,7 @@ class GateMiddleware:
             return message
 
         try:
-            if scope["path"] in STREAM_PATHS:
+            if path_of(scope) in STREAM_PATHS:
                 place.give_back()  # a stream's lines wait for room, each by itself
                 await self._app(scope, receive, send)
             else:

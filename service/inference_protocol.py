@@ -92,7 +92,7 @@ async def health_live() -> ServerLive:
 @router.get("/health/ready", summary="Can it predict?", responses=responses(503))
 async def health_ready(service: ServiceDep) -> ServerReady:
     """Answer 200 once all models are loaded, and 503 before."""
-    service.manager.check_ready()
+    service.check_ready()
     return ServerReady(ready=True)
 
 
@@ -125,7 +125,7 @@ async def version_metadata(
 async def model_ready(model: ModelName, service: ServiceDep) -> ModelReady:
     """Answer 200 once all models are loaded, and 503 before."""
     _check_name(model)
-    service.manager.check_ready()
+    service.check_ready()
     return ModelReady(name=model, ready=True)
 
 
@@ -137,7 +137,7 @@ async def model_ready(model: ModelName, service: ServiceDep) -> ModelReady:
 async def version_ready(model: ModelName, version: ModelVersion, service: ServiceDep) -> ModelReady:
     """Answer 200 where the version is loaded, and 404 where it is not."""
     _loaded(service, model, version)
-    service.manager.check_ready()
+    service.check_ready()
     return ModelReady(name=model, ready=True)
 
 

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.deps import service_of
-from service.problems import path_of
+from service.root_path import path_of
 
 _MEDIA_TYPE = "application/json"
 _CONTENT_TYPE = (b"content-type", _MEDIA_TYPE.encode())

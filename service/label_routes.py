@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
 
 from service.deps import ServiceDep, require_known_query
 from service.label_answers import detail_of, summary_of
@@ -30,8 +31,12 @@ VersionQuery = Annotated[
 ]
 
 
-@router.get("/v1/labels", summary="Search the labels", responses=responses(404, 422, 503))
-def list_labels(
+@router.get(
+    "/v1/labels",
+    summary="Search the labels, or show one",
+    responses=responses(404, 422, 429, 503, 504),
+)
+async def list_labels(
     request: Request,
     service: ServiceDep,
     query: Annotated[
@@ -49,15 +54,28 @@ def list_labels(
         int, Query(ge=0, le=MAX_OFFSET, description="Labels to pass over, for further pages.")
     ] = 0,
     version: VersionQuery = None,
-) -> LabelList:
-    """Return the labels that a query finds.
+    id: Annotated[  # noqa: A002  # the parameter's name
+        str | None,
+        Query(
+            description="The id of one label to show, whatever characters it has, such as a URI; "
+            "beside it only `version` counts.",
+            examples=["http://eurovoc.europa.eu/1264"],
+        ),
+    ] = None,
+) -> LabelList | LabelDetail:
+    """Return the labels that a query finds; or, given an `id`, all that is known of that label.
 
     First come those whose name or id is the query, then those whose name or id begins with it,
     those that have all its words in the name, and all others; among equals those with more training
     documents.
     """
+    if id is not None:
+        return detail_of(*await service.engine.describe(id, version))
     model = service.manager.get(version)
-    found = model.predictor.label_search.find(query, limit=limit, offset=offset)
+    found = await run_in_threadpool(
+        # The search is made when first asked for, which takes seconds: so that belongs there, too.
+        lambda: model.predictor.label_search.find(query, limit=limit, offset=offset)
+    )
     add_log_fields(request.scope, version=model.version, found=found.total)
     catalogue = model.predictor.catalogue
     return LabelList(

@@ -92,3 +92,5 @@ def configure_logging(level: str, form: str = "text") -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # At every start it tells of each instruction set that it has no library for, as of a fault.
+    logging.getLogger("faiss.loader").setLevel(logging.WARNING)

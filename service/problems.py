@@ -26,6 +26,7 @@ from models.errors import (
 from service.admission import DeadlineError, QueueFullError
 from service.deps import service_of
 from service.model_loading import ChangeError
+from service.root_path import path_of
 from service.schemas import Problem, ProblemDetail
 from service.telemetry import request_id_headers
 
@@ -74,6 +75,7 @@ HTTP_KINDS: dict[int, Kind] = {
     400: MALFORMED,
     404: Kind("not-found", 404, "There is nothing at this path"),
     405: Kind("method-not-allowed", 405, "This path has no such method"),
+    408: Kind("body-timeout", 408, "The body did not come in time"),
     413: Kind("body-too-large", 413, "The body is too large"),
     499: Kind("client-gone", 499, "The client hung up before its answer was there"),
     415: Kind("media-type", 415, "The body's media type or encoding is not one that is read"),
@@ -175,13 +177,6 @@ def problem_of(
 def is_under(path: str, *prefixes: str) -> bool:
     """Whether a path is one of these or below one of them."""
     return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
-
-
-def path_of(scope: Scope) -> str:
-    """Return the path of a request as routes are declared, without that of a proxy."""
-    root: str = scope.get("root_path", "")
-    path: str = scope["path"]
-    return path.removeprefix(root)
 
 
 def kind_of(error: LongtailError) -> Kind:

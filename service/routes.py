@@ -103,6 +103,7 @@ async def batch(
         service.engine,
         service.telemetry,
         service.streams,
+        service.self_check.note_failure,
         BatchSettings(
             defaults=options.model_dump(exclude_unset=True),
             max_line_bytes=service.settings.max_body_bytes,
@@ -144,8 +145,13 @@ async def livez() -> Health:
 
 @router.get("/readyz", tags=["operation"], summary="Can it predict?", responses=responses(503))
 async def readyz(service: ServiceDep) -> Health:
-    """Answer 200 once all models are loaded and have made a first prediction, and 503 before."""
-    service.manager.check_ready()
+    """Answer 200 while requests can be answered, and 503 with the reason while they can't be.
+
+    They can be once all models are loaded and have made a first prediction. When requests fail with
+    internal errors or run out of time, the service asks itself for the labels of a text of its own,
+    and is not ready from when that fails until it is answered again.
+    """
+    service.check_ready()
     return Health(status="ready")
 
 

@@ -131,8 +131,9 @@ class PredictRequest(Options):
     """The text to label; give either this or `texts`."""
     texts: list[Text] = Field([], min_length=1)
     """Texts to label, answered in this order; give either this or `text`."""
-    timeout_s: float | None = Field(None, gt=0, le=86400, allow_inf_nan=False)
-    """Seconds in which the answer is of use; the service's own limit where absent or longer."""
+    timeout_s: float | None = Field(None, ge=0.001, le=86400, allow_inf_nan=False)
+    """Seconds in which the answer is of use, at least 0.001; the service's own limit where absent
+    or longer."""
 
     @model_validator(mode="after")
     def _one_of_text_and_texts(self) -> Self:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.keys import KeyRing, Keys
 from service.page import PAGE_PREFIX
 from service.problems import Kind, problem_response
+from service.root_path import path_of
 from service.telemetry import add_log_fields
 
 ADMIN_PREFIX = "/v1/admin"
@@ -58,7 +59,7 @@ class AuthMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        ring = self._ring_for(scope["path"])
+        ring = self._ring_for(path_of(scope))
         if ring is self._keys.admin and not ring.is_configured:
             response = problem_response(
                 Request(scope),
@@ -111,7 +112,7 @@ class HeadersMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                if scope["path"] == "/docs":
+                if path_of(scope) == "/docs":
                     policy = MutableHeaders(scope=message)
                     policy.setdefault("Content-Security-Policy", _DOCS_POLICY)
                 headers = list(message.get("headers", ()))

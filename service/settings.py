@@ -17,6 +17,11 @@ PREFIX = "LONGTAIL_"
 FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA"})
 """Variables with our prefix that other parts of the project read: here, tests and benchmarks."""
 
+_FIRST_STEPS = frozenset(
+    {"v1", "v2", "page", "docs", "redoc", "openapi.json", "livez", "readyz", "metrics"}
+)
+"""What the paths of routes begin with."""
+
 Version = Annotated[int, Field(ge=1)] | Literal["current"]
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 
@@ -37,6 +42,9 @@ class Settings(BaseSettings):
     """Address to listen on; 0.0.0.0 for all."""
     port: int = Field(8000, ge=0, le=65535)
     """TCP port to listen on; 0 takes a free one."""
+    root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
+    """Path under which a proxy in front serves this service, such as `/labels`; the proxy may strip
+    it from what it passes on, or leave it."""
     max_texts_per_request: int = Field(64, ge=1, le=100_000)
     """Most texts in one request."""
     max_text_characters: int = Field(100_000, ge=1)
@@ -66,6 +74,9 @@ class Settings(BaseSettings):
     keep_alive_s: int = Field(75, ge=0)
     """Seconds that a connection stays open without a request; longer than a proxy in front keeps
     its own, or else it sends requests over connections that are being closed."""
+    read_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
+    """Seconds in which the head of a request, and then its body, must have come whole; streams of
+    `/v1/batch` have `stream_idle_timeout_s` instead."""
     precision: Literal["auto", "float32", "bfloat16", "onnx-float32", "onnx-int8"] = "auto"
     """How the encoder computes; `auto`: bfloat16 where the processor or GPU has it. The last two:
     by ONNX Runtime, on the CPU."""
@@ -113,6 +124,17 @@ class Settings(BaseSettings):
     otel: bool | None = None
     """Whether traces are sent by OpenTelemetry, whose own variables (`OTEL_...`) say where to;
     where empty, if `OTEL_EXPORTER_OTLP_ENDPOINT` is set."""
+
+    @field_validator("root_path")
+    @classmethod
+    def _is_no_route(cls, value: str) -> str:
+        first = value.split("/")[1] if value else ""
+        if first in _FIRST_STEPS:
+            raise ValueError(
+                f"the service has routes of its own under '/{first}', so that a proxy's path can't "
+                "be told from them; choose another one"
+            )
+        return value
 
     @field_validator("cors_origins", mode="before")
     @classmethod

@@ -27,6 +27,9 @@ QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/
 """Those that are asked all the time; their log lines are for debugging."""
 _LOG_FIELDS = "log_fields"
 _REQUEST_ID = "request_id"
+_IS_CLIENT_GONE = "is_client_gone"
+CLIENT_GONE_STATUS = 499
+"""What nginx, too, logs for a client that hung up before its answer was complete."""
 
 
 class Telemetry:
@@ -155,7 +158,7 @@ class TelemetryMiddleware:
             self._note(scope, status, time.perf_counter() - started)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = route_of(scope)
+        route, status = route_of(scope), final_status(scope, status)
         self._telemetry.observe_request(scope["method"], route, status, seconds)
         level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
         if not logger.isEnabledFor(level):
@@ -179,6 +182,21 @@ def log_fields_of(scope: Scope) -> dict[str, object]:
     """Return the fields that were added to the log line of a request."""
     fields: dict[str, object] = scope.get("state", {}).get(_LOG_FIELDS, {})
     return fields
+
+
+def note_client_gone(scope: Scope) -> None:
+    """Let a request count as one whose client hung up, though its answer had begun as another."""
+    scope.setdefault("state", {})[_IS_CLIENT_GONE] = True
+
+
+def final_status(scope: Scope, status: int) -> int:
+    """Return the status that a request is logged and counted with.
+
+    Args:
+        scope: Of the request.
+        status: With which its answer began.
+    """
+    return CLIENT_GONE_STATUS if scope.get("state", {}).get(_IS_CLIENT_GONE) else status
 
 
 def route_of(scope: Scope) -> str:

@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.errors import ConfigError
 from service.logs import add_log_context
-from service.telemetry import QUIET_ROUTES, log_fields_of, route_of
+from service.root_path import path_of
+from service.telemetry import QUIET_ROUTES, final_status, log_fields_of, route_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -79,7 +80,7 @@ class TracingMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and say in its span how it ended."""
-        if scope["type"] != "http" or scope["path"] in QUIET_ROUTES:
+        if scope["type"] != "http" or path_of(scope) in QUIET_ROUTES:
             await self._app(scope, receive, send)
             return
         from opentelemetry.trace import use_span
@@ -99,7 +100,7 @@ class TracingMiddleware:
             with use_span(span, record_exception=False, set_status_on_exception=False):
                 await self._app(scope, receive, note_status)
         finally:
-            _describe(span, scope, status)
+            _describe(span, scope, final_status(scope, status))
             span.end()
 
 

@@ -5,17 +5,21 @@ A failure belongs to the job that caused it: where several fail together, each i
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from models.errors import LongtailError, RequestError
-from service.batching import Call, Item, Job, Options, WorkQueue, jobs_of
+from service.batching import BATCH_COST, Call, Item, Job, Options, WorkQueue, jobs_of
 
 if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
     from models.predictor import Prediction
     from service.manager import TextBatch
+
+logger = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
@@ -60,8 +64,11 @@ def help_to_compute(
     """
     if prepare_thread():
         queue.add_worker()
-        while _compute_next(queue, observer, note_speed, takes_calls=False):
-            pass
+        try:
+            while _compute_next(queue, observer, note_speed, takes_calls=False):
+                pass
+        finally:
+            queue.remove_worker()
 
 
 def compute(items: Sequence[Item], observer: Observer) -> None:
@@ -102,7 +109,8 @@ def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
         groups.setdefault((id(job.model.predictor), job.options.scorer), []).append(job)
     for group in groups.values():
         started = time.perf_counter()
-        _tokenise(group, queue)
+        with _failing(group):
+            _tokenise(group, queue)
         observer.observe_phase("tokenise", time.perf_counter() - started)
     return bool(jobs)
 
@@ -127,11 +135,31 @@ def _compute_next(
             job.seconds.queue = started - job.added_at
             job.seconds.note("queue", job.added_at, started)
             observer.observe_phase("queue", job.seconds.queue)
-    compute(work, observer)
+    with _failing(jobs_of(work)):
+        compute(work, observer)
     tokens = sum(item.tokens for item in work)
-    note_speed(tokens, time.perf_counter() - started)
+    if not any(item.job.error for item in work):  # a failure says nothing about speed
+        # With what a batch costs beside its tokens: small batches alone don't mean that it is slow.
+        note_speed(BATCH_COST + tokens, time.perf_counter() - started)
     observer.observe_batch(len(work), tokens)
     return True
+
+
+@contextmanager
+def _failing(jobs: Sequence[Job]) -> Iterator[None]:
+    """Let an error that belongs to no job fail all of these, and the thread go on.
+
+    What is no `Exception` ends the thread, but leaves none of them waiting.
+    """
+    try:
+        yield
+    except BaseException as error:
+        logger.exception("jobs failed outside of the model with %s", type(error).__name__)
+        told = error if isinstance(error, Exception) else RuntimeError(f"a thread ended: {error!r}")
+        for job in jobs:
+            job.fail(told)
+        if told is not error:
+            raise
 
 
 def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
@@ -156,7 +184,8 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
         extra = job.options.extra_tokens
         numbered = zip(range(len(job.texts)), texts, strict=False)
         queue.add_items(
-            job, [Item(job, number, text, size + extra) for number, (text, size) in numbered]
+            job,
+            [Item(job, number, text, max(1, size) + extra) for number, (text, size) in numbered],
         )
 
 

@@ -31,7 +31,7 @@ export class Problem extends Error {
 
 export const predict = (question, signal) => ask("v1/predict", { question, signal });
 export const models = (signal) => ask("v1/models", { signal });
-export const label = (id, signal) => ask(`v1/labels/${encodeURIComponent(id)}`, { signal });
+export const label = (id, signal) => ask(`v1/labels?id=${encodeURIComponent(id)}`, { signal });
 
 export function labels(query, offset, limit, signal) {
   return ask(`v1/labels?${new URLSearchParams({ query, offset, limit })}`, { signal });

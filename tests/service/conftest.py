@@ -27,6 +27,7 @@ from models.manifest import EncoderInfo, Input, Manifest
 from models.registry import Registry
 from models.selection import LabelFilter, LabelSelector
 from service.app import create_app
+from service.connections import protocol_with
 from service.keys import make_key
 from service.settings import Settings
 
@@ -303,12 +304,19 @@ def open_server(registry: Registry) -> Callable[..., AbstractContextManager[str]
     @contextmanager
     def start(loader: Loader | None = None, **settings: object) -> Iterator[str]:
         defaults = {"registry": registry.folder, "watch_interval_s": 0, "log_level": "warning"}
-        app = create_app(Settings(**defaults | settings), load=loader or Loader())
+        chosen = Settings(**defaults | settings)
+        app = create_app(chosen, load=loader or Loader())
         # Makes the routes, else each server does it in its thread at its first request; FastAPI
         # silences warnings meanwhile, for one thread at a time.
         app.openapi()
         server = uvicorn.Server(
-            uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
+            uvicorn.Config(
+                app,
+                port=0,
+                log_config=None,
+                timeout_graceful_shutdown=1,
+                http=protocol_with(chosen.read_timeout_s),
+            )
         )
         thread = threading.Thread(target=server.run)
         thread.start()

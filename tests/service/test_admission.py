@@ -209,3 +209,82 @@ def test_so_many_streams_run_and_no_more():
         with pytest.raises(QueueFullError, match="2 batches are running, and 2 may"):
             streams.check()
     streams.check()
+
+
+# ---- what one client's texts teach the service; these failed on commit e37f807 ----
+
+ORDINARY = {"text": "Duties on imports of olive oil"}
+
+
+@pytest.fixture
+def wordless(fake_predictor):
+    """A model that, as one without an encoder, knows no token of texts without words."""
+
+    class Wordless(fake_predictor):
+        def prepare(self, batch, scorer=None):
+            return [0 if "?" in text else len(text.split()) for text in batch.texts]
+
+    return Wordless
+
+
+def ask_predict(client):
+    assert client.post("/v1/predict", json={"text": "???"}).status_code == 200
+
+
+def ask_batch(client):
+    content = b'{"text": "???"}\n'
+    headers = {"content-type": "application/x-ndjson"}
+    assert client.post("/v1/batch", content=content, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("ask", [ask_predict, ask_batch])
+def test_a_first_text_without_a_known_token_keeps_nobody_out(
+    open_client, make_loader, wordless, ask
+):
+    with open_client(make_loader(predictor_class=wordless)) as client:
+        for _ in range(3):
+            ask(client)
+        answer = client.post("/v1/predict", json=ORDINARY)
+        assert answer.status_code == 200, answer.text
+        assert client.post("/v1/projects/longtail/suggest", data=ORDINARY).status_code == 200
+
+
+def test_many_texts_without_a_known_token_do_not_make_the_service_look_slow(
+    open_client, make_loader, wordless
+):
+    with open_client(make_loader(predictor_class=wordless)) as client:
+        speeds = []
+        admission = client.app.state.service.engine.admission
+        learned = admission._tokens_a_second.add
+        admission._tokens_a_second.add = lambda speed: speeds.append(speed) or learned(speed)
+        for _ in range(20):
+            ask_predict(client)
+    assert len(speeds) >= 20
+    assert min(speeds) > service.admission._SLOWEST
+
+
+def test_requests_that_fail_teach_no_speed(open_client):
+    with open_client() as client:
+        speed = client.app.state.service.engine.admission._tokens_a_second
+        for _ in range(3):
+            assert client.post("/v1/predict", json=ORDINARY | {"k": 900}).status_code == 422
+        assert speed.value is None
+
+
+def test_huge_requests_do_not_shut_out_others_before_they_are_read():
+    async def play():
+        admission = Admission(2**16)
+        for _ in range(100):
+            with admission.admit(10**6, 30):
+                pass
+        places = []
+
+        async def another():
+            places.append(admission.take_place(30))
+
+        for _ in range(60):
+            await asyncio.create_task(another())
+        for place in places:
+            place.give_back()
+
+    asyncio.run(play())

@@ -66,7 +66,7 @@ def test_of_the_longest_runs_with_the_first_text_the_batch_costs_least_a_token(
     lengths, most, padding
 ):
     def cost_of_token(run):
-        return (cost_of(run, padding) + batching._BATCH_COST) / sum(run)
+        return (cost_of(run, padding) + batching.BATCH_COST) / sum(run)
 
     items = [Item(job_of("x"), i, None, tokens) for i, tokens in enumerate(lengths)]
     rising = sorted(items, key=lambda item: item.tokens)
@@ -189,3 +189,20 @@ def test_a_closed_queue_gives_nothing_and_keeps_nothing():
     for call in calls:
         with pytest.raises(CancelledError):
             call.result()
+
+
+def test_texts_without_a_known_token_are_computed_together_and_with_a_bound(
+    open_client, make_loader
+):
+    """On commit e37f807 each of them was a batch of its own."""
+
+    class Wordless(make_loader.predictor_class):
+        def prepare(self, batch, scorer=None):
+            return [0] * len(batch.texts)
+
+    loader = make_loader(predictor_class=Wordless)
+    with open_client(loader, max_batch_tokens=8) as client:
+        answer = client.post("/v1/predict", json={"texts": ["???"] * 64})
+        assert answer.status_code == 200
+    sizes = [len(call) for call in loader.loaded[0].calls if set(call) == {"???"}]
+    assert sizes == [8] * 8

@@ -433,9 +433,24 @@ def test_ids_may_hold_whatever_paths_do_not_like(open_server, hostile_loader):
         for label_id in HOSTILE_IDS:
             answer = client.get(f"/v1/labels/{quote(label_id, safe='')}")
             assert (answer.status_code, answer.json().get("id")) == (200, label_id)
+            # As a parameter, which no proxy decodes; on commit e37f807 that was a 422.
+            assert client.get("/v1/labels", params={"id": label_id}).json() == answer.json()
             found = client.get("/v1/labels", params={"query": label_id}).json()
             assert label_id in [each["id"] for each in found["labels"]]
             assert predicted(client, include=[label_id]) == [label_id]
         metrics = client.get("/metrics").text
     assert 'route="/v1/labels/{label_id:path}"' in metrics
     assert "eurovoc" not in metrics
+
+
+def test_a_label_can_be_asked_for_by_a_parameter(client):
+    shown = client.get("/v1/labels?id=L3").json()
+    assert shown == client.get("/v1/labels/L3").json()
+    assert client.get("/v1/labels?id=L3&version=9").status_code == 404
+    for label_id in ("", "http://example.org/voc/1"):
+        answer = client.get("/v1/labels", params={"id": label_id})
+        assert (answer.status_code, answer.json()["type"]) == (
+            404, "urn:longtail:problem:label-not-found",
+        )  # fmt: skip
+        assert f"no label with the id {label_id!r}" in answer.json()["detail"]
+        assert "GET /v1/labels?id=" in answer.json()["detail"]

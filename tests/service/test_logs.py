@@ -140,3 +140,22 @@ def test_all_lines_about_a_request_have_its_id_and_no_others(client):
     ]  # fmt: skip
     assert {"method", "route", "status", "ms", "version"} <= lines[0].keys()
     assert "secret" not in stream.getvalue()
+
+
+@pytest.fixture
+def _restored_loggers():
+    root, faiss = logging.getLogger(), logging.getLogger("faiss.loader")
+    before = (root.level, root.handlers[:], faiss.level)
+    yield
+    root.level, root.handlers[:], faiss.level = before
+
+
+@pytest.mark.usefixtures("_restored_loggers")
+def test_what_faiss_tells_of_missing_instruction_sets_is_not_logged(capsys):
+    """On commit e37f807 each start said 'Could not load library with AVX2 support due to: ...'."""
+    configure_logging("info")
+    faiss = logging.getLogger("faiss.loader")
+    faiss.info("Could not load library with AVX2 support due to: ...")
+    faiss.warning("something that matters")
+    assert "AVX2" not in (said := capsys.readouterr().err)
+    assert "something that matters" in said

@@ -106,3 +106,22 @@ def test_a_whole_number_may_be_written_with_a_point(client):
     assert len(answer.json()["results"][0]["labels"]) == 3
     refused = client.post("/v1/predict", json={"text": "a", "k": 3.5})
     assert refused.status_code == 422
+
+
+@pytest.mark.parametrize("timeout_s", ["5e-324", "1e-9", "0.0009", "0", "-1", "NaN"])
+def test_a_time_in_which_nothing_can_be_answered_is_refused(client, timeout_s):
+    """On commit e37f807 the small ones were a 504."""
+    answer = client.post(
+        "/v1/predict",
+        content=f'{{"text": "a", "timeout_s": {timeout_s}}}',
+        headers={"content-type": "application/json"},
+    )
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/timeout_s")
+
+
+def test_a_timeout_below_a_millisecond_is_refused_by_the_inference_protocol(client):
+    text = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
+    body = {"inputs": [text], "parameters": {"timeout": 999}}
+    answer = client.post("/v2/models/longtail/infer", json=body)
+    assert answer.status_code == 400
+    assert "0.001" in answer.json()["error"]

@@ -32,6 +32,7 @@ class Hanging(Fake):
 logging.basicConfig(level="INFO", force=True)
 options = dict(port=0, drain_delay_s=float(sys.argv[2]), shutdown_timeout_s=int(sys.argv[3]))
 options["keep_alive_s"] = int(sys.argv[4])
+options["read_timeout_s"] = float(sys.argv[5])
 shutdown.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=Hanging))
 """
 
@@ -45,8 +46,10 @@ def start(registry):
     """
     processes = []
 
-    def start_one(drain_delay_s=0.0, shutdown_timeout_s=5, keep_alive_s=75):
-        options = (registry.folder, drain_delay_s, shutdown_timeout_s, keep_alive_s)
+    def start_one(drain_delay_s=0.0, shutdown_timeout_s=5, keep_alive_s=75, read_timeout_s=60):
+        options = (
+            registry.folder, drain_delay_s, shutdown_timeout_s, keep_alive_s, read_timeout_s,
+        )  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE, *map(str, options)],
             cwd=HERE.parents[1],
@@ -146,3 +149,12 @@ def test_work_that_hangs_does_not_keep_it_from_ending(start):
         process.wait(30)
         asked.exception(30)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_connection_with_half_a_head_is_closed(start):
+    """On commit e37f807 it stayed open; `test_connections` has the other cases."""
+    _, address = start(read_timeout_s=0.3)
+    url = httpx.URL(address)
+    with socket.create_connection((url.host, url.port), timeout=60) as connection:
+        connection.sendall(b"POST /v1/predict HTTP/1.1\r\nHost: x\r\n")
+        assert connection.recv(2**16) == b""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
-from models.errors import BundleCorruptError
+from models.errors import BundleCorruptError, NotReadyError
+from service import self_check
+from service.admission import Admission, QueueFullError
+from service.engine import _OWN_TEXT
+from service.self_check import SelfCheck
 
 
 def test_routes_answer_while_the_models_load(open_client, make_loader):
@@ -107,3 +114,267 @@ def test_many_requests_during_loading_all_get_their_503(open_client, make_loader
         )
         assert set(statuses) == {503}
         gate.set()
+
+
+# ---- requests that fail: readiness tells the truth; on commit e37f807 it stayed 200 ----
+
+PATIENCE_S = 60.0
+
+
+def ask(client, text="some words"):
+    return client.post("/v1/predict", json={"text": text}).status_code
+
+
+def until_ready_is(client, status):
+    """Ask for readiness until it is so; return its document."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (answer := client.get("/readyz")).status_code != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return answer.json()
+
+
+@pytest.fixture
+def fragile(fake_predictor):
+    """A model that fails while `failure` is set: for all texts, or for those that hold `word`."""
+
+    class Fragile(fake_predictor):
+        failure: BaseException | None = None
+        word = ""
+
+        def predict(self, texts, **options):
+            if self.failure and any(self.word in text for text in texts):
+                raise self.failure
+            return super().predict(texts, **options)
+
+    return Fragile
+
+
+def test_a_service_that_fails_every_request_is_not_ready_until_it_answers_again(
+    open_client, make_loader, fragile, caplog
+):
+    with open_client(make_loader(predictor_class=fragile)) as client:
+        assert ask(client) == 200
+        fragile.failure = RuntimeError("secret words")
+        assert ask(client) == 500
+        problem = until_ready_is(client, 503)
+        assert client.get("/livez").status_code == 200
+        assert client.get("/v2/health/ready").status_code == 503
+        fragile.failure = None
+        assert until_ready_is(client, 200) == {"status": "ready"}
+        assert ask(client) == 200
+    assert problem["type"] == "urn:longtail:problem:not-ready"
+    assert "ordinary requests fail with RuntimeError, as a self-check found" in problem["detail"]
+    assert "ready again when a self-check is answered" in problem["detail"]
+    assert "secret" not in problem["detail"]
+    assert "not ready any more: ordinary requests fail with RuntimeError" in caplog.text
+    assert "ready again: a self-check was answered" in caplog.text
+
+
+def test_a_service_that_cannot_even_admit_requests_is_not_ready(open_client, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    with open_client() as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(Admission, "check", broken)
+            assert ask(client) == 500
+            assert "fail with ZeroDivisionError" in until_ready_is(client, 503)["detail"]
+        until_ready_is(client, 200)
+
+
+def test_lines_of_a_stream_that_fail_are_noticed_too(open_client, make_loader, fragile):
+    with open_client(make_loader(predictor_class=fragile)) as client:
+        fragile.failure = RuntimeError()
+        headers = {"content-type": "application/x-ndjson"}
+        client.post("/v1/batch", content=b'{"text": "some words"}\n', headers=headers)
+        until_ready_is(client, 503)
+
+
+def test_requests_that_fail_by_what_they_contain_do_not_touch_readiness(
+    open_client, make_loader, fragile, monkeypatch
+):
+    monkeypatch.setattr(self_check, "_REST_S", 1e9)
+    loader = make_loader(predictor_class=fragile)
+    with open_client(loader) as client:
+        fragile.failure, fragile.word = RuntimeError(), "poison"
+        for _ in range(30):
+            assert ask(client, "poison") == 500
+            assert client.get("/readyz").status_code == 200
+            assert ask(client) == 200
+        asked = sum(_OWN_TEXT in call for call in loader.loaded[0].calls)
+    assert asked in {1, 2}  # twice where it was computed together with one that failed
+
+
+def test_a_self_check_gives_back_no_place_of_others(open_client, make_loader, fragile):
+    with open_client(make_loader(predictor_class=fragile)) as client:
+        fragile.failure, fragile.word = RuntimeError(), "poison"
+        ask(client, "poison")
+        until_ready_is(client, 200)
+        assert ask(client) == 200
+        admission = client.app.state.service.engine.admission
+        deadline = time.monotonic() + PATIENCE_S
+        while admission.tokens:
+            assert time.monotonic() < deadline
+        assert not admission._desks.locked()
+
+
+@pytest.mark.parametrize("method", ["read", "predict"], ids=["tokeniser", "compute thread"])
+def test_a_service_whose_thread_hangs_is_not_ready_until_it_goes_on(
+    open_client, make_loader, fake_predictor, method
+):
+    gate = threading.Event()
+
+    class Hanging(fake_predictor):
+        pass
+
+    def hang(self, texts, **options):
+        assert "hang" not in texts or gate.wait(PATIENCE_S)
+        return getattr(fake_predictor, method)(self, texts, **options)
+
+    setattr(Hanging, method, hang)
+    with open_client(make_loader(predictor_class=Hanging), request_timeout_s=0.2) as client:
+        assert ask(client, "hang") == 504
+        problem = until_ready_is(client, 503)
+        gate.set()
+        until_ready_is(client, 200)
+    assert "no request was answered within 0.2 s" in problem["detail"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_service_whose_compute_thread_has_ended_says_so(open_client, make_loader, fragile):
+    with open_client(make_loader(predictor_class=fragile), request_timeout_s=5) as client:
+        fragile.failure = SystemExit()
+        assert ask(client) == 500  # and no wait for its time limit
+        detail = until_ready_is(client, 503)["detail"]
+    assert "the thread 'compute_0' has ended, its cause is in the log; restart" in detail
+
+
+def test_an_error_outside_of_the_model_does_not_end_its_thread(open_client, make_loader):
+    """On commit e37f807 the tokeniser's thread ended, and nothing was answered any more."""
+    predictor_class = make_loader.predictor_class
+
+    class BrokenBatch(type(predictor_class.read(None, ["a"]))):
+        def take(self, rows):
+            raise MemoryError
+
+    class Broken(predictor_class):
+        def read(self, texts):
+            return BrokenBatch(list(texts)) if "broken" in texts else super().read(texts)
+
+    with open_client(make_loader(predictor_class=Broken)) as client:
+        answer = client.post("/v1/predict", json={"texts": ["broken", "other"]})
+        assert answer.status_code == 500
+        assert ask(client) == 200
+        assert client.get("/readyz").status_code == 200
+
+
+# ---- the self-check alone ----
+
+
+class FakeEngine:
+    """An engine whose answers to itself are set."""
+
+    def __init__(self, *failures):
+        self.failures = list(failures)
+        self.num_answered = 0
+        self.num_asked = 0
+        self.admission = SimpleNamespace(tokens=0)
+
+    def thread_problem(self):
+        return None
+
+    async def ask_itself(self, timeout_s):
+        self.num_asked += 1
+        failure = self.failures.pop(0) if self.failures else None
+        if callable(failure):
+            failure = failure()
+        if failure is not None:
+            raise failure
+
+
+def run_check(engine, timeout_s=30.0):
+    """Let a self-check come to its end after one failure; return the problems on the way."""
+
+    async def play():
+        check = SelfCheck(engine, timeout_s)
+        problems = []
+        check._set_problem = lambda problem: (
+            problems.append(problem) or setattr(check, "_problem", problem)
+        )
+        check.note_failure()
+        await asyncio.wait_for(check._task, PATIENCE_S)
+        return problems
+
+    return asyncio.run(play())
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch, request):
+    if "alone" in request.node.name:
+        monkeypatch.setattr(self_check, "_PAUSE_S", 0.0)
+        monkeypatch.setattr(self_check, "_PAUSE_UNREADY_S", 0.0)
+
+
+def test_alone_one_or_two_failures_in_a_row_are_forgiven():
+    assert run_check(FakeEngine(ValueError(), ValueError())) == [None]
+
+
+def test_alone_three_failures_in_a_row_are_not():
+    problems = run_check(FakeEngine(*[ValueError()] * 4))
+    assert len(problems) == 3
+    assert problems[-1] is None
+    assert all("fail with ValueError" in problem for problem in problems[:-1])
+
+
+def test_alone_a_full_queue_is_no_failure_while_others_are_answered():
+    engine = FakeEngine()
+
+    def refuse():
+        engine.num_answered += 1
+        return QueueFullError("full", 1)
+
+    engine.failures = [refuse]
+    assert run_check(engine) == [None]
+    assert engine.num_asked == 1
+
+
+def test_alone_a_full_queue_does_not_make_it_ready_again():
+    engine = FakeEngine()
+
+    def refuse():
+        engine.num_answered += 1
+        return QueueFullError("full", 1)
+
+    engine.failures = [*[ValueError()] * 3, refuse, refuse]
+    problems = run_check(engine)
+    assert (len(problems), problems[-1], engine.num_asked) == (2, None, 6)
+
+
+def test_alone_a_full_queue_without_any_answer_is_a_standstill():
+    problems = run_check(FakeEngine(QueueFullError("full", 1)), timeout_s=0.0)
+    assert "no request was answered within 0 s" in problems[0]
+
+
+def test_alone_no_model_is_left_to_the_manager_to_tell():
+    assert run_check(FakeEngine(NotReadyError("loading"))) == [None]
+
+
+def test_alone_work_that_waits_without_any_answer_starts_a_check():
+    async def play():
+        engine, now = FakeEngine(), 100.0
+        check = SelfCheck(engine, 30.0, clock=lambda: now)
+        engine.admission.tokens = 10
+        check.check_ready()
+        now += 5.0
+        engine.num_answered += 1
+        check.check_ready()
+        now += 4.9
+        check.check_ready()
+        assert check._task is None
+        now += 0.2
+        check.check_ready()
+        await check._task
+        assert engine.num_asked == 1
+
+    asyncio.run(play())

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import queue
 import signal
+import socket
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 import uvicorn
 
-from models.errors import NotReadyError
+from models.errors import ConfigError, NotReadyError
 from service import shutdown
 from service.manager import ModelManager
 from service.settings import Settings
-from service.shutdown import DrainingServer, Watchdog, serve
+from service.shutdown import DrainingServer, Watchdog, check_address, serve
 
 
 class Bench:
@@ -128,3 +131,38 @@ def test_a_server_that_could_not_start_is_a_failure(monkeypatch, started):
         with pytest.raises(SystemExit) as why:
             serve(app)
         assert why.value.code == 3
+
+
+@pytest.fixture
+def taken_port():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_a_taken_port_is_told_in_one_sentence_with_status_1(registry, taken_port):
+    """On commit e37f807: a uvicorn line among ten of the log, and status 3."""
+    command = [sys.executable, "-m", "longtail", "serve", "--port", str(taken_port)]
+    ended = subprocess.run(
+        [*command, "--registry", str(registry.folder)],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        f"Error: port {taken_port} of '127.0.0.1' is taken by another process; stop that one, or "
+        "choose another port with --port or LONGTAIL_PORT (0 takes a free one)\n"
+    )
+
+
+def test_a_free_port_and_none_in_particular_are_fine(taken_port):
+    for host in ("127.0.0.1", "localhost"):
+        check_address(host, 0)
+    with pytest.raises(ConfigError, match="is taken by another process"):
+        check_address("localhost", taken_port)
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_an_address_of_another_machine_is_told_too(host):
+    with pytest.raises(ConfigError, match=rf"can't listen on port 0 of '{host}' \(.+\); choose"):
+        check_address(host, 0)
