@@ -175,7 +175,8 @@ class TextBatch:
     @property
     def num_known_features(self) -> Int64[np.ndarray, "text"]:
         """Different words and phrases of each text that the sparse model has a feature for."""
-        return np.diff(self.features.indptr).astype(np.int64)
+        counts: Int64[np.ndarray, "text"] = np.diff(self.features.indptr).astype(np.int64)
+        return counts
 
 
 _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {

@@ -20,7 +20,11 @@ WARNING = AnswerWarning("unreliable-probabilities", "too high", ("L1",))
 
 @pytest.fixture
 def cautious(open_client, make_loader, fake_predictor):
-    """A service whose model warns of the label L1 in each answer that has it."""
+    """A service whose model warns of the label L1 in each answer that has it.
+
+    Yields:
+        A client of it.
+    """
 
     class Cautious(fake_predictor):  # type: ignore[misc,valid-type]
         def predict(self, texts, **options):
