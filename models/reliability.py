@@ -89,9 +89,9 @@ def warnings_about(
     if not rare:
         return ()
     detail = (
-        f"labels with at most {MOST_DOCUMENTS} training document: the probabilities that {scorer!r} "
-        "gives them are often far too high; don't decide by probability or threshold alone, but "
-        "let a person check them, or use another scorer"
+        f"labels with at most {MOST_DOCUMENTS} training document: the probabilities that "
+        f"{scorer!r} gives them are often far too high; don't decide by probability or threshold "
+        "alone, but let a person check them, or use another scorer"
     )
     return (AnswerWarning(UNRELIABLE_PROBABILITIES, detail, rare),)
 
