@@ -45,6 +45,21 @@ class _Once(Generic[T]):
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of a text a scorer has read.
+
+    Attributes:
+        num_tokens: Tokens that it has read.
+        num_text_tokens: Tokens that the text has.
+        known_tokens: What it has found of its vocabulary among those that it has read.
+    """
+
+    num_tokens: int
+    num_text_tokens: int
+    known_tokens: int
+
+
 class TextBatch:
     """Texts, as any scorer reads them."""
 
@@ -136,16 +151,32 @@ class TextBatch:
     def _context(self) -> tuple[ModelParts, str, Callable[[int], object]]:
         return self._parts, self._device, self._progress
 
-    def extents(self, is_sparse: bool) -> list[tuple[int, bool]]:
-        """Return how many tokens each text has, and whether only the first of them are read.
+    def extents(self, *, by_encoder: bool, by_sparse: bool) -> list[Extent]:
+        """Return how much of each text is read by the encoder, the sparse model, or both.
+
+        The encoder reads tokens, and its window or windows may end before the text does; the sparse
+        model reads all words. What both read is counted in the encoder's tokens, and is cut where
+        the encoder cuts it. Of the two numbers of known tokens the larger one counts, so that it is
+        0 only where neither knows anything.
 
         Args:
-            is_sparse: Whether the sparse model reads it; else the encoder does.
+            by_encoder: Whether the encoder reads them.
+            by_sparse: Whether the sparse model does; at least one of the two.
         """
-        if is_sparse:
-            return [(count, False) for count in self.num_words.tolist()]
-        most = self._dense.most_tokens
-        return [(count, count > most) for count in self.tokens.num_tokens.tolist()]
+        known = self.num_known_features if by_sparse else np.zeros(len(self.texts), dtype=np.int64)
+        if by_encoder:
+            read, num_tokens = self.tokens.num_read, self.tokens.num_tokens
+            known = np.maximum(known, self.tokens.num_known)
+        else:
+            read = num_tokens = self.num_words
+        rows = zip(read.tolist(), num_tokens.tolist(), known.tolist(), strict=True)
+        return [Extent(*row) for row in rows]
+
+    @property
+    def num_known_features(self) -> Int64[np.ndarray, "text"]:
+        """Different words and phrases of each text that the sparse model has a feature for."""
+        counts: Int64[np.ndarray, "text"] = np.diff(self.features.indptr).astype(np.int64)
+        return counts
 
 
 _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {

@@ -203,6 +203,8 @@ class TokenizedTexts:
         ids: Token ids of all texts, one after the other, special tokens included.
         offsets: Window i has the ids from offsets[i] up to offsets[i + 1].
         num_tokens: Tokens that each text has before it is cut, special tokens included.
+        num_read: Those of them in the window or windows, each counted once.
+        num_known: Those of them that are neither special nor the unknown token.
         firsts: Text i has the windows from firsts[i] up to firsts[i + 1]; None: one each.
         pool: What is made of the vectors of a text's windows.
     """
@@ -210,6 +212,8 @@ class TokenizedTexts:
     ids: Int64[np.ndarray, "total"]
     offsets: Int64[np.ndarray, "boundary"]
     num_tokens: Int64[np.ndarray, "text"]
+    num_read: Int64[np.ndarray, "text"]
+    num_known: Int64[np.ndarray, "text"]
     firsts: Int64[np.ndarray, "text_boundary"] | None = None
     pool: WindowPool = "mean"
 
@@ -230,6 +234,8 @@ class TokenizedTexts:
             ids=np.concatenate([part.ids for part in parts]),
             offsets=_boundaries(np.concatenate([np.diff(part.offsets) for part in parts])),
             num_tokens=np.concatenate([part.num_tokens for part in parts]),
+            num_read=np.concatenate([part.num_read for part in parts]),
+            num_known=np.concatenate([part.num_known for part in parts]),
             firsts=_boundaries(np.concatenate(counts)) if counts else None,
             pool=parts[0].pool,
         )
@@ -242,6 +248,8 @@ class TokenizedTexts:
             ids=np.concatenate(parts),
             offsets=np.cumsum([0, *map(len, parts)], dtype=np.int64),
             num_tokens=self.num_tokens[list(rows)],
+            num_read=self.num_read[list(rows)],
+            num_known=self.num_known[list(rows)],
             firsts=None if counts is None else _boundaries(counts),
             pool=self.pool,
         )
@@ -250,8 +258,15 @@ class TokenizedTexts:
         """Return the first texts alone."""
         firsts = None if self.firsts is None else self.firsts[: count + 1]
         offsets = self.offsets[: (count if firsts is None else int(firsts[-1])) + 1]
-        ids, num_tokens = self.ids[: offsets[-1]], self.num_tokens[:count]
-        return TokenizedTexts(ids, offsets, num_tokens, firsts, self.pool)
+        return TokenizedTexts(
+            ids=self.ids[: offsets[-1]],
+            offsets=offsets,
+            num_tokens=self.num_tokens[:count],
+            num_read=self.num_read[:count],
+            num_known=self.num_known[:count],
+            firsts=firsts,
+            pool=self.pool,
+        )
 
     def batch(self, rows: Int64[np.ndarray, "row"], pad_id: int, device: str) -> TokenBatch:
         """Return some of the texts as one padded batch."""
@@ -304,7 +319,8 @@ def tokenize_texts(
     num_special = tokenizer.num_special_tokens_to_add()
     num_last = max(0, num_special - 1)  # all but [CLS] end a text
     width = max(0, max_tokens - num_special)
-    kept, counts, num_tokens = [], [], []
+    unknown = frozenset(tokenizer.all_special_ids)  # the unknown token is one of them
+    kept, counts, num_tokens, num_read, num_known = [], [], [], [], []
     for encoding in tokenizer.backend_tokenizer.encode_batch_fast(list(texts)):
         ids = encoding.ids
         num_tokens.append(len(ids))
@@ -313,12 +329,16 @@ def tokenize_texts(
             spans = windows.spans(len(ids) - num_special, width)
         counts.append(len(spans))
         body = ids[num_special - num_last : len(ids) - num_last]
+        num_read.append(num_special + spans[-1][1])
+        num_known.append(sum(token not in unknown for token in body[: spans[-1][1]]))
         start, end = ids[: num_special - num_last], ids[len(ids) - num_last :]
         kept += [np.array(start + body[slice(*span)] + end, dtype=np.int64) for span in spans]
     return TokenizedTexts(
         ids=np.concatenate(kept) if kept else np.empty(0, dtype=np.int64),
         offsets=_boundaries(np.array([len(ids) for ids in kept], dtype=np.int64)),
         num_tokens=np.array(num_tokens, dtype=np.int64),
+        num_read=np.array(num_read, dtype=np.int64),
+        num_known=np.array(num_known, dtype=np.int64),
         firsts=None if windows is None else _boundaries(np.array(counts, dtype=np.int64)),
         pool="mean" if windows is None else windows.pool,
     )

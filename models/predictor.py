@@ -41,6 +41,7 @@ from models.parts import (
     read_parts,
 )
 from models.ranking import NO_LABEL, Ranking, Source
+from models.reliability import AnswerWarning, is_overconfident, warnings_about
 from models.selected_ranking import rank_selected, total_scores
 from models.selection import LabelFilter, LabelSelector
 from models.sparse import SparseSource
@@ -83,12 +84,21 @@ class Prediction:
 
     Attributes:
         labels: At most k; fewer where a threshold or the scorer's own labels leave no more.
-        num_tokens: Tokens of the text, as the scorer counts them.
-        truncated: Whether the scorer read only the first of them.
+        num_tokens: Tokens that the scorer has read: the encoder's with its special ones, those in
+            several windows counted once; words for `sparse`. A blend counts as its encoder does.
+        truncated: Whether the text has more tokens (`num_text_tokens`), so that its end was left
+            out; of a blend, for those of its scorers that read by the encoder.
         exact: Whether no other label can have a better score. Every way of ranking that there is
             certifies that before it answers.
         correction: What was added to the scores.
+        num_text_tokens: Tokens that the text has.
+        known_tokens: How much of what was read the scorer's vocabulary knows: the encoder's tokens
+            but for special and unknown ones; for `sparse`, different words and phrases with a
+            feature; for a blend of both, the larger number. With 0 the labels say nothing about
+            the text.
         explanations: Why, of each label; empty where nobody asked.
+        warnings: What to know about labels before relying on them: that their probabilities are
+            often too high (see `models.reliability`).
     """
 
     labels: tuple[LabelScore, ...]
@@ -96,7 +106,10 @@ class Prediction:
     truncated: bool
     exact: bool
     correction: CorrectionName
+    num_text_tokens: int
+    known_tokens: int
     explanations: tuple[Explanation, ...] = ()
+    warnings: tuple[AnswerWarning, ...] = ()
 
 
 class Predictor:
@@ -458,19 +471,26 @@ class Predictor:
         predictions = [
             Prediction(
                 labels=self._labels(labels, scores, of_labels, threshold),
-                num_tokens=num_tokens,
-                truncated=truncated,
+                num_tokens=extent.num_tokens,
+                truncated=extent.num_tokens < extent.num_text_tokens,
                 exact=True,
                 correction=applied,
+                num_text_tokens=extent.num_text_tokens,
+                known_tokens=extent.known_tokens,
             )
-            for labels, scores, of_labels, (num_tokens, truncated) in zip(
+            for labels, scores, of_labels, extent in zip(
                 ranking.labels.tolist(),
                 ranking.scores.tolist(),
                 probabilities,
-                batch.extents(not self.needs_encoder(scorer)),
+                batch.extents(
+                    by_encoder=self.needs_encoder(scorer),
+                    by_sparse=SPARSE in self._scorers_in(scorer),
+                ),
                 strict=True,
             )
         ]
+        if calibration is not None and self._is_overconfident(scorer):
+            predictions = [self._with_warnings(each, scorer, threshold) for each in predictions]
         if not explain:
             return predictions
         labels = [[label.index for label in each.labels] for each in predictions]
@@ -545,6 +565,19 @@ class Predictor:
         """Return the scorer, or those that it blends."""
         blend = self._blends.get(scorer)
         return {scorer} if blend is None else {member.name for member in blend.members}
+
+    def _is_overconfident(self, scorer: str) -> bool:
+        ensemble = self._parts.ensemble
+        weights = ensemble.weights if scorer == ENSEMBLE and ensemble is not None else {}
+        return is_overconfident(scorer, weights, RETRIEVAL)
+
+    def _with_warnings(
+        self, prediction: Prediction, scorer: str, threshold: float | None
+    ) -> Prediction:
+        labels = ((label.index, label.probability) for label in prediction.labels)
+        return replace(
+            prediction, warnings=warnings_about(scorer, labels, self.catalogue, threshold)
+        )
 
     def _sources_of(self, blend: Blend, batch: TextBatch | FeatureBatch) -> list[Sources]:
         """Return the sources of the scorers in a blend, with their own corrections."""

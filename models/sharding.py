@@ -36,6 +36,7 @@ from models.parts import DenseParts, ModelParts, read_parts, tensors_of
 from models.predictor import LabelScore, Prediction, Predictor, with_explanations
 from models.ranking import NO_LABEL, Ranking, top_of_candidates
 from models.registry import Registry
+from models.reliability import merge_warnings
 from models.selection import LabelFilter, filters_of_parts
 from models.shard import MAP_NAME, SHARD_NAME, Shard, SplitModel, read_map, shard_ranges
 from models.sparse import SparseModel
@@ -236,7 +237,9 @@ class ShardedPredictor:
             for each, wanted in zip(self._predictors, self._filters(label_filter), strict=True)
         ]  # fmt: skip
         merged = [
-            replace(found[0], labels=self._merged([each.labels for each in found], k))
+            _with_warnings_of(
+                replace(found[0], labels=self._merged([each.labels for each in found], k)), found
+            )
             for found in zip(*of_shards, strict=True)
         ]
         if not explain:
@@ -311,6 +314,12 @@ class ShardedPredictor:
     def _check_k(self, k: int) -> None:
         if not 1 <= k <= self.num_labels:
             raise RequestError(f"k is {k}; wanted 1 to {self.num_labels}, the number of labels")
+
+
+def _with_warnings_of(merged: Prediction, found: Sequence[Prediction]) -> Prediction:
+    """Return a merged answer with the shards' warnings about the labels that it has kept."""
+    about = [each.warnings for each in found]
+    return replace(merged, warnings=merge_warnings(about, [label.id for label in merged.labels]))
 
 
 def merge_rankings(rankings: Sequence[Ranking], firsts: Sequence[int], k: int) -> Ranking:

@@ -13,6 +13,7 @@ from service.label_answers import explanation_of
 from service.problems import INVALID, MALFORMED, Kind, describe_invalid, kind_of, problem_of
 from service.schemas import (
     SURROGATE,
+    AnswerWarning,
     BatchEnd,
     BatchError,
     BatchLine,
@@ -135,12 +136,27 @@ def result_line(
         scorer=scorer,
         correction=prediction.correction,
         tail_dial=line.tail_dial,
-        labels=scored_labels(prediction),
-        num_tokens=prediction.num_tokens,
-        truncated=prediction.truncated,
-        exact=prediction.exact,
+        **text_fields(prediction),
     )
     return result.model_dump_json(exclude_unset=True).encode() + b"\n"
+
+
+def text_fields(prediction: Prediction) -> dict[str, Any]:
+    """Return the fields of a `TextResult`; warnings only where there are some."""
+    fields: dict[str, Any] = {
+        "labels": scored_labels(prediction),
+        "num_tokens": prediction.num_tokens,
+        "num_text_tokens": prediction.num_text_tokens,
+        "known_tokens": prediction.known_tokens,
+        "truncated": prediction.truncated,
+        "exact": prediction.exact,
+    }
+    if prediction.warnings:
+        fields["warnings"] = [
+            AnswerWarning(code=each.code, detail=each.detail, label_ids=list(each.label_ids))
+            for each in prediction.warnings
+        ]
+    return fields
 
 
 def scored_labels(prediction: Prediction) -> list[ScoredLabel]:

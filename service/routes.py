@@ -23,7 +23,7 @@ from service.deps import (
 )
 from service.engine import Answer
 from service.limits import accepts_gzip, inflater_for
-from service.lines import scored_labels
+from service.lines import text_fields
 from service.manager import Serving
 from service.model_metrics import shares_of
 from service.problems import responses
@@ -173,15 +173,7 @@ def _predict_response(answer: Answer, tail_dial: float) -> PredictResponse:
         scorer=answer.scorer,
         correction=answer.predictions[0].correction,
         tail_dial=tail_dial,
-        results=[
-            TextResult(
-                labels=scored_labels(prediction),
-                num_tokens=prediction.num_tokens,
-                truncated=prediction.truncated,
-                exact=prediction.exact,
-            )
-            for prediction in answer.predictions
-        ],
+        results=[TextResult(**text_fields(prediction)) for prediction in answer.predictions],
     )
 
 

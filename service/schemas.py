@@ -86,7 +86,8 @@ class Options(BaseModel):
     scorer: Annotated[str, Field(max_length=100)] | None = None
     """How to score labels; one of the model's `scorers`, its default where absent."""
     threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    """Return only labels of at least this probability; for scorers that give one."""
+    """Return only labels of at least this probability; for scorers that give one. The answer has
+    `warnings` where labels that passed have a probability that is often far too high."""
     correction: Literal["none", "prior", "tree"] | None = None
     """What to add to the scores against the bias of negative sampling: nothing, or what the scorer
     was trained with, which is also the default."""
@@ -258,17 +259,43 @@ class ScoredLabel(Answer):
     """Why it was found; only where `explain` was asked for."""
 
 
+class AnswerWarning(Answer):
+    """What to know about some labels of an answer before relying on them."""
+
+    code: Literal["unreliable-probabilities"]
+    """The kind of warning; compare with this, not with the words.
+
+    `unreliable-probabilities`: the labels have at most one training document, and the
+    probabilities that this scorer gives to such labels are often far too high. It is about the
+    labels that passed the `threshold`; where none was asked for, about those of at least 0.5."""
+    detail: str
+    """In words, with what to do."""
+    label_ids: list[str]
+    """Ids of the labels that it is about."""
+
+
 class TextResult(Answer):
     """The labels of one text."""
 
     labels: list[ScoredLabel]
     """Best first; equal scores in the order of the label catalogue."""
     num_tokens: int
-    """Tokens of the text that the scorer read."""
+    """Tokens of the text that the scorer read: the encoder's, its special ones too, and those that
+    are in several windows once; words for `sparse`. A blend is counted as its encoder reads."""
+    num_text_tokens: int
+    """Tokens that the whole text has, counted alike."""
+    known_tokens: int
+    """How much of what was read the scorer's vocabulary knows: tokens of the encoder other than
+    special and unknown ones; for `sparse` the different words and phrases that it has a feature
+    for; for a blend of both the larger number. Where it is 0, the labels say nothing about the
+    text: they are those that the model gives to any text."""
     truncated: bool
-    """Whether the text was longer than the scorer reads, so that its end was left out."""
+    """Whether the text has more tokens than were read, so that its end was left out; in a blend
+    `sparse` reads it all the same."""
     exact: bool
     """Whether it is certain that no other label has a better score."""
+    warnings: list[AnswerWarning] = []
+    """What to know about labels before relying on them; only where there is something."""
 
 
 class PredictResponse(Answer):

@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 from models.errors import ConfigError, RequestError
+from models.reliability import merge_warnings
 from models.selection import KnownLabels, check_known
 from models.shard import SplitModel, read_map
 from service import client_calls as calls
 from service.client import DEFAULT_RETRY, TIMEOUT_S, AsyncClient
 from service.client_calls import Call, ClientError, NoAnswerError, PredictOptions, Retry, T
-from service.schemas import ModelReference, NearLabel, PredictResponse, TextResult
+from service.schemas import AnswerWarning, ModelReference, NearLabel, PredictResponse, TextResult
 from service.shard_schemas import KnownLabels as KnownAnswer
 from service.shard_schemas import StoredSet
 
@@ -337,9 +338,16 @@ def merged(found: Sequence[TextResult], k: int) -> TextResult:
     """
     labels = [label for result in found for label in result.labels]
     best = sorted(labels, key=lambda label: -label.score)[:k]
-    return found[0].model_copy(
-        update={"labels": best, "exact": all(result.exact for result in found)}
-    )
+    update: dict[str, Any] = {"labels": best, "exact": all(result.exact for result in found)}
+    if any(result.warnings for result in found):
+        update["warnings"] = _merged_warnings(found, [label.id for label in best])
+    return found[0].model_copy(update=update)
+
+
+def _merged_warnings(found: Sequence[TextResult], label_ids: list[str]) -> list[AnswerWarning]:
+    """Return the warnings of the shards about the labels that were kept."""
+    merged = merge_warnings([result.warnings for result in found], label_ids)
+    return [AnswerWarning(code=x.code, detail=x.detail, label_ids=[*x.label_ids]) for x in merged]
 
 
 def _check_k(k: int, models: Sequence[SplitModel]) -> None:

@@ -369,8 +369,25 @@ def _label_counts(answer: EngineAnswer, _: int) -> list[int]:
     return [len(prediction.labels) for prediction in answer.predictions]
 
 
+def _unreliable(answer: EngineAnswer, k: int) -> list[bool]:
+    values = []
+    for prediction in answer.predictions:
+        named = {each for warning in prediction.warnings for each in warning.label_ids}
+        values += [label.id in named for label in prediction.labels]
+        values += [False] * (k - len(prediction.labels))
+    return values
+
+
 def _token_counts(answer: EngineAnswer, _: int) -> list[int]:
     return [prediction.num_tokens for prediction in answer.predictions]
+
+
+def _text_token_counts(answer: EngineAnswer, _: int) -> list[int]:
+    return [prediction.num_text_tokens for prediction in answer.predictions]
+
+
+def _known_token_counts(answer: EngineAnswer, _: int) -> list[int]:
+    return [prediction.known_tokens for prediction in answer.predictions]
 
 
 def _truncated(answer: EngineAnswer, _: int) -> list[bool]:
@@ -401,8 +418,11 @@ _WRITERS: dict[str, tuple[TensorInfo, Callable[[EngineAnswer, int], list[Any]]]]
         ("label_names", "BYTES", 2, _names),
         ("scores", "FP32", 2, _scores),
         ("probabilities", "FP32", 2, _probabilities),
+        ("unreliable", "BOOL", 2, _unreliable),
         ("num_labels", "INT32", 1, _label_counts),
         ("num_tokens", "INT32", 1, _token_counts),
+        ("num_text_tokens", "INT32", 1, _text_token_counts),
+        ("known_tokens", "INT32", 1, _known_token_counts),
         ("truncated", "BOOL", 1, _truncated),
     )
 }

@@ -25,8 +25,12 @@ from training.metrics import Judged, judge, label_f1_at, ndcg_at, recall_at
 
 _DEFAULT_NUM_BINS = 35
 # Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# The last four are Tol's muted ones, for what a model of all scorers and both baselines needs more.
+_COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000",
+    "#882255", "#999933", "#7F7F7F", "#332288",
+)  # fmt: skip
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p")
 _LINE_STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
 _MAX_LEGEND_COLUMNS = 5
 _MIN_REGION = 0.04  # share of the labels below which a region's name would not fit above it
@@ -219,6 +223,7 @@ def _draw_bars(
     for index, (name, one) in enumerate(judged.items()):
         kept = [(one.restricted_to(is_in), measured) for _, is_in, measured in groups]
         places = [place for place, (part, _) in enumerate(kept) if part.num_documents]
+        empty = sorted({*range(len(groups))}.difference(places))  # the same for all scorers
         values = [100 * kept[place][1](kept[place][0], k) for place in places]
         offset = (index - (len(judged) - 1) / 2) * width
         bars = axes.bar(
@@ -226,7 +231,11 @@ def _draw_bars(
             color=_COLOURS[index % len(_COLOURS)], hatch="//" * (index // len(_COLOURS)),
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
+    for place in empty:
+        axes.text(place, 3, "no documents", ha="center", fontsize=8, color="0.4")
     axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
+    # Matplotlib ends the axis at the last bar: groups without one would fall on the frame.
+    axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylim(0, 109)  # room for a 100 above the highest bar
     axes.set_yticks(range(0, 101, 20))
     axes.grid(axis="y", alpha=0.3)

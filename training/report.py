@@ -20,7 +20,12 @@ from models.errors import ConfigError
 from models.manifest import FEATURES, Manifest
 from training import report_html as html
 from training.assessment import Assessment
-from training.calibration import RELIABILITY_UNITS, draw_reliability
+from training.calibration import (
+    BAND_NOTE,
+    RELIABILITY_UNITS,
+    ReliabilityReport,
+    draw_reliability,
+)
 from training.corpus import Dataset
 from training.evaluation import Cells
 from training.label_reports import LabelReport, report_labels
@@ -180,7 +185,16 @@ def _probabilities(found: Assessment) -> str:
         html.note(RELIABILITY_UNITS),
         html.table(found.reliability.cells()),
         html.picture(*light_and_dark(figure), "Share of right labels over their probability"),
+        *_bands(found.reliability),
     )
+
+
+def _bands(found: ReliabilityReport) -> list[str]:
+    """Return the probabilities by training documents of the label, where some are calibrated."""
+    if not found.bands:
+        return []
+    heading = "<h3>By training documents of the label</h3>"
+    return [heading, html.note(BAND_NOTE), html.table(found.band_cells())]
 
 
 def _examples(bundle: Bundle, dataset: Dataset, split_name: str, found: Assessment) -> str:

@@ -19,7 +19,7 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --text: #e6e6e6; --page: #171717; --soft: #a3a3a3;
   --line: #3d3d3d; --card: #222222; --good: #5fd07f; --bad: #ff8f8f; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 70rem; padding: 1.5rem; color: var(--text);
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem; color: var(--text);
   background: var(--page); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 1rem; }
 h2 { font-size: 1.2rem; margin: 2.5rem 0 .75rem; padding-top: .75rem;
@@ -27,7 +27,18 @@ h2 { font-size: 1.2rem; margin: 2.5rem 0 .75rem; padding-top: .75rem;
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 p { max-width: 45rem; }
 .note { color: var(--soft); }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto;
+  /* A shadow at a side says that the table goes on there; what is painted over it scrolls along. */
+  background: linear-gradient(to right, var(--page) 40%, transparent) left / 4rem 100% local,
+    linear-gradient(to left, var(--page) 40%, transparent) right / 4rem 100% local,
+    linear-gradient(to right, var(--line), transparent) left / 1rem 100% scroll,
+    linear-gradient(to left, var(--line), transparent) right / 1rem 100% scroll;
+  background-repeat: no-repeat; }
+@media print { body { max-width: none; padding: 0; }
+  .wide { overflow: visible; background: none; }
+  table { width: 100%; font-size: .6rem; } th, td { padding: .15rem .2rem; }
+  th:first-child, td:first-child { white-space: normal; }
+  img, .card, tr { break-inside: avoid; } }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .87rem; }
 th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); text-align: right;
   vertical-align: bottom; }
@@ -100,8 +111,8 @@ def table(cells: Cells, *, mark_best: bool = False) -> str:
     head = "".join(f'<th scope="col">{cell}</th>' for cell in unbroken)
     body = "".join(f"<tr>{_row(row, best)}</tr>" for row in rows)
     return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        '<div class="wide" tabindex="0" role="region" aria-label="Table">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

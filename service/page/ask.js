@@ -166,8 +166,9 @@ export class AskView {
     const [best] = panel.labels;
     const where = this.panels.length === 2 ? `${panel.title.textContent}: ` : "";
     const value = best && (best.probability === null ? `score ${score(best.score)}` : percent(best.probability));
+    const cautions = panel.cautions.textContent;
     find("said").textContent = best
-      ? `${where}${plural(panel.labels.length, "label")}, ${panel.numRare} rare. First: ${best.name}, ${value}.`
+      ? `${where}${plural(panel.labels.length, "label")}, ${panel.numRare} rare. First: ${best.name}, ${value}.${cautions && ` ${cautions}`}`
       : `${where}No label fits.`;
   }
 }

@@ -31,6 +31,17 @@ export function debounced(milliseconds, action) {
   };
 }
 
+/** Copy the text of an element, or where that is not allowed, as over plain HTTP, select it. */
+export async function copyText(holder) {
+  try {
+    await navigator.clipboard.writeText(holder.textContent);
+    return true;
+  } catch {
+    getSelection().selectAllChildren(holder);
+    return false;
+  }
+}
+
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 

@@ -1,8 +1,8 @@
 // One setting and what it finds: scorer, correction and tail dial above, labels below.
 import { predict } from "./api.js";
-import { count, debounced, fillSelect, plural, rarity } from "./dom.js";
+import { count, debounced, element, fillSelect, plural, rarity } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
-import { Results } from "./results.js";
+import { Results, hasProbabilities } from "./results.js";
 
 const DIAL_PAUSE_MS = 120;
 
@@ -16,7 +16,7 @@ export class Panel {
     this.setTitle(title);
     [this.version, this.scorer, this.correction] = [".version-choice", ".scorer", ".correction"].map(find);
     [this.dial, this.dialValue] = [".tail-dial", ".dial-value"].map(find);
-    [this.progress, this.problem, this.summary] = [".progress", ".problem", ".summary"].map(find);
+    [this.progress, this.problem, this.summary, this.cautions] = [".progress", ".problem", ".summary", ".cautions"].map(find);
     this.results = new Results(find(".results"));
     this.onAnswer = onAnswer;
     this.question = null; // {text, k} as asked last
@@ -148,9 +148,10 @@ export class Panel {
     this.answer = answer;
     this.labels = result.labels;
     hideProblem(this.problem);
-    this.results.show({ text, scorer: answer.scorer, labels: result.labels, before });
+    this.results.show({ text, scorer: answer.scorer, result, before });
     this.root.classList.remove("stale");
     this.summary.replaceChildren(summaryOf(answer, result, milliseconds));
+    this.cautions.replaceChildren(...cautionsOf(answer, result).map((words) => element("p", {}, words)));
     this.onAnswer(this);
   }
 
@@ -166,6 +167,7 @@ export class Panel {
     this.results.clear();
     hideProblem(this.problem);
     this.summary.textContent = "";
+    this.cautions.replaceChildren();
     this.setBusy(false);
   }
 
@@ -185,6 +187,21 @@ export class Panel {
 
 const placesOf = (labels) => new Map(labels.map((label, index) => [label.id, index]));
 
+/** Return, in sentences, what to know before relying on the labels. */
+export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] }) {
+  if (!labels.length) return [];
+  return [
+    known === 0 &&
+      "No word of this text is known to the model: these are the labels that it gives to any such text, not an answer.",
+    !hasProbabilities(labels) &&
+      (answer.tail_dial > 0
+        ? "With the tail dial above 0, scores are no probabilities: they only order these labels."
+        : "These scores are no probabilities: they only order these labels."),
+    warnings.some((warning) => warning.code === "unreliable-probabilities") &&
+      `Labels marked “too high?” have at most one training document: the probabilities that ${answer.scorer} gives them are often far too high. Check them.`,
+  ].filter(Boolean);
+}
+
 const rareOf = (labels) =>
   labels.filter((label) => label.explanation && rarity(label.explanation.training_count) !== "common");
 
@@ -193,7 +210,7 @@ function summaryOf(answer, result, milliseconds) {
   return [
     plural(result.labels.length, "label") + (isKnown ? `, ${rareOf(result.labels).length} rare` : ""),
     result.exact ? "exact" : "not certified exact",
-    result.truncated && `only the first ${plural(result.num_tokens, "token")} read`,
+    result.truncated && `only the first ${count(result.num_tokens)} of ${plural(result.num_text_tokens, "token")} read`,
     `version ${answer.model.version}`,
     `${count(Math.round(milliseconds))} ms`,
   ]

@@ -1,8 +1,9 @@
 // The list of labels: rows that keep their identity while their places change.
-import { element, percent, plural, rarity, score } from "./dom.js";
+import { copyText, element, percent, plural, rarity, score } from "./dom.js";
 import { documents, whyParts } from "./why.js";
 
 const MOVE_MS = 280;
+const COPIED_MS = 1500;
 let rowNumber = 0;
 
 export class Results {
@@ -13,10 +14,15 @@ export class Results {
   }
 
   /** Show an answer; `before` maps ids to places at dial 0, null where that was not asked. */
-  show({ text, scorer, labels, before }) {
+  show({ text, scorer, result, before }) {
+    const { labels } = result;
+    const doubtful = new Set((result.warnings ?? []).flatMap((warning) => warning.label_ids));
+    // A bar is a probability. Scores have no zero and no end, so that a bar would show a confidence
+    // that is not there; and of a text without a known word all labels are guesses.
+    const isScaled = hasProbabilities(labels) && result.known_tokens > 0;
+    this.list.classList.toggle("unscaled", !isScaled);
     const places = new Map([...this.rows].map(([id, row]) => [id, row.item.offsetTop]));
     const focused = document.activeElement;
-    const scale = barScale(labels);
     const kept = new Set(labels.map((label) => label.id));
     for (const [id, row] of this.rows) {
       if (kept.has(id)) continue;
@@ -26,7 +32,9 @@ export class Results {
     labels.forEach((label, index) => {
       const row = this.rows.get(label.id) ?? new Row();
       this.rows.set(label.id, row);
-      row.update({ text, scorer, label, index, share: scale(label), move: moveOf(label, index, before) });
+      const share = isScaled ? label.probability : 0;
+      const move = moveOf(label, index, before);
+      row.update({ text, scorer, label, index, share, move, isDoubtful: doubtful.has(label.id) });
       if (this.list.children[index] !== row.item) this.list.insertBefore(row.item, this.list.children[index] ?? null);
     });
     if (this.list.contains(focused)) focused.focus({ preventScroll: true });
@@ -66,6 +74,7 @@ class Row {
     this.name = element("span", { class: "name" });
     this.move = element("span", { class: "move" });
     this.only = element("span", { class: "tag", hidden: true }, "only here");
+    this.doubt = element("span", { class: "tag doubt", hidden: true }, "too high?");
     this.count = element("span", { class: "count" });
     this.value = element("span", { class: "value" });
     this.fill = element("span", { class: "fill" });
@@ -74,22 +83,30 @@ class Row {
       { type: "button", class: "result-head", aria: { expanded: "false", controls: id } },
       this.rank,
       this.name,
-      element("span", { class: "meta" }, this.count, this.move, this.only),
+      element("span", { class: "meta" }, this.count, this.move, this.only, this.doubt),
       this.value,
       element("span", { class: "bar", aria: { hidden: "true" } }, this.fill),
     );
     this.why = element("div", { class: "why", id, hidden: true });
-    this.item = element("li", { class: "result" }, this.head, this.why);
+    this.id = element("code", { class: "label-id" });
+    this.copy = element("button", { type: "button", class: "quiet copy" }, "Copy");
+    const identity = element("div", { class: "identity" }, this.id, this.copy);
+    this.item = element("li", { class: "result" }, this.head, identity, this.why);
     this.head.addEventListener("click", () => this.toggle());
+    this.copy.addEventListener("click", () => this.copyId());
   }
 
-  update({ text, scorer, label, index, share, move }) {
+  update({ text, scorer, label, index, share, move, isDoubtful }) {
     const { explanation, probability } = label;
     this.item.dataset.id = label.id;
     this.rank.textContent = `${index + 1}`;
     this.name.textContent = label.name;
-    this.value.textContent = probability === null ? score(label.score) : percent(probability);
-    this.value.title = probability === null ? "score" : `probability; score ${score(label.score)}`;
+    if (probability === null) this.value.replaceChildren(element("span", { class: "unit" }, "score "), score(label.score));
+    else this.value.replaceChildren(percent(probability));
+    this.value.title = probability === null ? "no probability" : `probability; score ${score(label.score)}`;
+    this.id.textContent = label.id;
+    this.copy.setAttribute("aria-label", `Copy the id of ${label.name}`);
+    this.doubt.hidden = !isDoubtful;
     this.fill.style.setProperty("--share", share.toFixed(4));
     const kind = explanation ? rarity(explanation.training_count) : "common";
     this.item.className = `result ${kind}`;
@@ -116,6 +133,11 @@ class Row {
     }
   }
 
+  async copyId() {
+    this.copy.textContent = (await copyText(this.id)) ? "Copied" : "Selected";
+    setTimeout(() => (this.copy.textContent = "Copy"), COPIED_MS);
+  }
+
   toggle() {
     const opens = this.why.hidden;
     this.head.setAttribute("aria-expanded", `${opens}`);
@@ -128,15 +150,7 @@ class Row {
   }
 }
 
-/** Return a function from a label to the length of its bar, from 0 to 1. */
-function barScale(labels) {
-  if (labels.every((label) => label.probability !== null)) return (label) => label.probability;
-  // Scores have no zero that would mean something; the lowest of the list gets a stub.
-  const scores = labels.map((label) => label.score);
-  const low = Math.min(...scores);
-  const range = Math.max(...scores) - low || 1;
-  return (label) => 0.06 + (0.94 * (label.score - low)) / range;
-}
+export const hasProbabilities = (labels) => labels.every((label) => label.probability !== null);
 
 function moveOf(label, index, before) {
   if (!before) return null;

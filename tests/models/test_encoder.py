@@ -150,6 +150,9 @@ def test_texts_are_cut_as_hugging_face_cuts_them(
     tokenizer.backend_tokenizer.no_truncation()
     assert [text_ids(found, row) for row in range(len(texts))] == cut
     assert found.num_tokens.tolist() == [len(ids) for ids in whole]
+    assert found.num_read.tolist() == [len(ids) for ids in cut]
+    special = set(tokenizer.all_special_ids)
+    assert found.num_known.tolist() == [sum(x not in special for x in ids) for ids in cut]
 
 
 def test_a_cut_text_has_exactly_max_tokens_from_cls_to_sep(tokenizer: TokenizersBackend) -> None:
@@ -185,7 +188,7 @@ def test_a_batch_is_padded_to_its_longest_text(tokenizer: TokenizersBackend) -> 
 def test_joined_texts_are_those_of_one_call(tokenizer: TokenizersBackend) -> None:
     parts = [tokenize_texts(tokenizer, TEXTS[a:b], 8) for a, b in [(0, 2), (2, 2), (2, 6)]]
     found, wanted = TokenizedTexts.joined(parts), tokenize_texts(tokenizer, TEXTS, 8)
-    for name in ("ids", "offsets", "num_tokens"):
+    for name in ("ids", "offsets", "num_tokens", "num_read", "num_known"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
 
 
@@ -195,5 +198,5 @@ def test_the_first_texts_are_those_of_a_shorter_call(
 ) -> None:
     found = tokenize_texts(tokenizer, TEXTS, 8).first(count)
     wanted = tokenize_texts(tokenizer, TEXTS[:count], 8)
-    for name in ("ids", "offsets", "num_tokens"):
+    for name in ("ids", "offsets", "num_tokens", "num_read", "num_known"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))

@@ -310,7 +310,8 @@ def test_a_text_beyond_the_encoders_window_is_said_to_be_cut(
     predictor: Predictor, num_words: int, is_truncated: bool
 ) -> None:
     (found,) = predictor.predict(["fish " * num_words])
-    assert found.num_tokens == num_words + 2  # [CLS] and [SEP]
+    assert found.num_text_tokens == num_words + 2  # [CLS] and [SEP]
+    assert found.num_tokens == min(num_words + 2, MAX_TOKENS)
     assert found.truncated is is_truncated
 
 

@@ -209,6 +209,8 @@ def test_documents_of_several_windows_are_pooled_as_ever():
         ids=np.random.default_rng(3).integers(3, 100, lengths.sum()),
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
         num_tokens=np.array([28, 9]),
+        num_read=np.array([28, 9]),
+        num_known=np.array([26, 7]),
         firsts=np.array([0, 3, 4]),
         pool="mean",
     )

@@ -258,7 +258,10 @@ def test_the_scores_are_those_of_the_pooled_vectors(windowed, tokenizer):
 def test_a_text_is_told_to_be_cut_only_where_the_last_window_ends_before_it(windowed):
     predictions = Predictor(windowed, device="cpu").predict(TEXTS, scorer="retrieval")
     assert [x.truncated for x in predictions] == list(IS_CUT)
-    assert [x.num_tokens for x in predictions] == [length + 2 for length in LENGTHS]
+    assert [x.num_text_tokens for x in predictions] == [length + 2 for length in LENGTHS]
+    # Three windows of six with two in common reach to the 14th token.
+    assert [x.num_tokens for x in predictions] == [min(length, 14) + 2 for length in LENGTHS]
+    assert [x.known_tokens for x in predictions] == [min(length, 14) for length in LENGTHS]
 
 
 def test_what_is_to_be_read_counts_every_window(windowed):

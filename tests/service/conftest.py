@@ -25,6 +25,7 @@ from models.label_search import LabelSearch
 from models.labels import Label, LabelCatalogue
 from models.manifest import EncoderInfo, Input, Manifest
 from models.registry import Registry
+from models.reliability import AnswerWarning
 from models.selection import LabelFilter, LabelSelector
 from service.app import create_app
 from service.connections import protocol_with
@@ -57,7 +58,10 @@ class FakePrediction:
     truncated: bool
     exact: bool = True
     correction: str = "none"
+    num_text_tokens: int = 0
+    known_tokens: int = 0
     explanations: tuple[object, ...] = ()
+    warnings: tuple[AnswerWarning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class FakeFacts:
 class FakePredictor:
     """Scores label i of a text of n characters with n - i, and keeps count of its calls.
 
-    A text has as many tokens as words, of which 100 are read.
+    A text has as many tokens as words, of which 100 are read; all are known but "unknown".
     """
 
     scorers = ("retrieval", "sparse")
@@ -156,7 +160,16 @@ class FakePredictor:
             for i in rows
         )
         kept = tuple(x for x in labels if x.probability >= threshold)
-        return FakePrediction(kept, num_tokens=len(text.split()), truncated=len(text) > 1000)
+        words = text.split()
+        read = words[: self.max_tokens]
+        known = sum(word != "unknown" for word in read)
+        return FakePrediction(
+            kept,
+            num_tokens=len(read),
+            truncated=len(read) < len(words),
+            num_text_tokens=len(words),
+            known_tokens=known,
+        )
 
     def describe(self, label: int) -> LabelDetails:
         self.threads.add(threading.current_thread().name)

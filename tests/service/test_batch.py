@@ -46,7 +46,8 @@ def test_a_result_says_all_that_a_single_answer_says(client):
     result, _ = post(client, b'{"text": "a", "k": 1}')
     assert result == {
         "labels": [{"id": "L0", "name": "Label 0", "score": 1.0, "probability": 1.0}],
-        "num_tokens": 1, "truncated": False, "exact": True, "index": 0, "id": None, "version": 2,
+        "num_tokens": 1, "num_text_tokens": 1, "known_tokens": 1,
+        "truncated": False, "exact": True, "index": 0, "id": None, "version": 2,
         "scorer": "retrieval", "correction": "none", "tail_dial": 0.0,
     }  # fmt: skip
 

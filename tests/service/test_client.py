@@ -94,8 +94,9 @@ def chunk(*lines: object) -> bytes:
 
 BUSY = answer(429, {"type": "t", "title": "Busy", "status": 429, "detail": "d"}, "Retry-After: 0")
 RESULT = {
-    "labels": [], "num_tokens": 1, "truncated": False, "exact": True, "index": 0, "id": None,
-    "version": 1, "scorer": "s", "correction": "none", "tail_dial": 0.0, "is_new": True,
+    "labels": [], "num_tokens": 1, "num_text_tokens": 1, "known_tokens": 1, "truncated": False,
+    "exact": True, "index": 0, "id": None, "version": 1, "scorer": "s", "correction": "none",
+    "tail_dial": 0.0, "is_new": True,
 }  # fmt: skip
 
 

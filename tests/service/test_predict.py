@@ -22,6 +22,8 @@ def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, re
                 {"id": "L1", "name": "Label 1", "score": 3.0, "probability": 0.5},
             ],
             "num_tokens": 1,
+            "num_text_tokens": 1,
+            "known_tokens": 1,
             "truncated": False,
             "exact": True,
         }

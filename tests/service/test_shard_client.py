@@ -353,7 +353,7 @@ def response(digest: str, *scores: float) -> PredictResponse:
     return PredictResponse(
         model=ModelReference(version=1, digest=digest), scorer="sparse", correction="none",
         tail_dial=0.0,
-        results=[TextResult(labels=labels, num_tokens=1, truncated=False, exact=True)],
+        results=[result_of(labels)],
     )  # fmt: skip
 
 
@@ -384,7 +384,13 @@ def test_the_best_of_all_shards_are_the_best_of_one_index(scores, cuts, k):
 
 def found_of(indices: list[int], scores: list[int]) -> TextResult:
     labels = [ScoredLabel(id=f"L{i}", name="", score=scores[i], probability=None) for i in indices]
-    return TextResult(labels=labels, num_tokens=1, truncated=False, exact=True)
+    return result_of(labels)
+
+
+def result_of(labels: list[ScoredLabel]) -> TextResult:
+    return TextResult(
+        labels=labels, num_tokens=1, num_text_tokens=1, known_tokens=1, truncated=False, exact=True
+    )
 
 
 def test_an_answer_is_exact_where_all_are():

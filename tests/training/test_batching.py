@@ -89,6 +89,8 @@ def test_a_text_in_windows_takes_as_many_tokens_as_they_do_when_padded(firsts, e
         ids=np.zeros(13, dtype=np.int64),
         offsets=offsets,
         num_tokens=np.full(num_texts, 9),
+        num_read=np.full(num_texts, 9),
+        num_known=np.full(num_texts, 7),
         firsts=None if firsts is None else np.array(firsts),
     )
     assert padded_lengths(texts).tolist() == expected

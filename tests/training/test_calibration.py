@@ -12,8 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from models.calibration import IDENTITY, probabilities_of
 from models.predictor import Predictor
 from training.calibration import (
+    Share,
     draw_reliability,
     fit_calibration,
+    measure_bands,
     measure_reliability,
     report_reliability,
 )
@@ -171,8 +173,60 @@ def test_without_calibrations_only_the_sigmoids_are_told(report):
     assert len(draw_reliability(plain).axes[0].lines) == 2
 
 
-def test_one_scorer_leaves_the_other_panels_empty(report):
-    one = type(report)({"sparse": report.before["sparse"]}, {"sparse": report.after["sparse"]})
-    first, *others = draw_reliability(one).axes
-    assert len(first.lines) == 3
-    assert [axes.axison for axes in others] == [False, False]
+@pytest.mark.parametrize(("num_scorers", "num_panels"), [(1, 1), (2, 2), (3, 3), (4, 6)])
+def test_few_scorers_leave_no_column_empty(report, num_scorers, num_panels):
+    """On commit e37f807 two thirds of the picture of one scorer were blank."""
+    names = list(report.before)[:num_scorers]
+    before, after = ({name: all_[name] for name in names} for all_ in (report.before, report.after))
+    figure = draw_reliability(type(report)(before, after))
+    assert len(figure.axes) == num_panels
+    assert [axes.axison for axes in figure.axes] == [i < num_scorers for i in range(num_panels)]
+    assert len(figure.axes[0].lines) == 3
+    figure.canvas.draw()
+    width = figure.get_size_inches()[0] * figure.dpi
+    legend = figure.legends[0].get_window_extent()
+    assert 0 <= legend.x0 < legend.x1 <= width
+    drawn = figure.axes[min(num_scorers, 3) - 1].get_tightbbox()
+    assert drawn.x1 > 0.9 * width
+
+
+# ---- by training documents of the label ----
+
+
+def test_bands_tell_mean_probability_share_of_right_and_error_by_frequency():
+    """There was no such table on commit e37f807."""
+    rng = np.random.default_rng(5)
+    scores = rng.normal(size=(200, 12)).astype(np.float32)
+    is_true = rng.random((200, 12)) < expit(scores)
+    is_true[:, :4] &= rng.random((200, 4)) < 0.2  # rare labels are right a fifth as often
+    counts = np.repeat([0, 1, 5, 50], [2, 2, 4, 4])
+    found = measure_bands(pairs_of(scores, is_true), "one", IDENTITY, counts)
+    assert list(found) == ["0", "1", "2-9", "10-99", "100+"]
+    best = np.argsort(-scores, axis=1)[:, :5]
+    p, right = (np.take_along_axis(x, best, 1) for x in (expit(scores.astype(float)), is_true))
+    for name, count in {"0": 0, "1": 1, "2-9": 5, "10-99": 50}.items():
+        is_in = counts[best] == count
+        assert found[name].best.count == is_in.sum()
+        assert found[name].best.probability == pytest.approx(p[is_in].mean())
+        assert found[name].best.precision == pytest.approx(right[is_in].mean())
+        is_in &= p >= 0.5
+        assert found[name].confident.count == is_in.sum()
+        assert found[name].confident.precision == pytest.approx(right[is_in].mean())
+    assert found["0"].calibration_error > 0.4 > 0.1 > found["2-9"].calibration_error
+    assert found["100+"].best == Share(0, None, None) == found["100+"].confident
+    assert found["100+"].calibration_error is None
+
+
+def test_the_report_has_a_row_a_scorer_and_band(report):
+    header, rows = report.band_cells()
+    assert header[:6] == [
+        "scorer", "training documents", "labels", "mean probability", "right", "ECE"
+    ]  # fmt: skip
+    assert [row[:2] for row in rows[:5]] == [
+        ["retrieval", name] for name in ("0", "1", "2-9", "10-99", "100+")
+    ]
+    assert len(rows) == 5 * len(report.after)
+    text = report.to_markdown()
+    assert "### By training documents of the label" in text
+    assert "a threshold lets wrong labels pass" in text
+    assert json.loads(json.dumps(report.to_json()))["bands"]["sparse"]["2-9"]["best"]["count"] > 0

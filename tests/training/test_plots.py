@@ -83,6 +83,30 @@ def test_scorers_are_told_apart_by_more_than_colour():
     assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 9
 
 
+def test_groups_without_documents_at_either_end_have_their_place_and_say_so():
+    """On commit e37f807 they fell on the frame, the last one's name outside."""
+    counts = np.where(COUNTS >= 20, 3, np.where(COUNTS == 0, 1, COUNTS))
+    drawn = draw_by_frequency({"sparse": ranking_of(2)}, TRUTH, counts)
+    for axes in drawn.axes[1:]:
+        places = axes.get_xticks()
+        assert axes.get_xlim() == (-0.5, len(places) - 0.5)
+    told = {text.get_position()[0] for text in drawn.axes[1].texts if "no doc" in text.get_text()}
+    assert told == {0, 3, 4}  # 0, 10-99 and 100+ training documents
+
+
+def test_a_model_of_all_scorers_and_both_baselines_has_a_colour_for_each():
+    """On commit e37f807 there were seven: `label names` had the colour of `retrieval`."""
+    names = ("retrieval", "classifier", "hybrid", "linear", "linear, uncorrected", "sparse")
+    names += ("ensemble", "30-NN tf-idf", "label names")
+    drawn = draw_by_frequency({x: ranking_of(i) for i, x in enumerate(names)}, TRUTH, COUNTS)
+    lines = [line for line in drawn.axes[0].get_lines() if line.get_label() in names]
+    assert len({line.get_color() for line in lines}) == len(names)
+    bars = [
+        container[0].get_facecolor() for container in drawn.axes[2].containers if len(container)
+    ]
+    assert len(set(bars)) == len(names)
+
+
 @pytest.mark.parametrize(("name", "magic"), [("f.png", b"\x89PNG"), ("f.svg", b"<?xml")])
 def test_figures_are_written_as_png_and_svg(figure, tmp_path, name, magic):
     write_figure(figure, tmp_path / name)

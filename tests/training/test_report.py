@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import shutil
+import subprocess
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
@@ -148,6 +149,45 @@ def test_the_best_number_of_a_column_stands_out():
     assert re.findall(r"<b>(.*?)</b>", found) == ["10.00"]
     assert '<th scope="row">c&lt;</th>' in found
     assert "<b>" not in html.table(cells)
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
+MEASURE = """<script>addEventListener("load", () => {
+  const box = document.querySelector(".wide"), table = box.firstChild;
+  document.title = [table.getBoundingClientRect().right <= innerWidth,
+    getComputedStyle(box).overflowX, box.tabIndex].join(" ") })</script>"""
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+@pytest.mark.parametrize(("medium", "wanted"), [("print", "true visible 0"), ("screen", "auto 0")])
+def test_a_wide_table_fits_on_paper_and_scrolls_on_a_screen(page, tmp_path, medium, wanted):
+    """On commit e37f807 its last columns were missing in print, and nothing showed them on screen.
+
+    The window is as wide as A4 paper between its margins; the report itself allows no scripts.
+    """
+    table = max(re.findall(r'<div class="wide".*?</table></div>', page), key=len)
+    style = re.findall("<style>(.*?)</style>", page, flags=re.DOTALL)[0]
+    if medium == "print":
+        style = style.replace("@media print", "@media all")
+    content = f"<!DOCTYPE html><title></title><style>{style}</style>{table}{MEASURE}"
+    (tmp_path / "page.html").write_text(content)
+    found = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+            "--disable-background-networking", "--window-size=700,900",
+            f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "page.html").as_uri(),
+        ],
+        capture_output=True, text=True, check=True, timeout=120,
+    ).stdout  # fmt: skip
+    assert re.findall("<title>(.*?)</title>", found)[0].endswith(wanted)
+
+
+def test_the_page_tells_probabilities_by_rarity(outline):
+    """There was no such table on commit e37f807."""
+    text = outline.text.replace("\u2011", "-")
+    assert "By training documents of the label" in text.split("Probabilities")[1]
+    assert "Where the mean is far above the share of right ones, a threshold lets wrong" in text
 
 
 def test_a_picture_holds_both_files_and_its_description():
