@@ -91,8 +91,8 @@ def load_tokenizer(folder: Path) -> TokenizersBackend:
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise ConfigError(
             f"encoder in {str(folder)!r}: its tokenizer has {len(tokenizer)} tokens, all of them "
-            "special, so it knows no word; write the encoder's own with "
-            "tokenizer.save_pretrained(folder)"
+            "special, so it knows no word; put the encoder's own into the folder that is trained "
+            "from, with tokenizer.save_pretrained(folder), and train again"
         )
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()

@@ -244,6 +244,21 @@ def test_an_encoder_that_ignores_the_padding_mask_is_warned_of(
     assert "answers depend on what else is asked at the same time" in caplog.text
 
 
+def test_a_model_with_code_of_its_own_is_refused_and_its_code_not_run(train_in, corpus, tmp_path):
+    """On commit e37f807 with a traceback."""
+    folder = write_encoder(tmp_path / "mine", config_of("bert"), tokenizer_of(VOCABULARY))
+    said = json.loads((folder / "config.json").read_text())
+    said |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModel": "mine.M"}}
+    (folder / "config.json").write_text(json.dumps(said))
+    (folder / "mine.py").write_text("raise SystemExit('the code was run')")
+    with pytest.raises(
+        ConfigError,
+        match=r"encoder 'mine': its files in '.*' can't be loaded \(ValueError: .*\); expected a "
+        r"text encoder that Transformers knows",
+    ):
+        train_in(tmp_path, settings_for(folder), corpus)
+
+
 # ---- positions ----
 
 
