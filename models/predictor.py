@@ -21,6 +21,7 @@ from models.bundle import Bundle
 from models.calibration import IDENTITY, probabilities_of
 from models.dense_scoring import DenseScorers
 from models.encoder import Precision, dtype_for
+from models.encoder_check import usable_dtype
 from models.errors import ConfigError, RequestError
 from models.explanation import Explainer, Explanation
 from models.features import unit_rows
@@ -138,7 +139,8 @@ class Predictor:
             precision: What the encoder computes in; it is turned into that.
 
         Raises:
-            ConfigError: PyTorch or FAISS sees no such device, or there is none of this name.
+            ConfigError: PyTorch or FAISS sees no such device, or there is none of this name; or the
+                encoder can't compute in the precision.
         """
         self._parts = parts
         self._num_threads = num_threads or cpu_count()
@@ -164,7 +166,9 @@ class Predictor:
             self._dense = DenseScorers(
                 parts.dense, self.catalogue, device=self._device, index_device=device or "auto"
             )
-            parts.dense.encoder.to(dtype_for(precision, self._device))
+            dtype = dtype_for(precision, self._device)
+            transformer = parts.dense.encoder.transformer
+            parts.dense.encoder.to(usable_dtype(transformer, dtype, is_chosen=precision == "auto"))
 
     @classmethod
     def of_bundle(

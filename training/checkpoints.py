@@ -71,7 +71,7 @@ def save_states(
     shutil.rmtree(incoming, ignore_errors=True)
     incoming.mkdir()
     for name, tensors in states.items():
-        save_file({k: v.contiguous() for k, v in tensors.items()}, incoming / name)
+        save_file(_apart(tensors), incoming / name)
     progress = {"step": step, "is_done": is_done, **(notes or {})}
     write_json_durably(incoming / _PROGRESS_NAME, progress)
     sync_tree(incoming)
@@ -82,6 +82,20 @@ def save_states(
     for path in folder.iterdir():
         if path != final:
             shutil.rmtree(path)
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors of which each has memory of its own, as safetensors wants it.
+
+    Some encoders have a weight under two names: the token embeddings of T5, for example.
+    """
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if storage in seen else tensor.contiguous()
+        seen.add(storage)
+    return apart
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

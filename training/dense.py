@@ -24,7 +24,8 @@ from models.encoder import (
     tokenize_texts,
     window_of,
 )
-from models.errors import ConfigError
+from models.encoder_check import reason_of
+from models.errors import ConfigError, LongtailError
 from models.label_text import pseudo_description
 from models.labels import LabelCatalogue
 from models.linear import LinearModel, LinearScorer
@@ -36,6 +37,7 @@ from training.config import RetrievalConfig, TrainingConfig
 from training.corpus import Dataset
 from training.distributed import ALONE, Ranks
 from training.early_stopping import DevSample
+from training.encoder_check import EncoderTrial, check_encoder, usable_machine
 from training.layers import checkpoint_gradients, freeze_layers, parameters_by_depth
 from training.learning_config import TreeFitConfig
 from training.linear_stage import encode_documents, train_linear_scorer
@@ -79,7 +81,7 @@ def start_dense(
         ConfigError: There is no such encoder, it has not so many layers to freeze or none to tell
             apart, can't compute them twice, or can't read so many tokens; the loss or a metric
             wants more labels than there are, or the label tree more dimensions than document
-            vectors have; the precision is not to be had here.
+            vectors have; the precision is not to be had here, or not with this encoder.
     """
     config.retrieval.check(truth.shape[1])
     _check_metrics(config, truth.shape[1])
@@ -87,9 +89,7 @@ def start_dense(
         config.linear.learning.check(truth.shape[1], num_hard=0)
     machine = find_machine(config.precision, ranks)
     source = find_encoder(config.encoder)
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)  # of weights that the encoder's files lack
-        encoder = DualEncoder(load_transformer(source.folder), config.retrieval.label_pooling)
+    tokenizer, encoder = _loaded(source, config)
     window = window_of(encoder.transformer)
     for name, wanted in (
         ("document_max_tokens", config.document_max_tokens),
@@ -106,7 +106,49 @@ def start_dense(
     if config.gradient_checkpointing:
         checkpoint_gradients(encoder)
     model = DeplModel(encoder, _priors(truth)).to(machine.device)
-    return DenseStart(source, machine, load_tokenizer(source.folder), model)
+    machine = usable_machine(EncoderTrial(source, encoder, tokenizer, machine, config))
+    return DenseStart(source, machine, tokenizer, model)
+
+
+def check_start(
+    start: DenseStart, config: TrainingConfig, texts: Iterable[str], num_texts: int
+) -> None:
+    """Try the encoder on training documents before anything is trained.
+
+    Args:
+        start: What the dense half starts from; left as it is.
+        config: Of the run.
+        texts: Of the training documents.
+        num_texts: How many there are.
+
+    Raises:
+        ConfigError: It can't do what the run asks of it (see `training.encoder_check`).
+    """
+    encoder, tokenizer = start.model.encoder, start.tokenizer
+    trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)
+    check_encoder(trial, texts, num_texts)
+
+
+def _loaded(source: EncoderSource, config: TrainingConfig) -> tuple[TokenizersBackend, DualEncoder]:
+    """Return the tokenizer of an encoder, and the dual encoder that starts from it.
+
+    Raises:
+        ConfigError: They can't be loaded, or used.
+    """
+    try:
+        tokenizer = load_tokenizer(source.folder)
+        with torch.random.fork_rng():
+            torch.manual_seed(config.seed)  # of weights that the encoder's files lack
+            transformer = load_transformer(source.folder)
+            return tokenizer, DualEncoder(transformer, config.retrieval.label_pooling)
+    except Exception as error:  # the libraries raise whatever they meet in foreign files
+        if isinstance(error, LongtailError):  # says what it is already
+            raise
+        raise ConfigError(
+            f"encoder {source.name!r}: its files in {str(source.folder)!r} can't be loaded "
+            f"({reason_of(error)}); expected a text encoder that Transformers knows, with "
+            "config.json, *.safetensors and tokenizer.json"
+        ) from error
 
 
 def _check_metrics(config: TrainingConfig, num_labels: int) -> None:

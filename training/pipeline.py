@@ -37,6 +37,7 @@ from training.config import TrainingConfig
 from training.corpus import Dataset
 from training.dense import (
     DenseStart,
+    check_start,
     find_label_subsets,
     finish_dense,
     read_dev_samples,
@@ -96,7 +97,7 @@ def train(run: Run, registry: Registry) -> int:
     truth = run.dataset.split("train").scan().labels
     if truth.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
-    start = start_dense(config, truth, run.ranks) if config.is_dense else None
+    start = _start(run, truth) if config.is_dense else None
     _claim_folder(run, start)
     with _reproducible():
         with stage_cost(run.folder, "features"):
@@ -118,6 +119,18 @@ def train(run: Run, registry: Registry) -> int:
     manifest = _manifest(run, start, parts, truth.shape[0], metrics)
     with stage_cost(run.folder, "bundle"):
         return _publish(run, parts, manifest, registry)
+
+
+def _start(run: Run, truth: Float32[csr_array, "document label"]) -> DenseStart:
+    """Return what the dense half starts from, once it is tried on the corpus.
+
+    Raises:
+        ConfigError: It is not to be had, or can't do what the run asks of it.
+    """
+    with _reproducible():
+        start = start_dense(run.config, truth, run.ranks)
+        check_start(start, run.config, run.dataset.split("train").texts(), truth.shape[0])
+    return start
 
 
 def follow(config: TrainingConfig, ranks: Ranks) -> None:

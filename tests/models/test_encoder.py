@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import socket
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.utils import filter_repo_objects
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 from transformers import TokenizersBackend
 
 from models.encoder import (
@@ -80,6 +83,77 @@ def test_a_folder_without_configuration_is_refused(tmp_path: Path) -> None:
 def test_an_encoder_that_cannot_be_fetched_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"not a folder, and the model hub gave .*use 'packaged'"):
         find_encoder(name)
+
+
+HUB_FILES = {
+    "what is needed": ["config.json", "model.safetensors", "model-00001-of-00002.safetensors",
+                       "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
+                       "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json",
+                       "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model"],
+    "what is not": ["pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "weights.pkl",
+                    "modeling_mine.py", "configuration_mine.py", "tf_model.h5", "README.md",
+                    "training_args.bin", "flax_model.msgpack"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HUB_FILES)
+def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Commit e37f807 left out merges.txt, *.model and the index of weights in several files."""
+    asked: dict[str, list[str]] = {}
+
+    def fetch(name: str, allow_patterns: list[str]) -> str:
+        asked[name] = allow_patterns
+        return str(encoder_folder(tmp_path / "fetched", "model.safetensors"))
+
+    monkeypatch.setattr("models.encoder.snapshot_download", fetch)
+    find_encoder("nobody/mine")
+    files = HUB_FILES[kind]
+    found = list(filter_repo_objects(files, allow_patterns=asked["nobody/mine"]))
+    assert found == (files if kind == "what is needed" else [])
+
+
+def test_weights_of_another_model_than_the_configuration_describes_are_refused(
+    written_bundle: Path, tmp_path: Path
+) -> None:
+    """Commit e37f807 trained the random weights that stood in for them."""
+    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "mixed")
+    save_file({"other.weight": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(
+        ConfigError,
+        match=r"\*\.safetensors lack \d+ of the \d+ weights of BertModel, 'embeddings\.",
+    ):
+        load_transformer(folder)
+
+
+def test_a_folder_without_a_vocabulary_has_no_tokenizer(
+    written_bundle: Path, tmp_path: Path
+) -> None:
+    """Commit e37f807 went on with a tokenizer of five tokens, made up by Transformers."""
+    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "bare")
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(
+        ConfigError, match=r"no tokenizer; expected tokenizer\.json .*save_pretrained"
+    ):
+        load_tokenizer(folder)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    assert "river" in load_tokenizer(folder).get_vocab()
+
+
+def test_a_tokenizer_that_only_sentencepiece_can_read_is_refused_without_it(
+    written_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commit e37f807 ended in a traceback about another package, tiktoken."""
+    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "pieces")
+    (folder / "tokenizer.json").rename(folder / "spiece.model")
+    monkeypatch.setattr("models.encoder_families.find_spec", lambda _: None)
+    with pytest.raises(
+        ConfigError, match=r"'spiece\.model' alone, .* 'sentencepiece'.*save_pretrai"
+    ):
+        load_tokenizer(folder)
 
 
 @pytest.mark.usefixtures("offline")

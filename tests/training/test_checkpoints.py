@@ -144,3 +144,14 @@ def test_arrays_come_back_whatever_the_order_of_their_axes(tmp_path):
     found = load_file(tmp_path / "x.safetensors")
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+def test_a_weight_of_two_names_is_saved_under_both(tmp_path):
+    """As the token embeddings of T5; commit e37f807 failed with "Some tensors share memory"."""
+    first, second = (nn.ModuleDict({"a": nn.Linear(3, 2), "b": nn.Linear(3, 2)}) for _ in range(2))
+    for model in (first, second):
+        model["b"].weight = model["a"].weight
+    save_checkpoint(tmp_path, 1, first, None)
+    load_checkpoint(tmp_path, second)
+    assert equal(second.state_dict(), first.state_dict())
+    assert second["a"].weight is second["b"].weight
