@@ -22,7 +22,13 @@ from service.batching import EXPLANATION_TOKENS, Job, Options, Seconds, WorkQueu
 from service.label_sets import LabelSets
 from service.manager import LoadedModel, ModelManager, Predictor
 from service.queries import Limits, Query, check_filter, check_query
-from service.worker import Observer, compute_batches, help_to_compute, tokenise_jobs
+from service.worker import (
+    Observer,
+    compute_batches,
+    help_to_compute,
+    keep_running,
+    tokenise_jobs,
+)
 
 if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
     from models.label_facts import LabelDetails
@@ -79,15 +85,16 @@ class Engine:
         self.num_answered = 0
         """Queries that were answered so far, lines of streams among them."""
         speed = self.admission.note_speed
+        works = {
+            "tokenise_0": partial(tokenise_jobs, self._queue, observer),
+            "compute_0": partial(compute_batches, self._queue, observer, speed),
+        }
+        helping = partial(help_to_compute, self._queue, observer, speed, prepare_thread)
+        works |= {f"compute_{number}": helping for number in range(1, num_workers)}
         # Daemons, so that a process which never comes to `close` can end.
         self._threads = [
-            Thread(target=tokenise_jobs, args=(self._queue, observer), name="tokenise_0"),
-            Thread(target=compute_batches, args=(self._queue, observer, speed), name="compute_0"),
-        ]
-        helping = (self._queue, observer, speed, prepare_thread)
-        self._threads += [
-            Thread(target=help_to_compute, args=helping, name=f"compute_{number}")
-            for number in range(1, num_workers)
+            Thread(target=keep_running, args=(work,), name=name, daemon=True)
+            for name, work in works.items()
         ]
 
     @property
@@ -98,7 +105,6 @@ class Engine:
     def start(self) -> None:
         """Start to work."""
         for thread in self._threads:
-            thread.daemon = True
             thread.start()
 
     def thread_problem(self) -> str | None:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import current_thread
 from typing import TYPE_CHECKING, Protocol
 
 from models.errors import LongtailError, RequestError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
     from service.manager import TextBatch
 
 logger = logging.getLogger(__name__)
+
+_RESTART_PAUSE_S = 0.1
+"""Before a thread begins anew, so that what fails at once does not keep a core busy."""
 
 
 class Observer(Protocol):
@@ -69,6 +73,21 @@ def help_to_compute(
                 pass
         finally:
             queue.remove_worker()
+
+
+def keep_running(work: Callable[[], None]) -> None:
+    """Do work until it ends by itself; where an error ends it, log that and begin anew.
+
+    One request must not take a thread from all others, whatever it does to it.
+    """
+    while True:
+        try:
+            work()
+        except BaseException:  # also what is meant to end a thread: the service needs it
+            logger.exception("the thread %r begins anew", current_thread().name)
+            time.sleep(_RESTART_PAUSE_S)
+        else:
+            return
 
 
 def compute(items: Sequence[Item], observer: Observer) -> None:
@@ -149,7 +168,8 @@ def _compute_next(
 def _failing(jobs: Sequence[Job]) -> Iterator[None]:
     """Let an error that belongs to no job fail all of these, and the thread go on.
 
-    What is no `Exception` ends the thread, but leaves none of them waiting.
+    What is no `Exception` ends what the thread is doing (see `keep_running`), but leaves none of
+    them waiting.
     """
     try:
         yield

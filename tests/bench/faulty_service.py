@@ -1,21 +1,23 @@
 """`longtail serve` that does itself harm when its standard input says so; for the soak.
 
-One command a line: `kill PREFIX` ends a thread whose name begins so, as an error that nothing
-catches would; `clock SECONDS` moves the wall clock by so much.
+One command a line: `kill` ends the next thread that computes a batch, in the middle of it, by an
+error that nothing is meant to catch; `clock SECONDS` moves the wall clock by so much.
 """
 
 from __future__ import annotations
 
-import ctypes
-import random
 import sys
 import threading
 import time
+from typing import Any
 
 import longtail
+from service import worker
 
 _OFFSET_S = 0.0
 _REAL_TIME = time.time
+_REAL_COMPUTE = worker.compute
+_KILLS = threading.Semaphore(0)
 
 
 def obey() -> None:
@@ -23,17 +25,16 @@ def obey() -> None:
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")
         if command == "kill":
-            kill(argument)
+            _KILLS.release()
         elif command == "clock":
             set_clock(float(argument))
 
 
-def kill(prefix: str) -> None:
-    """Raise SystemExit in a thread; it ends as soon as it runs Python again."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith(prefix)]
-    chosen = random.choice(threads)  # noqa: S311
-    ident = ctypes.c_ulong(chosen.ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(SystemExit))
+def compute(*batch: Any) -> None:
+    """Compute a batch, or end the thread that should."""
+    if _KILLS.acquire(blocking=False):
+        raise SystemExit
+    _REAL_COMPUTE(*batch)
 
 
 def set_clock(offset_s: float) -> None:
@@ -49,5 +50,6 @@ def shifted_time() -> float:
 
 if __name__ == "__main__":
     time.time = shifted_time
+    worker.compute = compute
     threading.Thread(target=obey, name="faults", daemon=True).start()
     longtail.main()

@@ -140,7 +140,7 @@ class Faults:
 
     async def kill_thread(self) -> None:
         self._tally.killed_at = time.perf_counter()
-        self._command("kill compute")
+        self._command("kill")
         self.counts["compute threads killed"] += 1
 
     async def move_clock(self) -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from models.errors import BundleCorruptError, NotReadyError
-from service import self_check
+from service import engine, self_check
 from service.admission import Admission, QueueFullError
 from service.engine import _OWN_TEXT
 from service.self_check import SelfCheck
@@ -242,12 +242,26 @@ def test_a_service_whose_thread_hangs_is_not_ready_until_it_goes_on(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_service_whose_compute_thread_has_ended_says_so(open_client, make_loader, fragile):
+def test_a_service_whose_compute_thread_has_ended_says_so(
+    open_client, make_loader, fragile, monkeypatch
+):
+    monkeypatch.setattr(engine, "keep_running", lambda work: work())  # it can't begin anew
     with open_client(make_loader(predictor_class=fragile), request_timeout_s=5) as client:
         fragile.failure = SystemExit()
         assert ask(client) == 500  # and no wait for its time limit
         detail = until_ready_is(client, 503)["detail"]
     assert "the thread 'compute_0' has ended, its cause is in the log; restart" in detail
+
+
+def test_a_compute_thread_that_is_killed_begins_anew(open_client, make_loader, fragile, caplog):
+    """On commit e37f807 the thread ended, and nothing was answered any more."""
+    with open_client(make_loader(predictor_class=fragile), request_timeout_s=5) as client:
+        fragile.failure, fragile.word = SystemExit(), "poison"
+        for _ in range(3):
+            assert ask(client, "poison") == 500
+            assert ask(client) == 200
+        assert client.get("/readyz").status_code == 200
+    assert caplog.text.count("the thread 'compute_0' begins anew") == 3
 
 
 def test_an_error_outside_of_the_model_does_not_end_its_thread(open_client, make_loader):
