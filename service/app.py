@@ -48,6 +48,7 @@ from service.sources import RegistrySource
 from service.telemetry import Telemetry, TelemetryMiddleware
 from service.tensors import InferAnswer, InferRequest
 from service.tracing import Tracing, TracingMiddleware, make_tracing
+from service.unexpected_errors import UnexpectedErrorMiddleware
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
 
@@ -88,6 +89,7 @@ def create_app(
     app.include_router(protocol_router)
     add_handlers(app)
     # The last one is the first to see a request.
+    app.add_middleware(UnexpectedErrorMiddleware)
     app.add_middleware(HeadMiddleware)
     app.add_middleware(
         BodyLimitMiddleware,

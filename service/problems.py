@@ -239,10 +239,18 @@ def _kind_of_status(status: int) -> Kind:
 
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:
-    # Its traceback is the server's to log: Starlette raises the error again after this answer.
-    logger.error("unexpected %s in %s", type(error).__name__, request.scope["method"])
-    detail = "An unexpected error; its cause is in the log"
-    return problem_response(request, INTERNAL, detail, headers=request_id_headers(request.scope))
+    # The last resort, for errors of middleware; Starlette raises them again after this answer.
+    answer = unexpected_problem(request, error)
+    answer.headers.update(request_id_headers(request.scope))
+    return answer
+
+
+def unexpected_problem(request: Request, error: Exception) -> Response:
+    """Log an error that is a fault of the service, and return the answer to its request."""
+    logger.error(
+        "unexpected %s in %s", type(error).__name__, request.scope["method"], exc_info=error
+    )
+    return problem_response(request, INTERNAL, "An unexpected error; its cause is in the log")
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:

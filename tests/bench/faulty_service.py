@@ -31,7 +31,11 @@ def obey() -> None:
 
 
 def compute(*batch: Any) -> None:
-    """Compute a batch, or end the thread that should."""
+    """Compute a batch, or end the thread that should.
+
+    Raises:
+        SystemExit: The thread is to end.
+    """
     if _KILLS.acquire(blocking=False):
         raise SystemExit
     _REAL_COMPUTE(*batch)

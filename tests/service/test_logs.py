@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 
+import httpx
 import pytest
 
 from service.logs import (
@@ -117,6 +118,27 @@ def test_an_unexpected_error_names_it_too(open_client, make_loader, fake_predict
     with open_client(make_loader(predictor_class=Failing)) as client:
         answer = client.post("/v1/predict", json={"text": "a"}, headers={"X-Request-ID": "mine"})
     assert (answer.status_code, answer.headers["X-Request-ID"]) == (500, "mine")
+
+
+def test_a_request_that_fails_keeps_its_connection_and_is_logged_once(
+    open_server, make_loader, fake_predictor, caplog
+):
+    """On commit e37f807 the server logged the error again and closed the connection."""
+
+    class Failing(fake_predictor):
+        def predict(self, texts, **options):
+            if "fail" in texts:
+                raise KeyError("inner")
+            return super().predict(texts, **options)
+
+    with open_server(make_loader(predictor_class=Failing)) as url:
+        with httpx.Client(base_url=url) as client:
+            answers = [client.post("/v1/predict", json={"text": "fail"}) for _ in range(2)]
+        streams = {id(x.extensions["network_stream"]) for x in answers}
+    assert [x.status_code for x in answers] == [500, 500]
+    assert len(streams) == 1
+    assert caplog.text.count("Traceback") == 2
+    assert len(answers[0].headers.get_list("X-Request-ID")) == 1
 
 
 def test_all_lines_about_a_request_have_its_id_and_no_others(client):
