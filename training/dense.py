@@ -83,8 +83,10 @@ def start_dense(
     """
     config.retrieval.check(truth.shape[1])
     _check_metrics(config, truth.shape[1])
-    if LINEAR in config.scorers and config.linear.learning is not None:
-        config.linear.learning.check(truth.shape[1], num_hard=0)
+    if LINEAR in config.scorers:
+        linear = config.linear.fitted_to(len(np.unique(truth.indices)))
+        if linear.learning is not None:
+            linear.learning.check(truth.shape[1], num_hard=0)
     machine = find_machine(config.precision, ranks)
     source = find_encoder(config.encoder)
     with torch.random.fork_rng():
