@@ -186,6 +186,15 @@ class EarlyStoppingConfig(_Section):
         """Number of places that the metric looks at."""
         return int(self.metric.rpartition("@")[2])
 
+    def fitted_to(self, num_labels: int) -> EarlyStoppingConfig:
+        """Return the settings for a corpus: the default metric looks at no more places than labels.
+
+        Other metrics are left as they are, and refused where they can't be measured.
+        """
+        if self.metric != EarlyStoppingConfig().metric or self.places <= num_labels:
+            return self
+        return self.model_copy(update={"metric": f"P@{num_labels}"})
+
 
 class StageConfig(_Section):
     """One stage of neural training: AdamW, linear warm-up, then a schedule."""

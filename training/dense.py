@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ from training.neural import (
     TrainingTexts,
 )
 from training.run_log import stage_cost
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,19 @@ def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
         ConfigError: It does.
     """
     for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval)):
-        if stage.early_stopping is not None and stage.early_stopping.places > num_labels:
+        if stage.early_stopping is None:
+            continue
+        fitted = stage.early_stopping.fitted_to(num_labels)
+        if fitted.places > num_labels:
             raise ConfigError(
-                f"{name}.early_stopping.metric is {stage.early_stopping.metric!r}, but there are "
+                f"{name}.early_stopping.metric is {fitted.metric!r}, but there are "
                 f"{num_labels} labels; wanted at most so many places"
             )
+        if fitted != stage.early_stopping:
+            logger.warning(
+                "%s.early_stopping: there are %d labels, so the metric is %s instead of %s",
+                name, num_labels, fitted.metric, stage.early_stopping.metric,
+            )  # fmt: skip
 
 
 def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -> None:

@@ -120,13 +120,17 @@ def train_linear_scorer(
 def _fitted_to_corpus(
     config: LinearConfig, truth: Float32[csr_array, "document label"]
 ) -> LinearConfig:
-    num_labels = len(np.unique(truth.indices))
-    fitted = config.fitted_to(num_labels)
+    counts = np.bincount(truth.indices, minlength=truth.shape[1])
+    num_labels = int(np.count_nonzero(counts))
+    carried = (truth @ np.sqrt(counts)).max() / np.sqrt(counts).sum()
+    fitted = config.fitted_to(num_labels, float(carried))
     if fitted != config and config.negatives is not None:
         logger.warning(
-            "linear: %d labels have training documents, too few for the default of %d negatives a "
-            "step; trained with method %r instead",
+            "linear: %d labels have training documents, of which one document carries up to "
+            "%.0f%%: too few others for the default of %d negatives a step; trained with method "
+            "%r instead",
             num_labels,
+            100 * carried,
             config.negatives.m,
             fitted.method,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -18,6 +18,7 @@ from training.assessment import assess
 from training.baselines import label_name_ranking
 from training.config import TrainingConfig
 from training.corpus import open_dataset
+from training.linear_config import MethodName
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 
@@ -61,9 +62,10 @@ def test_corpora_of_few_labels_are_trained_with_all_scorers(
     is_blended = num_labels > 2  # else all pairs of document and label are right: nothing to learn
     assert bundle.manifest.scorers == default_config.scorers[: None if is_blended else -1]
     method = "uniform" if num_labels == 1 else "softmax"
+    assert f"linear: {num_labels} labels have training documents, of which one doc" in caplog.text
     assert (
-        f"linear: {num_labels} labels have training documents, too few for the default of 256 "
-        f"negatives a step; trained with method {method!r} instead" in caplog.text
+        "too few others for the default of 256 negatives a step; trained with method "
+        f"{method!r} instead" in caplog.text
     )
     predictor = Predictor(read_parts(bundle))
     for scorer in predictor.scorers:
@@ -75,7 +77,7 @@ def test_the_default_draws_from_257_labels(default_config, train_in, tmp_path, c
     # This passed before: all 256 other labels are drawn from, none of which is a positive's own.
     train = documents(520, 257)
     train_in(tmp_path, default_config, write(tmp_path / "corpus", train=train))
-    assert "too few for the default" not in caplog.text
+    assert "too few others for the default" not in caplog.text
 
 
 def test_settings_that_were_given_and_can_not_work_are_refused(default_config, train_in, tmp_path):
@@ -144,3 +146,40 @@ def test_letters_that_have_no_lower_case_warn_nobody():
     names = ["\U0001d518\U0001d52b", "two words"]  # warnings are errors here
     ranking = label_name_ranking(["two", "\U0001d518\U0001d52b"], names, 1, ["one text"])
     assert ranking.labels.tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize("method", get_args(MethodName))
+def test_methods_of_the_linear_scorer_work_with_two_labels(
+    method, default_config, train_in, tmp_path
+):
+    # This passed before.
+    content = default_config.model_dump(exclude={"linear"}) | {"linear": {"method": method}}
+    content["scorers"] = ["retrieval", "linear", "sparse"]
+    corpus = write(tmp_path / "corpus", train=documents(9, 2))
+    train_in(tmp_path, TrainingConfig.model_validate(content), corpus)
+
+
+def test_the_default_metric_of_early_stopping_fits_few_labels(
+    default_config, train_in, tmp_path, caplog
+):
+    content = default_config.model_dump(exclude={"linear"}) | {"scorers": ["retrieval", "sparse"]}
+    content["retrieval"]["early_stopping"] = {}
+    train = documents(9, 3)
+    corpus = write(tmp_path / "corpus", train=train, dev=train)
+    trained = train_in(tmp_path, TrainingConfig.model_validate(content), corpus)
+    said = "retrieval.early_stopping: there are 3 labels, so the metric is P@3 instead of P@5"
+    assert said in caplog.text
+    points = (trained.work / "retrieval.dev.jsonl").read_text().splitlines()
+    assert {json.loads(point)["metric"] for point in points} == {"P@3"}
+
+
+def test_a_document_with_all_labels_leaves_the_default_something_to_draw(
+    default_config, train_in, tmp_path
+):
+    train = documents(520, 260)
+    train[0]["labels"] = [f"label {number}" for number in range(260)]
+    content = default_config.model_dump(exclude={"linear"})
+    content["scorers"] = ["retrieval", "linear", "sparse"]
+    train_in(
+        tmp_path, TrainingConfig.model_validate(content), write(tmp_path / "corpus", train=train)
+    )
