@@ -13,7 +13,6 @@ from scipy.sparse import csr_array, vstack
 from models.dual_encoder import encode_all
 from models.encoder import TokenizedTexts, tokenize_texts
 from models.parts import DenseParts, ModelParts
-from models.sparse import tokenize
 
 T = TypeVar("T")
 
@@ -115,8 +114,8 @@ class TextBatch:
     @_Once
     def num_words(self) -> Int64[np.ndarray, "text"]:
         """Words of each text, as the sparse model counts them."""
-        lemmas = self._parts.sparse.tfidf.lemmas
-        return np.array([len(tokenize(text, lemmas)) for text in self.texts], dtype=np.int64)
+        tfidf = self._parts.sparse.tfidf
+        return np.array([tfidf.num_words(text) for text in self.texts], dtype=np.int64)
 
     def prepare(self, is_sparse: bool) -> Int64[np.ndarray, "text"]:
         """Do what ranking needs besides the encoder; return how much is to be read of each text.

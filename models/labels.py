@@ -117,6 +117,10 @@ class LabelCatalogue:
         """Return the row of the label with this id; None where there is none."""
         return self._index_by_id.get(label_id)
 
+    def knows(self, id_or_name: str) -> bool:
+        """Return whether a label has this id or this name."""
+        return id_or_name in self._index_by_id or id_or_name in self._indices_by_name
+
     def index_of(self, id_or_name: str) -> int:
         """Return the row of the label with this id, or else with this name.
 

@@ -14,9 +14,12 @@ from models.windows import WindowPool, Windows
 FORMAT_VERSION = 4
 WINDOWS_FORMAT_VERSION = 5
 """Of bundles that read long texts in windows; releases that read no windows must refuse those."""
+CHARACTERS_FORMAT_VERSION = 6
+"""Of bundles whose sparse model reads character n-grams; releases that read only words must refuse
+those, for they would find nothing in a text."""
 _FIELDS_SINCE = {4: ("calibrations", "ensemble"), 5: ("windows",)}
 """Fields that bundles of earlier formats lack; those are read as if nothing stood there."""
-_READABLE_VERSIONS = (3, FORMAT_VERSION, WINDOWS_FORMAT_VERSION)
+_READABLE_VERSIONS = (3, FORMAT_VERSION, WINDOWS_FORMAT_VERSION, CHARACTERS_FORMAT_VERSION)
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 import numpy as np
 from jaxtyping import Int64
 
-from models.sparse import TOKEN_PATTERN, TfidfModel
+from models.character_terms import placed_terms
+from models.sparse import CHAR, TOKEN_PATTERN, TfidfModel
 
 Span = tuple[int, int]
 """First character, and the one behind the last; characters are Unicode code points."""
@@ -22,15 +23,11 @@ def spans_of(text: str, tfidf: TfidfModel, wanted: Container[str]) -> dict[str, 
         wanted: The tokens; those that the text does not have are not in the answer.
     """
     lowered = text.lower()
-    found = list(TOKEN_PATTERN.finditer(lowered))
-    words = [tfidf.lemmas.get(match.group(), match.group()) for match in found]
+    placed = placed_terms(lowered) if tfidf.analyzer == CHAR else _placed_words(lowered, tfidf)
     spans: dict[str, list[Span]] = {}
-    for length in range(1, tfidf.max_ngram + 1):
-        for first in range(len(words) - length + 1):
-            token = " ".join(words[first : first + length])
-            if token in wanted:
-                span = (found[first].start(), found[first + length - 1].end())
-                spans.setdefault(token, []).append(span)
+    for token, start, stop in placed:
+        if token in wanted:
+            spans.setdefault(token, []).append((start, stop))
     if len(lowered) == len(text):
         return spans
     places = _places(text)
@@ -38,6 +35,20 @@ def spans_of(text: str, tfidf: TfidfModel, wanted: Container[str]) -> dict[str, 
         token: [(int(places[start]), int(places[end - 1]) + 1) for start, end in each]
         for token, each in spans.items()
     }
+
+
+def _placed_words(lowered: str, tfidf: TfidfModel) -> Iterator[tuple[str, int, int]]:
+    """Give the words and phrases of a lower-case text.
+
+    Yields:
+        Token, first character, and the one behind the last.
+    """
+    found = list(TOKEN_PATTERN.finditer(lowered))
+    words = [tfidf.lemmas.get(match.group(), match.group()) for match in found]
+    for length in range(1, tfidf.max_ngram + 1):
+        for first in range(len(words) - length + 1):
+            start, stop = found[first].start(), found[first + length - 1].end()
+            yield " ".join(words[first : first + length]), start, stop
 
 
 def _places(text: str) -> Int64[np.ndarray, "lowered"]:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TypeVar
+from functools import cached_property
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -20,12 +20,18 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
+from models.character_terms import num_words, placed_terms
 from models.errors import BundleCorruptError
 from models.ranking import NO_LABEL, Ranking, nothing
 from models.sparse_scoring import best_of_rows, scores_of_labels
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
+
+Analyzer = Literal["word", "char"]
+"""What a text is taken apart into: words, or character n-grams (see `models.character_terms`)."""
+WORD: Analyzer = "word"
+CHAR: Analyzer = "char"
 
 _ROWS_A_PART = 64  # that one thread ranks at a time
 _Result = TypeVar("_Result")
@@ -37,8 +43,15 @@ def tokenize(text: str, lemmas: Mapping[str, str]) -> list[str]:
     return [lemmas.get(token, token) for token in tokens] if lemmas else tokens
 
 
-def terms_of(text: str, lemmas: Mapping[str, str], max_ngram: int) -> list[str]:
-    """Return the words of a text, then its phrases of 2 to `max_ngram` words, spaces between."""
+def terms_of(
+    text: str, lemmas: Mapping[str, str], max_ngram: int, analyzer: Analyzer = WORD
+) -> list[str]:
+    """Return the words of a text, then its phrases of 2 to `max_ngram` words, spaces between.
+
+    With the analyzer "char": its character n-grams, which have no lemmas and no phrases.
+    """
+    if analyzer == CHAR:
+        return [term for term, _, _ in placed_terms(text.lower())]
     words = tokenize(text, lemmas)
     terms = words
     for length in range(2, max_ngram + 1):
@@ -59,6 +72,7 @@ class TfidfModel:
         idf: Float32[np.ndarray, "feature"],
         lemmas: Mapping[str, str] | None = None,
         max_ngram: int = 1,
+        analyzer: Analyzer = WORD,
     ) -> None:
         """Take what is learned from the training documents.
 
@@ -67,19 +81,29 @@ class TfidfModel:
             idf: Inverse document frequency of each token.
             lemmas: Lemma of each surface form that has another one; the tokens are lemmas then.
             max_ngram: Words of the longest phrase; with 1, all tokens are words.
+            analyzer: What texts are taken apart into.
         """
         assert len(tokens) == len(idf)
         self.tokens = tuple(tokens)
         self.idf = idf
         self.lemmas = dict(lemmas or {})
         self.max_ngram = max_ngram
+        self.analyzer: Analyzer = analyzer
 
     @cached_property
     def _counter(self) -> CountVectorizer:
         return CountVectorizer(
-            analyzer=partial(terms_of, lemmas=self.lemmas, max_ngram=self.max_ngram),
+            analyzer=self.terms,
             vocabulary={token: column for column, token in enumerate(self.tokens)},
         )
+
+    def terms(self, text: str) -> list[str]:
+        """Return all terms of a text, in the vocabulary or not."""
+        return terms_of(text, self.lemmas, self.max_ngram, self.analyzer)
+
+    def num_words(self, text: str) -> int:
+        """Return how long a text is: its words, in scripts without spaces its characters."""
+        return num_words(text) if self.analyzer == CHAR else len(tokenize(text, self.lemmas))
 
     def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
         """Return one row for each text; all zero where no token is in the vocabulary."""
@@ -90,8 +114,12 @@ class TfidfModel:
         return self.max_ngram > 1 and " " in self.tokens[column]
 
     def to_json(self) -> str:
-        """Return vocabulary, lemmas and phrase length; the idf goes with the weights."""
-        fields = {"tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram}
+        """Return vocabulary, lemmas, phrase length and analyzer; the idf goes with the weights."""
+        fields: dict[str, object] = {
+            "tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram
+        }  # fmt: skip
+        if self.analyzer != WORD:  # which bundles of earlier releases do not name
+            fields["analyzer"] = self.analyzer
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @classmethod
@@ -105,13 +133,18 @@ class TfidfModel:
             fields = json.loads(text)
             tokens, lemmas = fields["tokens"], fields["lemmas"]
             max_ngram = int(fields["max_ngram"])
+            analyzer = fields.get("analyzer", WORD)
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
+        if analyzer not in get_args(Analyzer):
+            raise BundleCorruptError(
+                f"sparse vocabulary: analyzer {analyzer!r}, expected one of {get_args(Analyzer)}"
+            )
         if len(tokens) != len(idf):
             raise BundleCorruptError(
                 f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
             )
-        return cls(tokens, idf, lemmas, max_ngram)
+        return cls(tokens, idf, lemmas, max_ngram, analyzer)
 
 
 def weigh_counts(

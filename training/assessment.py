@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -20,13 +21,15 @@ from models.manifest import FEATURES
 from models.predictor import Predictor
 from models.ranking import Ranking
 from models.sparse import TfidfModel
-from training.baselines import label_name_ranking, nearest_neighbour_ranking
+from training.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
 from training.calibration import ReliabilityReport, draw_reliability, report_reliability
 from training.corpus import Dataset
 from training.evaluation import Evaluation, evaluate
 from training.features import check_documents, split_features
 from training.plots import draw_by_frequency, write_figure
 from training.scored_pairs import PairCollector
+
+logger = logging.getLogger(__name__)
 
 NEAREST_NEIGHBOURS = "30-NN tf-idf"
 NEAREST_BY_FEATURES = "30-NN features"
@@ -104,8 +107,8 @@ def assess(
         split_name: The split to rank.
         num_training_documents: Documents that the model was trained on; propensities need it.
         tfidf: What the model makes of texts. Given, baselines are ranked too: 30 nearest neighbours
-            in these features, and, of texts, matching label names; the dataset must have its
-            training split then.
+            in these features, and, of texts, matching label names, if these have words; the
+            dataset must have its training split then.
         num_places: Labels that are ranked; the metrics need ten.
         tail_dial: Of all scorers (see `Predictor.rank`); above 0, it stands in their names.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
@@ -281,9 +284,13 @@ def _baselines(
     )
     if dataset.input == FEATURES:
         return {NEAREST_BY_FEATURES: neighbours}
+    found = {NEAREST_NEIGHBOURS: neighbours}
     names = [f"{label.name} {label.description}".strip() for label in predictor.catalogue]
-    matches = label_name_ranking(list(split.texts()), names, k, training.texts())
-    return {NEAREST_NEIGHBOURS: neighbours, LABEL_NAMES: matches}
+    try:
+        found[LABEL_NAMES] = label_name_ranking(list(split.texts()), names, k, training.texts())
+    except NoNameError as error:
+        logger.warning("the baseline %r is left out: %s", LABEL_NAMES, error)
+    return found
 
 
 def in_order_of(

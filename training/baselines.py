@@ -20,6 +20,10 @@ _DENSE_BYTES = 64 * 2**20
 """Most bytes of the dense scores of one chunk; ranking them takes a few times as much."""
 
 
+class NoNameError(DataError):
+    """No label's name has a word that could be matched."""
+
+
 def nearest_neighbour_ranking(
     train_features: Float32[csr_array, "train feature"],
     train_labels: Float32[csr_array, "train label"],
@@ -70,18 +74,22 @@ def label_name_ranking(
             their labels are not used. A word that none of them holds weighs most.
 
     Raises:
-        DataError: k is below 1, there are no background texts, or no name holds a word.
+        NoNameError: There are no background texts, or no name holds a word.
+        DataError: k is below 1.
     """
     try:
-        names_only = CountVectorizer(ngram_range=(1, 2)).fit(label_names)
+        # Letters that have no lower case, as bold ones of mathematics, are no mistake.
+        lowered = {"lowercase": False, "preprocessor": str.lower}
+        names_only = CountVectorizer(ngram_range=(1, 2), **lowered).fit(label_names)
         vectorizer = TfidfVectorizer(
             ngram_range=(1, 2),
             sublinear_tf=True,
             vocabulary=names_only.vocabulary_,
             dtype=np.float32,
+            **lowered,
         ).fit(background_texts)
     except ValueError as error:
-        raise DataError(
+        raise NoNameError(
             f"label-name matching: {len(label_names)} label names and the background texts hold no "
             f"words to match ({error}); give names of words and at least one background text"
         ) from error

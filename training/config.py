@@ -62,6 +62,7 @@ _TEXT_KEYS = (
     ("probes", ""),
     ("sparse", "min_document_count"),
     ("sparse", "max_document_share"),
+    ("sparse", "analyzer"),
     ("sparse", "lemma_language"),
     ("sparse", "max_ngram"),
 )
@@ -79,6 +80,7 @@ _LATER_KEYS: tuple[tuple[str, str, object], ...] = (
     ("windows", "", None),
     ("gradient_checkpointing", "", False),
     ("compile", "", False),
+    ("sparse", "analyzer", "automatic"),
     *((stage, *key) for stage in ("classifier", "retrieval") for key in _STAGE_KEYS),
     ("retrieval", "joint", "separate"),
     ("retrieval", "refresh", None),
@@ -96,10 +98,17 @@ class _Section(BaseModel):
 class SparseConfig(_Section):
     """Tf-idf and the linear SVM of each label (DEPL section 3.2)."""
 
+    analyzer: Literal["automatic", "word", "char"] = "automatic"
+    """What texts are taken apart into. word: words of two letters or more. char: character n-grams
+    of one to three, for scripts without spaces between words, as Chinese, Japanese and Thai.
+    automatic: char where most letters of the training documents are of such scripts, or where no
+    document has a word."""
     min_document_count: Positive = 2
-    """A token must occur in at least so many training documents."""
+    """A token must occur in at least so many training documents; the default is 1 where no token
+    does."""
     max_document_share: Rate = 0.7
-    """A token may occur in at most this share of them."""
+    """A token may occur in at most this share of them; the default is all where every token is
+    more frequent."""
     lemma_language: str = Field(default="", pattern=r"^([a-z]{2,3})?$")
     """ISO 639 code of spaCy's lookup lemmas; empty: surface forms."""
     max_ngram: int = Field(default=1, ge=1, le=3)
@@ -126,6 +135,15 @@ class SparseConfig(_Section):
     negatives_a_document: Positive = 128
     """With very many labels, each takes fewer hard and sampled negatives: with N documents and L
     labels, `negatives_a_document` x N x log2(L) / L, so that the cost of all grows as log2(L)."""
+
+    @model_validator(mode="after")
+    def _words_for_what_reads_words(self) -> SparseConfig:
+        if self.analyzer == "char" and (self.max_ngram > 1 or self.lemma_language):
+            name = "max_ngram" if self.max_ngram > 1 else "lemma_language"
+            raise ValueError(
+                f"analyzer 'char' takes n-grams of characters, but {name} is for words; drop {name}"
+            )
+        return self
 
 
 class DescriptionConfig(_Section):
@@ -167,6 +185,15 @@ class EarlyStoppingConfig(_Section):
     def places(self) -> int:
         """Number of places that the metric looks at."""
         return int(self.metric.rpartition("@")[2])
+
+    def fitted_to(self, num_labels: int) -> EarlyStoppingConfig:
+        """Return the settings for a corpus: the default metric looks at no more places than labels.
+
+        Other metrics are left as they are, and refused where they can't be measured.
+        """
+        if self.metric != EarlyStoppingConfig().metric or self.places <= num_labels:
+            return self
+        return self.model_copy(update={"metric": f"P@{num_labels}"})
 
 
 class StageConfig(_Section):

@@ -7,19 +7,17 @@ bounded by the label matrices and the catalogue.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from models.errors import DataError
-from models.labels import Label, LabelCatalogue, with_names_of_parents
-from models.manifest import FEATURES, Input
-from training.corpus_files import SPLIT_NAMES, CorpusFiles, either, find_files
+from models.labels import Label, LabelCatalogue
+from models.manifest import FEATURES, TEXT, Input
+from training.corpus_files import SPLIT_NAMES, CorpusFiles, find_files
+from training.corpus_labels import labels_of_documents, labels_of_file, warn_of_look_alikes
 from training.feature_splits import FeatureShape, open_feature_splits, read_names
-from training.formats import Format, RawDocument, read_documents, read_labels
-from training.problems import Problem, ProblemList, list_problems
 from training.splits import Document, Split, SplitScan, TextSplit, describe_problems
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
@@ -57,9 +55,11 @@ class Dataset:
             self._feature_names = self._names(files.features, shape.num_features, "feature")
         else:
             self._listed = (
-                _labels_of_file(files.labels, files.form, max_problems) if files.labels else None
+                labels_of_file(files.labels, files.form, max_problems) if files.labels else None
             )
-            self._splits = {name: self._text_split(path) for name, path in files.splits.items()}
+            self._splits = {
+                name: self._text_split(name, path) for name, path in files.splits.items()
+            }
 
     @property
     def input(self) -> Input:
@@ -88,8 +88,8 @@ class Dataset:
         """The labels, with their number of training documents; reads the training split.
 
         The order is that of the label file; without one, falling number of training documents,
-        then the text of the label. Without a training split all the numbers are 0. Labels of
-        features are in the order of their indices.
+        then the text of the label, those that only other documents carry last. Without a training
+        split all the numbers are 0. Labels of features are in the order of their indices.
 
         Raises:
             DataError: Training documents can't be used, or labels can't be read.
@@ -124,6 +124,8 @@ class Dataset:
         found = [split.found for split in self._splits.values()]
         if not self._skip_bad and any(scan.num_skipped for scan in found):
             raise DataError(describe_problems(self.folder, found))
+        for split in self._splits.values():
+            split.scan()
 
     @cached_property
     def labels(self) -> LabelCatalogue:
@@ -132,16 +134,19 @@ class Dataset:
         Raises:
             DataError: There is no label file, and the training documents tell no labels.
         """
-        return self._listed or _labels_of_documents(self._files.splits["train"], self._files.form)
+        found = self._listed or labels_of_documents(self._files, self._max_problems)
+        if self.input == TEXT:
+            warn_of_look_alikes(self.folder, found)
+        return found
 
-    def _text_split(self, path: Path) -> Split:
+    def _text_split(self, name: str, path: Path) -> Split:
         files = self._files
-        labels_from = f"the training documents; to have more, give {either(files.form.label_files)}"
         return TextSplit(
             path,
             files.form,
             lambda: self.labels,
-            labels_from=files.labels.name if files.labels else labels_from,
+            label_file=files.labels.name if files.labels else None,
+            is_measured=name != "train",
             skip_bad=self._skip_bad,
             max_problems=self._max_problems,
         )
@@ -173,39 +178,3 @@ def open_dataset(folder: Path, *, skip_bad: bool = False, max_problems: int = 20
             contradict each other, or a file of names them.
     """
     return Dataset(find_files(folder), skip_bad=skip_bad, max_problems=max_problems)
-
-
-def _labels_of_file(path: Path, form: Format, max_problems: int) -> LabelCatalogue:
-    labels: list[Label] = []
-    line_of: dict[str, int] = {}
-    problems = ProblemList(path, max_problems)
-    for item in read_labels(path, form):
-        if isinstance(item, Problem):
-            problems.add(item)
-        elif (first := line_of.setdefault(item.label.id, item.line)) != item.line:
-            problems.add(Problem(item.line, f"id {item.label.id!r} again, as on line {first}"))
-        else:
-            labels.append(item.label)
-    if problems.num_problems:
-        listed = list_problems(problems.kept, problems.num_problems)
-        raise DataError(
-            f"{path}: {problems.num_problems} labels can't be used; "
-            f"mend them, for a label can't be skipped\n{listed}"
-        )
-    if not labels:
-        raise DataError(f"{path}: no labels; give one a line")
-    return LabelCatalogue(with_names_of_parents(labels, labels))
-
-
-def _labels_of_documents(path: Path, form: Format) -> LabelCatalogue:
-    counts: Counter[str] = Counter()
-    for item in read_documents(path, form):
-        # Bad lines are reported when the split is scanned.
-        if isinstance(item, RawDocument):
-            counts.update({str(label) for label in item.labels})
-    if not counts:
-        raise DataError(
-            f"{path}: no document that can be used has a label; "
-            f"give some, or a label file ({either(form.label_files)})"
-        )
-    return LabelCatalogue(Label(x, x) for x in sorted(counts, key=lambda x: (-counts[x], x)))

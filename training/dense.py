@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,8 @@ from training.neural import (
 )
 from training.run_log import stage_cost
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class DenseStart:
@@ -85,8 +88,10 @@ def start_dense(
     """
     config.retrieval.check(truth.shape[1])
     _check_metrics(config, truth.shape[1])
-    if LINEAR in config.scorers and config.linear.learning is not None:
-        config.linear.learning.check(truth.shape[1], num_hard=0)
+    if LINEAR in config.scorers:
+        linear = config.linear.fitted_to(len(np.unique(truth.indices)))
+        if linear.learning is not None:
+            linear.learning.check(truth.shape[1], num_hard=0)
     machine = find_machine(config.precision, ranks)
     source = find_encoder(config.encoder)
     tokenizer, encoder = _loaded(source, config)
@@ -158,11 +163,19 @@ def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
         ConfigError: It does.
     """
     for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval)):
-        if stage.early_stopping is not None and stage.early_stopping.places > num_labels:
+        if stage.early_stopping is None:
+            continue
+        fitted = stage.early_stopping.fitted_to(num_labels)
+        if fitted.places > num_labels:
             raise ConfigError(
-                f"{name}.early_stopping.metric is {stage.early_stopping.metric!r}, but there are "
+                f"{name}.early_stopping.metric is {fitted.metric!r}, but there are "
                 f"{num_labels} labels; wanted at most so many places"
             )
+        if fitted != stage.early_stopping:
+            logger.warning(
+                "%s.early_stopping: there are %d labels, so the metric is %s instead of %s",
+                name, num_labels, fitted.metric, stage.early_stopping.metric,
+            )  # fmt: skip
 
 
 def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -> None:

@@ -91,7 +91,8 @@ def _judge(
         return None
     make = classifier_judge if stage == "classifier" else retrieval_judge
     sample = material.dev[stage]
-    return make(start.model, material.texts, sample, stopping.metric, start.machine)
+    metric = stopping.fitted_to(material.texts.truth.shape[1]).metric
+    return make(start.model, material.texts, sample, metric, start.machine)
 
 
 def _mined(

@@ -29,7 +29,8 @@ def keywords_of_labels(
     weight (all pruned, or every document carries the label): nothing is made up for it. One with
     fewer positive weights than `num_keywords` has so many.
 
-    A keyword is a token of the vocabulary: a lower-case word as it stands in the documents or, with
+    A keyword is a token of the vocabulary: with the analyzer "char" a character n-gram, else a
+    lower-case word as it stands in the documents or, with
     `sparse.lemma_language`, the dictionary form that stands for it in the lemma table. It is never
     a stem; and a phrase (`sparse.max_ngram`), whose words are tokens too, only where a label has
     nothing else.
@@ -40,12 +41,12 @@ def keywords_of_labels(
         config: How many keywords, and what is dropped.
     """
     keywords: list[tuple[str, ...]] = [()] * len(catalogue)
-    tokens, lemmas, is_phrase = model.tfidf.tokens, model.tfidf.lemmas, model.tfidf.is_phrase
+    tokens, is_phrase = model.tfidf.tokens, model.tfidf.is_phrase
     dropped = _dropped_everywhere(model.tfidf, config)
     for row, label in enumerate(model.labels.tolist()):
         columns = positive_weights(model, row)[0].tolist()
         name = catalogue[label].name if config.drop_name_tokens else ""
-        in_name = set(tokenize(name, lemmas))
+        in_name = set(model.tfidf.terms(name))
         words = (tokens[column] for column in columns if not is_phrase(column))
         kept = (word for word in words if word not in dropped and word not in in_name)
         chosen = tuple(islice(kept, config.num_keywords))

@@ -12,7 +12,7 @@ from models.manifest import FEATURES, TEXT, Input
 from models.sparse import TfidfModel
 from training.config import SparseConfig
 from training.corpus import Dataset
-from training.sparse import fit_tfidf
+from training.vocabulary import fit_tfidf_of
 
 _DOCUMENTS: dict[Input, str] = {TEXT: "texts", FEATURES: "features"}
 
@@ -38,7 +38,7 @@ def training_features(
         names = dataset.feature_names
         tfidf = TfidfModel(names, np.ones(len(names), dtype=np.float32))
         return tfidf, unit_rows(split.features())
-    return fit_tfidf(split.texts(), config)
+    return fit_tfidf_of(split, config)
 
 
 def split_features(

@@ -7,14 +7,16 @@ Three hold text:
   file, from 0, is label i: `{"uid", "title"}`, and `content`, where given, describes the label.
 - JSON lines: `train.jsonl`, `dev.jsonl`, `test.jsonl`: `{"text", "labels": [id or name, ...]}`,
   `id` if you like; `title` and `content` may stand for `text`.
-- CSV: `train.csv`, `dev.csv`, `test.csv` with the columns `text`, `labels` (ids or names between
-  semicolons; a label whose name holds a semicolon must be given by its id) and `id` if you like.
+- CSV: `train.csv`, `dev.csv`, `test.csv` with the columns `text` (or `title` and `content`, or one
+  of them), `labels` and `id` if you like. The delimiter is a comma, a semicolon or a tab, whichever
+  gives the header its columns. A cell of labels is a JSON list, as in JSON lines, or ids and names
+  between semicolons; a name of the label file that holds a semicolon is found whole in it.
 
 The last two share a label file, `labels.jsonl` or `labels.csv`: `id`, `name`, `description` if you
 like. Each file may be gzip-compressed, with `.gz` added to its name. Text is UTF-8, with or without
-a byte order mark. Blank lines hold nothing, white space around ids and names does not count, and
-fields not named here are ignored. The text of a document with `title` and `content` is the title,
-a line feed, and the content.
+a byte order mark, or UTF-16. Blank lines hold nothing, white space around ids and names does not
+count, and fields not named here are ignored. The text of a document with `title` and `content` is
+the title, a line feed, and the content.
 
 Two hold features instead of text, as `training.sparse_text` says, and are read by
 `training.feature_splits`; both as the Extreme Classification Repository gives them out:
@@ -32,19 +34,23 @@ A line that breaks a rule becomes a `Problem`; a file that can't be read to its 
 
 from __future__ import annotations
 
-import csv
 import json
+import logging
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from models.errors import DataError
 from models.labels import Label
 from models.manifest import FEATURES, TEXT, Input
+from training.label_cells import IsLabel, labels_of_cell
 from training.problems import Problem
-from training.text_files import MAX_LINE_BYTES, lines
+from training.rows import DELIMITERS, Fields, Row, csv_rows, delimiter_of, json_rows
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,21 +131,29 @@ BAG_OF_WORDS_MATRICES = Format(
 )
 FORMATS = (EXTREME_CLASSIFICATION, JSON_LINES, CSV, BAG_OF_WORDS, BAG_OF_WORDS_MATRICES)
 
-_Fields = dict[str, Any]
-_Row = tuple[int, _Fields | Problem]  # line number, and what the line holds
+_DOCUMENT_COLUMNS = (("labels",), ("text", "title", "content"))
 _Parsed = TypeVar("_Parsed")
 
 
-def read_documents(path: Path, form: Format) -> Iterator[RawDocument | Problem]:
+def read_documents(
+    path: Path, form: Format, is_label: IsLabel | None = None
+) -> Iterator[RawDocument | Problem]:
     """Yield the documents of a file, line by line, and a problem for each line that breaks a rule.
 
+    Args:
+        path: File of a split.
+        form: Format of the file.
+        is_label: Tells the ids and names of the label file; None: there is no such file.
+
     Raises:
-        DataError: The file can't be read to its end, or its CSV header lacks a column.
+        DataError: The file can't be read to its end, its CSV header lacks a column, or it is one
+            JSON value over several lines.
     """
     if form is CSV:
-        return _parsed(_csv_rows(path, ("text", "labels")), _parse_csv_document)
+        rows = csv_rows(path, _DOCUMENT_COLUMNS)
+        return _parsed(rows, partial(_parse_csv_document, is_label=is_label))
     is_indexed = form is EXTREME_CLASSIFICATION
-    return _parsed(_json_rows(path), _parse_indexed_document if is_indexed else _parse_document)
+    return _parsed(json_rows(path), _parse_indexed_document if is_indexed else _parse_document)
 
 
 def read_labels(path: Path, form: Format) -> Iterator[RawLabel | Problem]:
@@ -150,13 +164,23 @@ def read_labels(path: Path, form: Format) -> Iterator[RawLabel | Problem]:
     """
     if form is EXTREME_CLASSIFICATION:
         # A label's index is its line: a blank line would shift the labels below it.
-        return _parsed(_json_rows(path, keep_blank=True), _parse_indexed_label)
+        return _parsed(json_rows(path, keep_blank=True), _parse_indexed_label)
     is_csv = path.name.removesuffix(".gz").endswith(".csv")
-    return _parsed(_csv_rows(path, ("id", "name")) if is_csv else _json_rows(path), _parse_label)
+    columns = (("id",), ("name",))
+    return _parsed(csv_rows(path, columns) if is_csv else json_rows(path), _parse_label)
+
+
+def tell_of_form(path: Path, form: Format) -> None:
+    """Log the delimiter of a CSV file of documents where it is not the usual one."""
+    if form is not CSV:
+        return
+    delimiter = delimiter_of(path, _DOCUMENT_COLUMNS)
+    if delimiter != ",":
+        logger.warning("%s: columns are taken to stand between %ss", path, DELIMITERS[delimiter])
 
 
 def _parsed(
-    rows: Iterator[_Row], parse: Callable[[int, _Fields], _Parsed]
+    rows: Iterator[Row], parse: Callable[[int, Fields], _Parsed]
 ) -> Iterator[_Parsed | Problem]:
     for line, fields in rows:
         if isinstance(fields, Problem):
@@ -172,7 +196,7 @@ def _parsed(
 # What a line must hold: these raise DataError with the bare reason.
 
 
-def _parse_indexed_document(line: int, fields: _Fields) -> RawDocument:
+def _parse_indexed_document(line: int, fields: Fields) -> RawDocument:
     indices = _list(fields, "target_ind")
     for index in indices:
         if type(index) is not int:  # a bool is an int too
@@ -181,27 +205,26 @@ def _parse_indexed_document(line: int, fields: _Fields) -> RawDocument:
     return RawDocument(line, _id(fields, "uid") or str(line), text, tuple(indices))
 
 
-def _parse_document(line: int, fields: _Fields) -> RawDocument:
+def _parse_document(line: int, fields: Fields) -> RawDocument:
     keys = tuple(_key(entry) for entry in _list(fields, "labels"))
     is_titled = "text" not in fields and ("title" in fields or "content" in fields)
     text = _text(fields, *(("title", "content") if is_titled else ("text",)))
     return RawDocument(line, _id(fields, "id") or str(line), text, keys)
 
 
-def _parse_csv_document(line: int, fields: _Fields) -> RawDocument:
-    cell = fields["labels"]
-    return _parse_document(line, {**fields, "labels": cell.split(";") if cell.strip() else []})
+def _parse_csv_document(line: int, fields: Fields, is_label: IsLabel | None) -> RawDocument:
+    return _parse_document(line, {**fields, "labels": labels_of_cell(fields["labels"], is_label)})
 
 
-def _parse_indexed_label(line: int, fields: _Fields) -> RawLabel:
+def _parse_indexed_label(line: int, fields: Fields) -> RawLabel:
     return _raw_label(line, fields, ("uid", "title", "content", "alt"))
 
 
-def _parse_label(line: int, fields: _Fields) -> RawLabel:
+def _parse_label(line: int, fields: Fields) -> RawLabel:
     return _raw_label(line, fields, ("id", "name", "description", "alternative_names"))
 
 
-def _raw_label(line: int, fields: _Fields, names: tuple[str, str, str, str]) -> RawLabel:
+def _raw_label(line: int, fields: Fields, names: tuple[str, str, str, str]) -> RawLabel:
     id_field, name_field, description_field, alternatives_field = names
     label_id, name = _id(fields, id_field), _string(fields, name_field).strip()
     if not label_id or not name:
@@ -217,20 +240,20 @@ def _raw_label(line: int, fields: _Fields, names: tuple[str, str, str, str]) -> 
     return RawLabel(line, label)
 
 
-def _strings(fields: _Fields, name: str) -> tuple[str, ...]:
+def _strings(fields: Fields, name: str) -> tuple[str, ...]:
     # Empty where the field is missing or null; blank ones are left out. A cell has semicolons.
     values = fields.get(name)
     if values is None:
         return ()
     if isinstance(values, str):
-        values = values.split(";")
+        values = labels_of_cell(values)
     if not isinstance(values, list):
         raise DataError(f"{name} is {_shown(values)}; wanted a list of strings")
     found = (_id({name: value}, name) for value in values)
     return tuple(value for value in found if value)
 
 
-def _text(fields: _Fields, *names: str) -> str:
+def _text(fields: Fields, *names: str) -> str:
     if not set(names) & fields.keys():
         raise DataError(f"no {' or '.join(map(repr, names))}; {_present(fields)}")
     parts = [_string(fields, name) for name in names]
@@ -240,7 +263,7 @@ def _text(fields: _Fields, *names: str) -> str:
     return text
 
 
-def _string(fields: _Fields, name: str) -> str:
+def _string(fields: Fields, name: str) -> str:
     # Empty where the field is missing or null.
     value = fields.get(name)
     if value is None:
@@ -251,7 +274,7 @@ def _string(fields: _Fields, name: str) -> str:
     return value
 
 
-def _id(fields: _Fields, name: str) -> str:
+def _id(fields: Fields, name: str) -> str:
     value = fields.get(name)
     return str(value) if type(value) is int else _string(fields, name).strip()
 
@@ -265,13 +288,18 @@ def _key(entry: object) -> str:
     return entry.strip()
 
 
-def _list(fields: _Fields, name: str) -> list[Any]:
+def _list(fields: Fields, name: str) -> list[Any]:
     if name not in fields:
         raise DataError(f"no {name!r}; {_present(fields)}")
     value = fields[name]
     if not isinstance(value, list):
-        raise DataError(f"{name} is {_shown(value)}; wanted a list")
+        example = f", as [{json.dumps(value, ensure_ascii=False)}]" if _is_short(value) else ""
+        raise DataError(f"{name} is {_shown(value)}; wanted a list{example}")
     return value
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and len(value) < 40
 
 
 def _check_characters(name: str, value: str) -> None:
@@ -288,80 +316,5 @@ def _shown(value: object) -> str:
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
-def _present(fields: _Fields) -> str:
+def _present(fields: Fields) -> str:
     return f"the line has {', '.join(map(reprlib.repr, fields)) or 'no fields'}"
-
-
-# Rows of fields.
-
-
-def _json_rows(path: Path, *, keep_blank: bool = False) -> Iterator[_Row]:
-    for number, line in lines(path):
-        if not line.strip() and not keep_blank:
-            continue
-        try:
-            row: _Fields | Problem = _json_fields(line)
-        except DataError as error:
-            row = Problem(number, str(error))
-        yield number, row
-
-
-def _json_fields(line: bytes) -> _Fields:
-    try:
-        fields = json.loads(line.decode())
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start})"
-        ) from error
-    except json.JSONDecodeError as error:
-        raise DataError(f"not JSON ({error.msg} at character {error.colno})") from error
-    except (ValueError, RecursionError) as error:  # a number of 4,300 digits; a nest of brackets
-        raise DataError(f"not JSON that can be read ({error})") from error
-    if not isinstance(fields, dict):
-        raise DataError(f"{_shown(fields)}; wanted one JSON object a line")
-    return fields
-
-
-def _csv_rows(path: Path, wanted: tuple[str, ...]) -> Iterator[_Row]:
-    csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit, 131,072, is less than a long text
-    # What is not UTF-8 becomes lone surrogates, so that the record, not the file, is refused.
-    decoded = (line.decode(errors="surrogateescape") for _, line in lines(path))
-    reader = csv.reader(decoded, strict=True)
-    header = _csv_header(path, reader, wanted)
-    while True:
-        number = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield (
-                number,
-                Problem(number, f"not CSV ({error}); is a quote left open or not doubled?"),
-            )
-            continue
-        if cells:
-            yield number, _csv_fields(number, header, cells)
-
-
-def _csv_header(path: Path, reader: Iterator[list[str]], wanted: tuple[str, ...]) -> list[str]:
-    try:
-        header = [name.strip() for name in next(reader, [])]
-    except csv.Error as error:
-        raise DataError(f"{path}, line 1: not CSV ({error})") from error
-    if not set(wanted) <= set(header) or len(set(header)) < len(header):
-        raise DataError(
-            f"{path}, line 1: the header has the columns {header!r}; "
-            f"wanted {', '.join(map(repr, wanted))} among them, each once"
-        )
-    return header
-
-
-def _csv_fields(number: int, header: list[str], cells: list[str]) -> _Fields | Problem:
-    if len(cells) != len(header):
-        return Problem(number, f"{len(cells)} cells; wanted {len(header)}, as in the header")
-    try:
-        "".join(cells).encode()
-    except UnicodeEncodeError:
-        return Problem(number, "not UTF-8")
-    return dict(zip(header, cells, strict=True))

@@ -105,7 +105,7 @@ class LinearConfig(_Section):
             raise ValueError("loss part 'cosine_contrastive' wants cosines; linear scores are none")
         return self
 
-    def fitted_to(self, num_labels: int) -> LinearConfig:
+    def fitted_to(self, num_labels: int, most_carried: float = 0.0) -> LinearConfig:
         """Return the configuration for a corpus: few labels are all scored, not drawn, by default.
 
         Other negatives than the default's, and methods, are left as they are, and refused where
@@ -113,8 +113,11 @@ class LinearConfig(_Section):
 
         Args:
             num_labels: With training documents.
+            most_carried: Largest share of q that the labels of one document have; they are no
+                negatives of its pairs, so something must be left to draw.
         """
-        if self.negatives != LinearConfig().negatives or num_labels > _DEFAULT_M:
+        is_drawn = num_labels > _DEFAULT_M and most_carried <= _MOST_CARRIED
+        if self.negatives != LinearConfig().negatives or is_drawn:
             return self
         # A single label has no other to be compared with; uniform draws may be the label itself.
         method = "softmax" if num_labels > 1 else "uniform"
@@ -157,6 +160,8 @@ class LinearConfig(_Section):
 _KINDS = ("uniform", "uniform_subset", "frequency", "within_batch", "all", "tree")
 _CORRECTIONS: dict[MethodName, CorrectionName] = {"adversarial": "tree", "frequency": "prior"}
 _DEFAULT_M = 256
+_MOST_CARRIED = 0.98
+"""A little less than where `training.sampling` refuses to draw."""
 _DEFAULT_PARTS: dict[str, Any] = {
     "negatives": {
         "q": {"kind": "frequency", "exponent": 0.5}, "w": "importance", "m": _DEFAULT_M,

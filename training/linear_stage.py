@@ -92,7 +92,7 @@ def train_linear_scorer(
     Returns:
         The scorer; labels without training documents have no row in it.
     """
-    config = config.fitted_to(len(np.unique(truth.indices)))
+    config = _fitted_to_corpus(config, truth)
     tree = None
     if config.tree_fit is not None:
         fit = config.tree_fit
@@ -115,6 +115,26 @@ def train_linear_scorer(
         correction,
         tree if correction == "tree" else None,
     )
+
+
+def _fitted_to_corpus(
+    config: LinearConfig, truth: Float32[csr_array, "document label"]
+) -> LinearConfig:
+    counts = np.bincount(truth.indices, minlength=truth.shape[1])
+    num_labels = int(np.count_nonzero(counts))
+    carried = (truth @ np.sqrt(counts)).max() / np.sqrt(counts).sum()
+    fitted = config.fitted_to(num_labels, float(carried))
+    if fitted != config and config.negatives is not None:
+        logger.warning(
+            "linear: %d labels have training documents, of which one document carries up to "
+            "%.0f%%: too few others for the default of %d negatives a step; trained with method "
+            "%r instead",
+            num_labels,
+            100 * carried,
+            config.negatives.m,
+            fitted.method,
+        )
+    return fitted
 
 
 def _objective(

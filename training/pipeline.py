@@ -21,6 +21,7 @@ from models.bundle import read_json, write_json_durably
 from models.errors import ConfigError, DataError
 from models.labels import LabelCatalogue
 from models.manifest import (
+    CHARACTERS_FORMAT_VERSION,
     FORMAT_VERSION,
     TEXT,
     WINDOWS_FORMAT_VERSION,
@@ -30,7 +31,7 @@ from models.manifest import (
 from models.parts import ENSEMBLE, HYBRID, DenseParts, ModelParts, write_parts
 from models.predictor import Predictor
 from models.registry import Registry
-from models.sparse import SparseModel
+from models.sparse import CHAR, SparseModel
 from training.assessment import assess, split_batches
 from training.blend import Blending, fit_blending, kept_blending
 from training.config import TrainingConfig
@@ -277,9 +278,17 @@ def _manifest(
         calibrations=dict(parts.calibrations),
         ensemble=parts.ensemble,
         windows=windows,
-        format_version=FORMAT_VERSION if windows is None else WINDOWS_FORMAT_VERSION,
+        format_version=_format_version(parts),
         longtail_version=version("longtail"),
     )
+
+
+def _format_version(parts: ModelParts) -> int:
+    """Return the earliest format that says what the bundle holds."""
+    if parts.sparse.tfidf.analyzer == CHAR:
+        return CHARACTERS_FORMAT_VERSION
+    has_windows = parts.dense is not None and parts.dense.windows is not None
+    return WINDOWS_FORMAT_VERSION if has_windows else FORMAT_VERSION
 
 
 def _publish(run: Run, parts: ModelParts, manifest: Manifest, registry: Registry) -> int:

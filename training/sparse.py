@@ -23,7 +23,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from tqdm import tqdm
 
 from models.errors import ConfigError, DataError
-from models.sparse import SparseModel, TfidfModel, terms_of, weigh_counts
+from models.sparse import CHAR, WORD, SparseModel, TfidfModel, terms_of, weigh_counts
 from training.config import SparseConfig
 from training.engines import LOCAL, Engine
 from training.svm import FittedLabels, SvmProblem, joined
@@ -31,6 +31,10 @@ from training.svm import FittedLabels, SvmProblem, joined
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 1024  # labels fitted between two savings
 _CHUNK_SIZE = 16  # labels that one thread fits at a time
+
+
+class NoTokenError(DataError):
+    """No token of the training documents is within the bounds."""
 
 
 def fit_tfidf(
@@ -43,15 +47,17 @@ def fit_tfidf(
 
     Args:
         texts: Training documents.
-        config: Document frequency bounds, lemmas and the length of phrases.
+        config: Document frequency bounds, analyzer (automatic: words), lemmas, length of phrases.
 
     Raises:
-        DataError: No token is within the bounds.
+        NoTokenError: No token is within the bounds.
         ConfigError: The lemma table is missing.
     """
-    lemmas = read_lemmas(config.lemma_language)
+    analyzer = CHAR if config.analyzer == CHAR else WORD
+    lemmas = {} if analyzer == CHAR else read_lemmas(config.lemma_language)
+    max_ngram = 1 if analyzer == CHAR else config.max_ngram
     counter = CountVectorizer(
-        analyzer=partial(terms_of, lemmas=lemmas, max_ngram=config.max_ngram),
+        analyzer=partial(terms_of, lemmas=lemmas, max_ngram=max_ngram, analyzer=analyzer),
         min_df=config.min_document_count,
         max_df=config.max_document_share,
         dtype=np.float32,
@@ -59,7 +65,7 @@ def fit_tfidf(
     try:
         counts = csr_array(counter.fit_transform(texts))
     except ValueError as error:
-        raise DataError(
+        raise NoTokenError(
             f"tf-idf: no token occurs in at least {config.min_document_count} and at most "
             f"{config.max_document_share:.0%} of the training documents ({error}); give more "
             "documents, or change sparse.min_document_count or sparse.max_document_share"
@@ -71,7 +77,7 @@ def fit_tfidf(
     kept = set(tokens)
     # A form that is itself a token must go on being read as its lemma, even one left out.
     used = {form: x for form, x in lemmas.items() if x in kept or form in kept}
-    return TfidfModel(tokens, idf, used, config.max_ngram), weigh_counts(counts, idf)
+    return TfidfModel(tokens, idf, used, max_ngram, analyzer), weigh_counts(counts, idf)
 
 
 def fit_sparse_model(

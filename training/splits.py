@@ -20,8 +20,8 @@ from scipy.sparse import csr_array
 
 from models.errors import DataError
 from models.labels import LabelCatalogue
-from training.formats import Format, RawDocument, read_documents
-from training.problems import Problem, ProblemList, list_problems
+from training.formats import Format, RawDocument, read_documents, tell_of_form
+from training.problems import Problem, ProblemList, counted_lines, list_problems
 from training.sparse_rows import SparseRows
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,11 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownLabels(Problem):
+    """A line whose only fault is a label that the label file lacks, or has twice."""
+
+
+@dataclass(frozen=True, slots=True)
 class SplitScan:
     """What one pass over a split found.
 
@@ -54,6 +59,8 @@ class SplitScan:
         num_repeated_ids: Good lines whose document id occurs on an earlier one.
         num_repeats: Good lines whose text occurs on an earlier one, or whose features do.
         num_featureless: Good lines without features, where lines hold features; no repeats.
+        num_unknown: Skipped lines whose only fault is a label that the label file lacks.
+        unknown: The first of them, as `problems`.
     """
 
     labels: Float32[csr_array, "document label"]
@@ -63,6 +70,8 @@ class SplitScan:
     num_repeated_ids: int = 0
     num_repeats: int = 0
     num_featureless: int = 0
+    num_unknown: int = 0
+    unknown: tuple[str, ...] = ()
 
 
 class Split(ABC):
@@ -90,7 +99,8 @@ class Split(ABC):
         """
         found = self.found
         if found.num_skipped and not (self._skip_bad and found.labels.shape[0]):
-            raise DataError(describe_problems(self.path.parent, [found]))
+            message = describe_problems(self.path.parent, [found], can_skip=not self._skip_bad)
+            raise DataError(message)
         return found
 
     @cached_property
@@ -146,9 +156,9 @@ class Split(ABC):
     def _log(self, found: SplitScan) -> None:
         if found.num_skipped and self._skip_bad:
             logger.warning(
-                "%s: skipped %d lines that can't be used:\n%s",
+                "%s: skipped %s that can't be used:\n%s",
                 self.path,
-                found.num_skipped,
+                counted_lines(found.num_skipped),
                 list_problems(found.problems, found.num_skipped),
             )
         oddities = {
@@ -175,7 +185,8 @@ class TextSplit(Split):
         form: Format,
         labels: Callable[[], LabelCatalogue],
         *,
-        labels_from: str,
+        label_file: str | None,
+        is_measured: bool,
         skip_bad: bool,
         max_problems: int,
     ) -> None:
@@ -185,21 +196,43 @@ class TextSplit(Split):
             path: File of the split.
             form: Format of the file.
             labels: Gives the labels that documents may carry, in row order.
-            labels_from: Where these come from, for messages about those that are unknown.
+            label_file: Name of the file that lists them; None where the documents tell them.
+            is_measured: Whether models are measured on these documents: none may then be skipped
+                for a label that the file lacks, for the rest would be easier.
             skip_bad: Whether lines that can't be used are skipped rather than refused.
             max_problems: How many of them are listed.
         """
         super().__init__(path, skip_bad=skip_bad, max_problems=max_problems)
         self._form = form
         self._labels = labels
-        self._labels_from = labels_from
+        self._label_file = label_file
+        self._is_measured = is_measured
+
+    def scan(self) -> SplitScan:
+        """Return the label matrix (see `Split.scan`).
+
+        Raises:
+            DataError: As `Split.scan`; or models are measured on these documents, and some would
+                be skipped for their labels.
+        """
+        found = self.found
+        if found.num_unknown and self._is_measured and self._skip_bad:
+            raise DataError(
+                f"{self.path}: {counted_lines(found.num_unknown)} can't be skipped, for unknown "
+                "labels are no reason to measure on the rest alone, which is easier; add the "
+                f"labels to {self._label_file} (they need no training documents), or take them "
+                f"out of the documents\n{list_problems(found.unknown, found.num_unknown)}"
+            )
+        return super().scan()
 
     def __iter__(self) -> Iterator[Document]:
         """Return the documents of the good lines, in row order (see `Split.__iter__`)."""
         return self._stream(self.scan().labels.shape[0])
 
     def _read(self) -> SplitScan:
+        tell_of_form(self.path, self._form)
         problems = ProblemList(self.path, self._max_problems)
+        unknown = ProblemList(self.path, self._max_problems)
         labels, ids, texts = SparseRows(), array("q"), array("q")  # of the latter, their hashes
         for item in self._lines():
             if isinstance(item, Document):
@@ -208,6 +241,8 @@ class TextSplit(Split):
                 texts.append(hash(item.text))
             else:
                 problems.add(item)
+                if isinstance(item, UnknownLabels):
+                    unknown.add(item)
         matrix = labels.matrix(len(self._labels()))
         return SplitScan(
             labels=matrix,
@@ -216,6 +251,8 @@ class TextSplit(Split):
             num_unlabelled=num_empty_rows(matrix),
             num_repeated_ids=num_repeats(np.array(ids, dtype=np.int64)),
             num_repeats=num_repeats(np.array(texts, dtype=np.int64)),
+            num_unknown=unknown.num_problems,
+            unknown=unknown.kept,
         )
 
     def _stream(self, num_documents: int) -> Iterator[Document]:
@@ -228,14 +265,15 @@ class TextSplit(Split):
 
     def _lines(self) -> Iterator[Document | Problem]:
         labels = self._labels()
-        for raw in read_documents(self.path, self._form):
+        is_label = None if self._label_file is None else labels.knows
+        for raw in read_documents(self.path, self._form, is_label):
             if isinstance(raw, Problem):
                 yield raw
                 continue
             try:
                 item: Document | Problem = Document(raw.id, raw.text, self._rows_of(raw, labels))
             except DataError as error:
-                item = Problem(raw.line, str(error))
+                item = UnknownLabels(raw.line, str(error))
             yield item
 
     def _rows_of(self, raw: RawDocument, labels: LabelCatalogue) -> tuple[int, ...]:
@@ -248,15 +286,25 @@ class TextSplit(Split):
             except DataError as error:
                 unknown.append(str(error))
         if unknown:
-            raise DataError("; ".join([*unknown, f"the labels are those of {self._labels_from}"]))
+            raise DataError("; ".join([*unknown, f"the labels are those of {self._label_file}"]))
         return tuple(sorted(rows))
 
 
-def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
-    """Return a message that lists the lines of these splits that can't be used."""
+def describe_problems(folder: Path, scans: Sequence[SplitScan], *, can_skip: bool = True) -> str:
+    """Return a message that lists the lines of these splits that can't be used.
+
+    Args:
+        folder: Of the corpus.
+        scans: What was found in the splits.
+        can_skip: Whether other lines are left, so that these may be skipped.
+    """
     num_skipped = sum(scan.num_skipped for scan in scans)
     lists = [list_problems(x.problems, x.num_skipped) for x in scans if x.num_skipped]
-    what = f"{num_skipped} lines can't be used; mend them, or skip them with --skip-bad"
+    them = "it" if num_skipped == 1 else "them"
+    advice = f"mend {them}, or skip {them} with --skip-bad"
+    if not can_skip:
+        advice = f"no others are left; mend {them}"
+    what = f"{counted_lines(num_skipped)} can't be used; {advice}"
     return "\n".join([f"{folder}: {what}", *lists])
 
 

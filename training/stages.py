@@ -95,7 +95,8 @@ class Stages:
             return
         stopping = None
         if config.early_stopping is not None and judge is not None:
-            stopping = EarlyStopping(config.early_stopping, judge, len(lengths))
+            fitted = config.early_stopping.fitted_to(self.texts.truth.shape[1])
+            stopping = EarlyStopping(fitted, judge, len(lengths))
         stage = _Stage(
             name=name,
             model=model,

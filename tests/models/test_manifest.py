@@ -14,7 +14,7 @@ import pytest
 from models.bundle import Bundle, open_bundle
 from models.errors import BundleCorruptError, BundleError, BundleVersionError
 from models.manifest import (
-    WINDOWS_FORMAT_VERSION,
+    CHARACTERS_FORMAT_VERSION,
     Calibration,
     Ensemble,
     Manifest,
@@ -23,7 +23,7 @@ from models.manifest import (
 from models.parts import read_parts
 
 Lie = Callable[..., Path]
-NEWEST = WINDOWS_FORMAT_VERSION
+NEWEST = CHARACTERS_FORMAT_VERSION
 
 
 def refusal(folder: Path) -> str:
@@ -84,7 +84,7 @@ def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> Non
 def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
     with pytest.raises(
         BundleVersionError,
-        match=rf"manifest\.json has format version {version!r}, this release reads 3, 4, 5; "
+        match=rf"manifest\.json has format version {version!r}, this release reads 3, 4, 5, 6; "
         r"install the release that wrote it \('0\.1\.0'\) or train again",
     ):
         open_bundle(lie(set_at("format_version", to=version)))

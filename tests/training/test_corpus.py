@@ -278,7 +278,7 @@ BAD_LINES = {
 def test_bad_json_line_is_refused_with_file_line_and_reason(line, reason, tmp_path):
     lines = json_lines(DOCUMENTS) + line + b"\n"
     message = problems_of(write(tmp_path, train__jsonl=lines, labels__jsonl=json_lines(LABELS)))
-    assert message.startswith("corpus: 1 lines can't be used; mend them, or skip them with --skip")
+    assert message.startswith("corpus: 1 line can't be used; mend it, or skip it with --skip")
     assert f"\n  train.jsonl, line 4: {reason}" in message
 
 
@@ -302,7 +302,7 @@ def test_bad_label_index_is_refused(indices, reason, tmp_path):
 BAD_RECORDS = {
     b"only one cell": "1 cells; wanted 2, as in the header",
     b"t,a;;b": "labels holds '' (str); wanted ids or names of labels",
-    b"t,cheese; hard": "unknown label 'cheese'; it is neither an id nor a name of a label",
+    b"t,bread; butter": "unknown label 'butter'; it is neither an id nor a name of a label",
     b"\xff,a": "not UTF-8",
     b'"t"x,a': "not CSV (',' expected after '\"'); is a quote left open or not doubled?",
     b'"t,a': "not CSV (unexpected end of data); is a quote left open or not doubled?",
@@ -320,10 +320,11 @@ def test_bad_csv_record_is_refused_with_its_first_line(record, reason, tmp_path)
 def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
     train = json_lines([{"text": "t", "labels": ["a"]}])
     dev = json_lines([{"text": "t", "labels": ["p", "a", "q"]}])
-    message = problems_of(write(tmp_path, train__jsonl=train, dev__jsonl=dev), "dev")
+    files = {"train__jsonl": train, "dev__jsonl": dev, "labels__jsonl": json_lines(LABELS)}
+    message = problems_of(write(tmp_path, **files), "dev")
     assert "unknown label 'p'" in message
     assert "unknown label 'q'" in message
-    assert "the training documents; to have more, give labels.jsonl or labels.csv" in message
+    assert "the labels are those of labels.jsonl" in message
 
 
 def test_name_that_two_labels_share_must_be_given_by_id(tmp_path):
@@ -484,10 +485,12 @@ def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, 
         open_dataset(tmp_path).split("train").scan()
 
 
-@pytest.mark.parametrize("header", [b"", b"id,text\n", b"text,labels,text\n", b"text;labels\n"])
+@pytest.mark.parametrize("header", [b"", b"id,text\n", b"text,labels,text\n", b"text|labels\n"])
 def test_csv_header_without_its_columns_is_refused(header, tmp_path):
     write(tmp_path, train__csv=header + b"t,a\n", labels__csv=csv_lines(LABELS))
-    with pytest.raises(DataError, match=r"train\.csv, line 1: .* wanted 'text', 'labels' among"):
+    with pytest.raises(
+        DataError, match=r"train\.csv, line 1: .* wanted 'labels', 'text' or 'title'"
+    ):
         open_dataset(tmp_path).split("train").scan()
 
 

@@ -166,7 +166,7 @@ def test_a_document_with_one_bad_line_of_two_is_skipped_in_both_matrices(tmp_pat
 
 def test_a_split_without_a_good_line_is_refused_though_bad_ones_are_skipped(tmp_path):
     split = opened(tmp_path, BAD, skip_bad=True).split("test")
-    with pytest.raises(DataError, match="1 lines can't be used"):
+    with pytest.raises(DataError, match="1 line can't be used"):
         split.scan()
 
 

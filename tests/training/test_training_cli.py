@@ -213,7 +213,7 @@ def test_evaluate_skips_bad_lines_when_asked(call, trained, broken_corpus, caplo
     registry = ("--registry", trained.registry.folder)
     result = call("evaluate", broken_corpus, *registry, "--skip-bad", "--json", "--no-baselines")
     assert json.loads(result.stdout)["num_documents"] == 20
-    assert "test.jsonl: skipped 1 lines" in caplog.text
+    assert "test.jsonl: skipped 1 line that" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""Terms of texts that don't put spaces between words: character n-grams, and the words beside them.
+
+Training, serving and explanations all read texts by `placed_terms`, so they agree.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+LENGTHS = (1, 2, 3)
+"""Characters of the n-grams."""
+
+_UNSPACED_SCRIPTS = (
+    "\u3005-\u3007\u3031-\u3035\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001b000-\U0001b16f"  # kana
+    "\u3105-\u312f"  # Bopomofo
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecf\u0edc-\u0edf"  # Thai, Lao
+    "\u0f40-\u0fbc"  # Tibetan
+    "\u1000-\u103f\u1050-\u109f\ua9e0-\ua9ef\uaa60-\uaa7f"  # Myanmar
+    "\u1780-\u17d3\u17dc\u17dd"  # Khmer
+    "\u1980-\u19df\u1a20-\u1aad\u1b00-\u1b4b\ua980-\ua9c0"  # Tai, Balinese, Javanese
+)
+_MARKS = "".join(
+    chr(code)
+    for codes in (range(0x300, 0x1E00), range(0xA600, 0xAC00))
+    for code in codes
+    if unicodedata.category(chr(code)).startswith("M")
+)
+"""Vowel signs and accents that stand alone: parts of a word that `\\w` does not take for one."""
+_RUNS = re.compile(
+    rf"(?P<unspaced>[{_UNSPACED_SCRIPTS}]+)|(?:(?![{_UNSPACED_SCRIPTS}])[\w{_MARKS}])+"
+)
+_UNSPACED = re.compile(f"[{_UNSPACED_SCRIPTS}]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+def placed_terms(lowered: str) -> Iterator[tuple[str, int, int]]:
+    """Give the terms of a lower-case text, each with its first character and the one behind it.
+
+    They are the n-grams of every run of letters, digits and marks; and of a script with spaces, the
+    whole run where it is longer.
+
+    Yields:
+        Term, start, stop: in rising order of length within a run.
+    """
+    for run in _RUNS.finditer(lowered):
+        begin, end = run.span()
+        for length in LENGTHS:
+            for start in range(begin, end - length + 1):
+                yield lowered[start : start + length], start, start + length
+        if end - begin > LENGTHS[-1] and run["unspaced"] is None:
+            yield run.group(), begin, end
+
+
+def num_words(text: str) -> int:
+    """Return how long a text is: its words, in scripts without spaces its characters."""
+    return sum(
+        len(run.group()) if run["unspaced"] is not None else 1
+        for run in _RUNS.finditer(text.lower())
+    )
+
+
+def unspaced_share(texts: Iterable[str]) -> float:
+    """Return which share of the letters of texts are of scripts without spaces between words."""
+    num_unspaced = num_letters = 0
+    for text in texts:
+        num_letters += sum(map(len, _LETTERS.findall(text)))
+        if not text.isascii():
+            found = "".join(_UNSPACED.findall(text))
+            num_unspaced += sum(map(len, _LETTERS.findall(found)))
+    return num_unspaced / max(1, num_letters)

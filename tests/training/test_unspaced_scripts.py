@@ -1,0 +1,130 @@
+"""Corpora in Chinese, Japanese and Thai: trained, explained, served, and said so in the log.
+
+The runs of this file failed on commit e37f807, which found no words in such texts.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models.errors import ConfigError, DataError
+from models.manifest import CHARACTERS_FORMAT_VERSION, FORMAT_VERSION
+from models.parts import read_parts
+from models.predictor import Predictor
+from models.registry import Registry
+from models.sharding import publish_shards
+from training.config import TrainingConfig, read_config
+from training.corpus import open_dataset
+from training.label_reports import report_labels
+from training.vocabulary import fit_tfidf_of
+
+TEXTS = {
+    "zh": (
+        "新款手机支持快速充电",
+        "手机电池续航很长",
+        "这本小说讲述爱情故事",
+        "作家出版了新的小说",
+    ),
+    "ja": (
+        "新しい携帯電話は充電が速い",
+        "携帯電話の電池が長持ち",
+        "この小説は恋の物語",
+        "作家が小説を出した",
+    ),
+    "th": ("โทรศัพท์รุ่นใหม่ชาร์จเร็ว", "โทรศัพท์แบตเตอรี่ทน", "นิยายเรื่องนี้เกี่ยวกับความรัก", "นักเขียนออกนิยายใหม่"),
+}
+LABELS = ("phones", "phones", "novels", "novels")
+
+
+def write(folder: Path, texts: tuple[str, ...]) -> Path:
+    folder.mkdir()
+    lines = [
+        json.dumps({"text": text, "labels": [label]}, ensure_ascii=False)
+        for text, label in zip(texts, LABELS * (len(texts) // 4), strict=True)
+    ]
+    for name in ("train", "dev"):
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(params=TEXTS)
+def texts(request) -> tuple[str, ...]:
+    return TEXTS[request.param]
+
+
+@pytest.fixture
+def run(texts, sparse_config, train_in, tmp_path):
+    return train_in(tmp_path, sparse_config, write(tmp_path / "corpus", texts))
+
+
+def test_it_is_trained_on_characters_and_the_log_says_so(run, texts, caplog):
+    logged = "\n".join(record.getMessage() for record in caplog.get_records("setup"))
+    assert (
+        "train.jsonl: 100% of the letters are of scripts without spaces between words: " in logged
+    )
+    assert "(sparse.analyzer: char)" in logged
+    bundle = run.bundle
+    assert bundle.manifest.format_version == CHARACTERS_FORMAT_VERSION
+    assert "analyzer" not in bundle.manifest.training["sparse"]  # it is what automatic found
+    found = Predictor.of_bundle(bundle, device="cpu").predict([texts[0], texts[2]], k=1)
+    assert [prediction.labels[0].name for prediction in found] == ["phones", "novels"]
+
+
+def test_its_answers_are_explained_by_places_in_the_text(run, texts):
+    (found,) = Predictor.of_bundle(run.bundle, device="cpu").predict([texts[1]], k=1, explain=True)
+    tokens = found.explanations[0].sparse.tokens
+    assert tokens
+    for token in tokens:
+        assert {texts[1][start:stop] for start, stop in token.spans} == {token.token}
+
+
+def test_its_labels_are_described(run):
+    for report in report_labels(run.bundle, [0, 1], 3):
+        assert report.keywords
+
+
+def test_its_shards_read_characters_too(run, texts, tmp_path):
+    publish_shards(run.bundle, 2, tmp_path / "shards")
+    for number in range(2):
+        bundle = Registry(tmp_path / "shards" / str(number)).open(1)
+        assert bundle.manifest.format_version == CHARACTERS_FORMAT_VERSION
+        (found,) = Predictor.of_bundle(bundle, device="cpu").predict([texts[0]], k=1)
+        (wanted,) = Predictor.of_bundle(run.bundle, device="cpu").predict([texts[0]], k=2)
+        assert found.labels[0].score in [label.score for label in wanted.labels]
+
+
+def test_most_letters_decide(sparse_config, train_in, tmp_path):
+    texts = (*TEXTS["zh"], *("many english words in one long text about phones",) * 4)
+    bundle = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", texts)).bundle
+    assert read_parts(bundle).sparse.tfidf.analyzer == "word"
+    assert bundle.manifest.format_version == FORMAT_VERSION
+
+
+def test_words_that_were_asked_for_fail_with_the_setting_to_change(train_in, tmp_path):
+    config = TrainingConfig.model_validate({"scorers": ["sparse"], "sparse": {"analyzer": "word"}})
+    corpus = write(tmp_path / "corpus", tuple(text * 2 for text in TEXTS["zh"]))
+    with pytest.raises(DataError) as caught:
+        fit_tfidf_of(
+            open_dataset(corpus).split("train"),
+            config.sparse.model_copy(update={"min_document_count": 3}),
+        )
+    assert (
+        "100% of the letters are of scripts without spaces between words: set sparse.analyzer to "
+        "char, or leave it automatic" in str(caught.value)
+    )
+
+
+def test_settings_for_words_are_said_to_decide_nothing(train_in, tmp_path, caplog):
+    config = TrainingConfig.model_validate({"scorers": ["sparse"], "sparse": {"max_ngram": 2}})
+    train_in(tmp_path, config, write(tmp_path / "corpus", TEXTS["zh"]))
+    assert "(sparse.analyzer: char); sparse.max_ngram decide nothing then" in caplog.text
+
+
+@pytest.mark.parametrize("extra", [{"max_ngram": 2}, {"lemma_language": "en"}])
+def test_settings_for_words_are_refused_beside_characters(extra):
+    (name,) = extra
+    with pytest.raises(ConfigError, match=f"but {name} is for words; drop {name}"):
+        read_config(None, {"sparse": {"analyzer": "char"} | extra})
