@@ -205,7 +205,7 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        app()
+        app(prog_name="longtail")
     finally:
         with doing("writing to", Path("standard output")):
             sys.stdout.flush()

@@ -142,6 +142,8 @@ def os_error_number(error: BaseException) -> int | None:
         return error.errno
     if type(error).__name__ == "SafetensorError" and (found := _OS_ERROR.search(str(error))):
         return int(found.group(1))
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+        return errno.ELOOP  # of pathlib
     return None
 
 

@@ -136,7 +136,7 @@ def check_not_in_registry(path: Path, registry: Path | None, option: str) -> Non
     Raises:
         ConfigError: It lies there.
     """
-    if registry is not None and path.resolve().is_relative_to(registry.resolve()):
+    if registry is not None and _real(path).is_relative_to(_real(registry)):
         raise ConfigError(
             f"{option} {str(path)!r}: lies in the registry {str(registry)!r}, which holds versions "
             "only; choose another place"
@@ -151,7 +151,7 @@ def check_writable_folder(folder: Path, option: str) -> None:
     """
     where = f"{option} {str(folder)!r}"
     try:
-        nearest = next(path for path in (folder, *folder.absolute().parents) if _exists(path))
+        nearest = next(path for path in (folder, *folder.parents) if _exists(path))
         if not nearest.is_dir():
             raise ConfigError(f"{where}: {str(nearest)!r} is a file, expected a folder")
         with tempfile.TemporaryFile(dir=nearest):  # access rights alone say nothing to root
@@ -166,6 +166,7 @@ def check_readable_file(path: Path, option: str) -> None:
     Raises:
         ConfigError: It can't be read.
     """
+    check_not_device(path, option)
     try:
         if path.is_file() or path.is_dir() or not path.exists():
             path.open("rb").close()
@@ -176,12 +177,22 @@ def check_readable_file(path: Path, option: str) -> None:
         ) from error
 
 
+def check_not_device(path: Path, option: str) -> None:
+    """Refuse a device as an input: some give bytes without end.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    if path.is_char_device():
+        raise ConfigError(f"{option} {str(path)!r}: is a device, expected a file; choose a file")
+
+
 def is_same_file(first: Path, second: Path) -> bool:
     """Whether two paths name one file, be it by a link, a hard link or another spelling."""
     try:
         return first.samefile(second)
     except OSError:  # one of them is not there
-        return first.resolve() == second.resolve()
+        return _real(first) == _real(second)
 
 
 @contextmanager
@@ -213,6 +224,11 @@ def _names(path: Path, handle: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
         return False
+
+
+def _real(path: Path) -> Path:
+    # Unlike Path.resolve, this takes links that go round in a circle.
+    return Path(os.path.realpath(path))
 
 
 def _exists(path: Path) -> bool:

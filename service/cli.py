@@ -184,6 +184,7 @@ def serve(
     Each option has a variable too, such as LONGTAIL_PORT for --port; the option wins.
     """
     chosen = {name: value for name, value in locals().items() if value is not None}
+    from models.outputs import check_not_device
     from models.registry import Registry
     from service.address import check_address, telling_failed_start
     from service.app import create_app
@@ -193,6 +194,12 @@ def serve(
     from service.shutdown import serve as serve_until_stopped
 
     settings = load_settings(**chosen)
+    for option, path in (
+        ("--admin-keys-file", settings.admin_keys_file),
+        ("--api-keys-file", settings.api_keys_file),
+    ):
+        if path is not None:
+            check_not_device(path, option)
     check_address(settings.host, settings.port)
     for version in () if settings.registry_source else settings.versions:
         Registry(settings.registry).resolve(version)  # a missing one stops the start, in one line
@@ -383,10 +390,11 @@ def split(
     """Split the labels of a model into shards, each of which a service of its own can serve."""
     from tqdm import tqdm
 
-    from models.outputs import check_not_in_registry
+    from models.outputs import check_not_in_registry, check_writable_folder
     from models.sharding import publish_shards
 
     check_not_in_registry(output, registry, "--output")
+    check_writable_folder(output, "--output")
     bundle = _registry(registry).open(version)
     with tqdm(total=shards, desc="shards", unit="shard") as bar:
         made = publish_shards(bundle, shards, output, bar.update)
@@ -408,10 +416,12 @@ def _new_labels(
     from models.added_labels import read_new_labels
     from models.errors import ConfigError
     from models.labels import Label
+    from models.outputs import check_readable_file
 
     if source is None and label_id is not None and name is not None:
         return [Label(label_id, name, description)]
     if source is not None and label_id is None and not description:
+        check_readable_file(source, "--file")
         return read_new_labels(source)
     came = {"ID": label_id, "NAME": name, "--description": description, "--file": source}
     given = ", ".join(key for key, value in came.items() if value) or "nothing"

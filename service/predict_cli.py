@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from service.offline import Tally, Task
+    from service.unfinished import Tally, Task
 
 RegistryOption = Annotated[
     Path, typer.Option("--registry", envvar="LONGTAIL_REGISTRY", help="Folder of the registry.")
@@ -92,13 +92,13 @@ def predict(
     from service.documents import check_source
     from service.label_sets import LabelSets
     from service.offline import (
-        Task,
         check_options,
         check_task,
         checked_engine,
         checked_options,
         checked_precision,
     )
+    from service.unfinished import Task
 
     options = {
         "k": k,

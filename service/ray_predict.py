@@ -25,16 +25,8 @@ from models.ray_runtime import start_ray
 from service.documents import document_lines, is_plain_json_lines
 from service.label_sets import LabelSets
 from service.lines import LineSplitter
-from service.offline import (
-    CHUNK_LINES,
-    MAX_LINE_BYTES,
-    Tally,
-    Task,
-    answers_to,
-    finish,
-    resume,
-    working,
-)
+from service.offline import CHUNK_LINES, MAX_LINE_BYTES, answers_to
+from service.unfinished import Tally, Task, finish, resume, working
 
 if TYPE_CHECKING:  # they bring PyTorch, which only workers need
     from models.predictor import Predictor

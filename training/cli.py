@@ -73,7 +73,7 @@ def train(
     """Train a model on a corpus and publish it in the registry."""
     configure_logging(verbose)
     started = time.monotonic()
-    from models.outputs import check_not_in_registry, check_own_folder
+    from models.outputs import check_not_in_registry, check_own_folder, check_readable_file
     from models.registry import Registry
     from training.config import read_config
     from training.corpus import open_dataset
@@ -86,6 +86,8 @@ def train(
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
     if only_sparse:
         overrides["scorers"] = ["sparse"]
+    if config is not None:
+        check_readable_file(config, "--config")
     settings = read_config(config, overrides)
     computing = checked_engine(engine, workers)
     if tensorboard:
@@ -259,9 +261,12 @@ def compare(
 ) -> None:
     """Tell which of two rankings is better, and whether that is more than chance."""
     configure_logging(verbose)
+    from models.outputs import check_readable_file
     from training.comparison import compare_predictions
     from training.corpus import open_dataset
 
+    for each in (first, second):
+        check_readable_file(each, "compare")
     dataset = open_dataset(data, skip_bad=skip_bad)
     found = compare_predictions(first, second, dataset, split, k)
     print(json.dumps(found.to_json(), indent=1) if as_json else found.to_markdown())

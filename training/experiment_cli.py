@@ -180,10 +180,13 @@ def depl(
     workers: WorkersOption = 1,
 ) -> None:
     """Train DEPL with one thing changed at a time, and compare (Zhang et al. 2023, A.1.5)."""
+    from models.outputs import check_readable_file
     from training.config import read_config
     from training.engines import checked_engine
     from training.experiment_runs import run_depl_experiment
 
+    if config is not None:
+        check_readable_file(config, "--config")
     with _working(data, output):
         _print_report(
             run_depl_experiment(

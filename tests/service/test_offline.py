@@ -13,7 +13,8 @@ import longtail
 from models.errors import ConfigError, DataError
 from models.parts import read_sparse
 from service.label_sets import LabelSets
-from service.offline import CHUNK_LINES, Task, checked_options, checked_precision, predict_file
+from service.offline import CHUNK_LINES, checked_options, checked_precision, predict_file
+from service.unfinished import Task
 
 
 @pytest.fixture

@@ -25,8 +25,9 @@ from models.errors import ConfigError, DataError
 from models.predictor import Predictor
 from service import documents, offline, ray_predict
 from service.label_sets import LabelSets
-from service.offline import Task, predict_file
+from service.offline import predict_file
 from service.ray_predict import Answerer, Workers, chunk_ends, predict_on_ray
+from service.unfinished import Task
 
 CHUNK = 4
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
