@@ -53,6 +53,8 @@ def place(tmp_path, tiny_corpus, trained_sparse, monkeypatch) -> Path:
     shutil.copytree(trained_sparse.registry.folder, here / "registry")
     (here / "docs.jsonl").write_text('{"text": "imports of fish"}\n{"text": "olive oil"}\n')
     (here / "binary").write_bytes(bytes(range(256)) * 8)
+    # By a link, so that a command that replaces it leaves the machine's device alone.
+    (here / "device").symlink_to("/dev/full")
     (here / "empty").mkdir()
     (here / "full").mkdir()
     (here / "full" / "letter.txt").write_text("Dear reader")

@@ -19,7 +19,7 @@ import longtail
 # Each is bad for a file and for a folder, to read and to write.
 BAD_PATHS = {
     "binary": "binary",
-    "device": "/dev/full",
+    "device": "device",
     "under a file": "binary/x/y",
     "too long": "x" * 300,
     "a circle of links": "circle/x",

@@ -1,7 +1,8 @@
 """What people do instead of what the READMEs say: one line a journey, with what they then read.
 
-Each of these ended in a traceback, in silence, in a wrong status or after all the work on commit
-e37f807, but for those marked "as before", which hold what was right already.
+On commit e37f807 most of these ended in a traceback, in silence, in a wrong status or after all the
+work; some hold what was right already: the wrong order, misspelt words, stored sets and bounds of
+options, `add-label --file`, `registry list`, and the words on a torn file.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MISTAKES = [
     ("experiment sampling-bias data --output full", 1, "holds other files ('letter.txt')"),
     ("registry split --shards 2 --output full", 1, "holds 'letter.txt', which is no registry of"),
     ("predict --input docs.jsonl --output full", 1, "is a folder, expected a file"),
-    ("predict --input docs.jsonl --output /dev/full", 1, "is a device or a pipe, expected a file"),
+    ("predict --input docs.jsonl --output device", 1, "is a device or a pipe, expected a file"),
     ("report data --output full", 1, "is a folder, expected a file"),
     ("evaluate data --output binary", 1, "'binary' is a file, expected a folder"),
     ("train data --only-sparse --work binary/work", 1, "'binary' is a file, expected a folder"),
