@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -213,10 +213,17 @@ def _working(data: Path | None, output: Path) -> Iterator[None]:
     check_own_folder(output, CONFIGURATION_NAME, "--output")
     if data is not None:
         find_files(data)
-    output.mkdir(parents=True, exist_ok=True)
+    is_new = not output.exists()
     refusal = f"--output {str(output)!r}: another experiment works in it; wait for it"
-    with doing("running the experiment", output), held(output / ".lock", refusal):
-        yield
+    try:
+        with doing("running the experiment", output):
+            output.mkdir(parents=True, exist_ok=True)
+            with held(output / ".lock", refusal):
+                yield
+    finally:
+        if is_new:
+            with suppress(OSError):  # it holds something by now
+                output.rmdir()
 
 
 def _print_report(paths: list[Path]) -> None:

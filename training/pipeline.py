@@ -28,7 +28,7 @@ from models.manifest import (
     EncoderInfo,
     Manifest,
 )
-from models.outputs import check_own_folder, held
+from models.outputs import check_writable_folder, held
 from models.parts import ENSEMBLE, HYBRID, DenseParts, ModelParts, write_parts
 from models.predictor import Predictor
 from models.registry import Registry
@@ -94,7 +94,7 @@ def train(run: Run, registry: Registry) -> int:
     """
     _check_input(run)
     registry.check_writable()
-    check_own_folder(run.folder, RUN_NAME, "--work")
+    check_writable_folder(run.folder, "--work")
     run.dataset.check()
     truth = run.dataset.split("train").scan().labels
     if truth.nnz == 0:
