@@ -9,28 +9,74 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import service.cli
 from models.errors import LongtailError
+from models.failures import (
+    DEBUG_VARIABLE,
+    INTERRUPTED,
+    READER_GONE,
+    CommandStoppedError,
+    doing,
+    explain,
+)
+
+
+class _Commands(TyperGroup):
+    """The commands; what stops one is told by `main`, whichever release of Typer runs it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command.
+
+        Raises:
+            CommandStoppedError: It was interrupted, or whoever read its output went away.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise CommandStoppedError(INTERRUPTED) from error
+        except BrokenPipeError as error:
+            raise CommandStoppedError(READER_GONE) from error
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Labels for texts out of very large label sets, right for rare labels too.",
+    epilog="Exit status: 0 done; 1 failed, the last line on stderr says why; 2 the command line "
+    "can't be read; 130 interrupted; 141 the reader of the output went away.",
 )
 
 TRAINING = Path(__file__).parent / "training"
 DEMO_DATA = TRAINING / "demo_data"
 DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
 _START_TIMEOUT_S = 120.0
+
+
+@app.callback()
+def prepare(
+    debug: Annotated[  # noqa: ARG001  # read by `main`, which sees it before the command runs
+        bool, typer.Option("--debug", help=f"Show the traceback of an error ({DEBUG_VARIABLE}=1).")
+    ] = False,
+) -> None:
+    """Labels for texts out of very large label sets, right for rare labels too."""
+    if not any(name.upper().startswith("LONGTAIL_") for name in os.environ):
+        return  # the settings take a while to import
+    from service.settings import refuse_unknown_variables
+
+    refuse_unknown_variables(os.environ)
 
 
 def demo(
@@ -46,7 +92,8 @@ def demo(
     _headline("Train on the demo data (a slice of EURLEX57K)")
     training.cli.train(DEMO_DATA, config=DEMO_CONFIG, registry=registry, work=work)
     _headline("Evaluate on its test split")
-    training.cli.evaluate(DEMO_DATA, registry=registry, output=work / "evaluation")
+    evaluation = work / "evaluation"
+    training.cli.evaluate(DEMO_DATA, registry=registry, output=evaluation, overwrite=True)
     _headline("Ask the service over HTTP")
     base = f"http://127.0.0.1:{port}"
     server = _start_service(registry, port, base)
@@ -147,15 +194,47 @@ def _headline(text: str) -> None:
 
 
 def main() -> None:
-    """Run the command; what a user can mend is told in one line, without a traceback."""
+    """Run the command; a failure is told in one sentence, with a traceback only where asked for."""
     try:
-        app()
-    except LongtailError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("Interrupted; started again, it goes on from here.", file=sys.stderr)
-        sys.exit(130)
+        _run()
+    except Exception as error:  # noqa: BLE001  # the last resort, which ends the process
+        sys.exit(_tell(error))
+    except KeyboardInterrupt as error:
+        sys.exit(_tell(error))
+
+
+def _run() -> None:
+    try:
+        app(prog_name="longtail")
+    finally:
+        with doing("writing to", Path("standard output")):
+            sys.stdout.flush()
+
+
+def _tell(error: BaseException) -> int:
+    """Print why a command failed and return its exit status."""
+    if isinstance(error, OSError | CommandStoppedError):
+        _let_go_of_stdout()
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    failure = explain(error, command)
+    with suppress(OSError):  # nobody may read stderr either
+        if _is_debugging():
+            traceback.print_exception(error)
+        if failure.message:
+            print(failure.message, file=sys.stderr, flush=True)
+    return failure.status
+
+
+def _is_debugging() -> bool:
+    return "--debug" in sys.argv[1:2] or os.environ.get(DEBUG_VARIABLE, "") not in {"", "0"}
+
+
+def _let_go_of_stdout() -> None:
+    """Point stdout to nowhere if it can't be written: Python would fail once more at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if find_spec("training"):  # the image of the service has no training code

@@ -28,6 +28,7 @@ from models.manifest import Manifest
 from models.parts import RETRIEVAL_FILE, read_dual_encoder
 
 _VECTORS = "label_vectors"
+_MOST_IDS = 5
 _LISTS = (("alternative_names", "alt"), ("parents",))
 _NAMES = (("id", "uid"), ("name", "title"), ("description", "content"))
 """Of the fields of a label, in either form of a corpus."""
@@ -95,6 +96,33 @@ def add_labels(
     catalogue = LabelCatalogue([*bundle.catalogue, *new])
     vectors = _encoded(bundle, [label.pseudo_description for label in new], progress)
     return lambda folder: _write(folder, bundle, catalogue, vectors)
+
+
+def equal_names(catalogue: LabelCatalogue, labels: Iterable[Label]) -> list[str]:
+    """Return a warning for each new label whose name another label has, in whatever case.
+
+    Args:
+        catalogue: The labels that there are.
+        labels: Those that are to be added.
+    """
+    ids_of: dict[str, list[str]] = {}
+    for label in catalogue:
+        ids_of.setdefault(_folded(label.name), []).append(label.id)
+    warnings = []
+    for label in labels:
+        others = ids_of.setdefault(_folded(label.name), [])
+        if others:
+            there = ", ".join(map(repr, others[:_MOST_IDS]))
+            warnings.append(
+                f"new label {label.id!r} ({label.name!r}): a label with this name is there "
+                f"already, with the id {there}; both will be answered"
+            )
+        others.append(label.id)
+    return warnings
+
+
+def _folded(name: str) -> str:
+    return " ".join(name.casefold().split())
 
 
 def _label_of_line(where: str, line: str) -> Label:

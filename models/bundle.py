@@ -20,7 +20,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, DataError
+from models.errors import (
+    BundleCorruptError,
+    BundleError,
+    BundleNotFoundError,
+    DataError,
+    FileContentError,
+)
 from models.labels import LabelCatalogue
 from models.manifest import MANIFEST_NAME, RESTORE, FileInfo, Manifest, TensorInfo
 from models.shard import SHARD_NAME, Shard
@@ -296,8 +302,18 @@ def _read_catalogue(
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """Return the content of a JSON file.
+
+    Raises:
+        FileContentError: It is not JSON in UTF-8.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FileContentError(
+            f"{path}: not JSON in UTF-8 ({error}); restore the file, or delete it with the folder "
+            "it lies in and start again"
+        ) from error
 
 
 def write_json_durably(path: Path, content: Any) -> None:

@@ -28,6 +28,10 @@ class DataError(LongtailError):
     """Documents or labels can't be read as given."""
 
 
+class FileContentError(DataError, ValueError):
+    """A file of Longtail's own is not what was written."""
+
+
 class ConfigError(LongtailError):
     """A setting or a run configuration is wrong or contradicts another."""
 

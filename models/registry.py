@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,9 @@ from models.bundle import (
     write_json_durably,
 )
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from models.failures import doing
 from models.manifest import Manifest
+from models.outputs import check_writable_folder
 
 CURRENT = "current"
 STATE_NAME = "registry.json"
@@ -105,6 +107,16 @@ class Registry:
             BundleCorruptError: It is not as it was written.
         """
         return open_bundle(self.folder_of(version))
+
+    def check_writable(self) -> None:
+        """Refuse a registry in which nothing can be published: before the work, not after it.
+
+        Raises:
+            ConfigError: Its folder can't be written to.
+            BundleCorruptError: Its file can't be read.
+        """
+        self._state()
+        check_writable_folder(self.folder, "--registry")
 
     def publish(self, write: Callable[[Path], Manifest], *, activate: bool = True) -> int:
         """Add a bundle under the next number, unless the very same one is there already.
@@ -238,8 +250,10 @@ class Registry:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the writers' lock; what an interrupted writer left behind is deleted."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as file:
+        with ExitStack() as stack:
+            stack.enter_context(doing("changing the registry", self.folder))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((self.folder / ".lock").open("w"))
             fcntl.flock(file, fcntl.LOCK_EX)
             for path in self.folder.iterdir():
                 if not path.name.startswith((_INCOMING_PREFIX, _TRASH_PREFIX)):

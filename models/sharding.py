@@ -27,11 +27,12 @@ from models.bundle import (
     write_bundle,
     write_json_durably,
 )
-from models.errors import BundleError, RequestError
+from models.errors import BundleError, ConfigError, RequestError
 from models.explanation import Explanation
 from models.label_facts import NUM_NEAREST, NearLabel, RememberedNeighbours
 from models.linear import LinearModel
-from models.manifest import Manifest
+from models.manifest import MANIFEST_NAME, Manifest
+from models.outputs import check_writable_folder, visible_names
 from models.parts import DenseParts, ModelParts, read_parts, tensors_of
 from models.predictor import LabelScore, Prediction, Predictor, with_explanations
 from models.ranking import NO_LABEL, Ranking, top_of_candidates
@@ -111,6 +112,7 @@ def publish_shards(
     Raises:
         BundleError: As `split_bundle` does; or the folder holds another number of shards.
     """
+    _check_shards_folder(folder)
     writers = split_bundle(bundle, num_shards)
     path = folder / MAP_NAME
     known = read_map(path) if path.exists() else []
@@ -129,6 +131,22 @@ def publish_shards(
     split = SplitModel(bundle.manifest.digest, tuple(digests), tuple(sizes))
     write_json_durably(path, [asdict(x) for x in known if x != split] + [asdict(split)])
     return split
+
+
+def _check_shards_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything else than shards, such as a model's own registry.
+
+    Raises:
+        ConfigError: It does, or can't be written to.
+    """
+    check_writable_folder(folder, "--output")
+    for name in visible_names(folder) if folder.is_dir() else []:
+        is_shard = name.isdigit() and not (folder / name / MANIFEST_NAME).exists()
+        if name != MAP_NAME and not is_shard:
+            raise ConfigError(
+                f"--output {str(folder)!r}: holds {name!r}, which is no registry of a shard; "
+                "choose an empty folder, or one with shards"
+            )
 
 
 class ShardedPredictor:

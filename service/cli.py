@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from service.predict_cli import predict
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from models.labels import Label
@@ -190,7 +192,9 @@ def serve(
     Each option has a variable too, such as LONGTAIL_PORT for --port; the option wins.
     """
     chosen = {name: value for name, value in locals().items() if value is not None}
+    from models.outputs import check_not_device
     from models.registry import Registry
+    from service.address import check_address, telling_failed_start
     from service.app import create_app
     from service.compute_threads import prepare_process
     from service.logs import configure_logging
@@ -198,11 +202,19 @@ def serve(
     from service.shutdown import serve as serve_until_stopped
 
     settings = load_settings(**chosen)
+    for option, path in (
+        ("--admin-keys-file", settings.admin_keys_file),
+        ("--api-keys-file", settings.api_keys_file),
+    ):
+        if path is not None:
+            check_not_device(path, option)
+    check_address(settings.host, settings.port)
     for version in () if settings.registry_source else settings.versions:
         Registry(settings.registry).resolve(version)  # a missing one stops the start, in one line
     configure_logging(settings.log_level, settings.log_format)
     prepare_process(settings.num_threads)
-    serve_until_stopped(create_app(settings))
+    with telling_failed_start():
+        serve_until_stopped(create_app(settings))
 
 
 def key(
@@ -217,115 +229,6 @@ def key(
         _print_json({"key": made, "entry": entry})
     else:
         print(f"Key, for the client:  {made}\nLine, for the service: {entry}")
-
-
-def predict(
-    source: Annotated[
-        Path,
-        typer.Option("--input", help='JSON lines with a "text" each, as /v1/batch takes; or .gz.'),
-    ],
-    target: Annotated[Path, typer.Option("--output", help="File for the answers, JSON lines.")],
-    registry: RegistryOption = DEFAULT_REGISTRY,
-    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels for each text.")] = 5,
-    scorer: Annotated[
-        str | None, typer.Option(help="One of the model's.", show_default="the model's default")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Least probability of a label.")
-    ] = None,
-    correction: Annotated[
-        str | None,
-        typer.Option(help="none, prior or tree.", show_default="what the scorer was trained with"),
-    ] = None,
-    tail_dial: Annotated[
-        float, typer.Option(min=0, max=1000, help="How much rare labels are raised.")
-    ] = 0.0,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(help="Id of a label to return, and no others; repeat it for more."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Id of a label not to return; repeat it for more.")
-    ] = None,
-    include_set: Annotated[
-        str | None, typer.Option(help="Stored set of labels to return besides.")
-    ] = None,
-    exclude_set: Annotated[
-        str | None, typer.Option(help="Stored set of labels not to return besides.")
-    ] = None,
-    label_sets: Annotated[
-        Path | None,
-        typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
-    ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why, too.")] = False,
-    device: Annotated[
-        str | None,
-        typer.Option(help="cpu or cuda (the first GPU).", show_default="chosen by itself"),
-    ] = None,
-    num_threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="Threads for computing.", show_default="chosen by itself"),
-    ] = None,
-    precision: Annotated[
-        str, typer.Option(help="auto, float32, bfloat16, onnx-float32 or onnx-int8.")
-    ] = "auto",
-    engine: Annotated[
-        str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
-    ] = "local",
-    workers: Annotated[int, typer.Option(min=1, help="With ray: processes with a model each.")] = 1,
-) -> None:
-    """Label every text of a file, without a service; started again, it goes on."""
-    from models.predictor import Predictor
-    from models.registry import Registry
-    from service.label_sets import LabelSets
-    from service.offline import (
-        Task,
-        checked_engine,
-        checked_options,
-        checked_precision,
-        predict_file,
-    )
-
-    options = {
-        "k": k,
-        "scorer": scorer,
-        "threshold": threshold,
-        "correction": correction,
-        "tail_dial": tail_dial,
-        "include": include or None,
-        "exclude": exclude or None,
-        "include_set": include_set,
-        "exclude_set": exclude_set,
-        "explain": explain or None,
-    }
-    store = Registry(registry)
-    number = store.resolve(version)
-    bundle = store.open(number)
-    sets = LabelSets(label_sets)
-    for name in filter(None, (include_set, exclude_set)):
-        sets.get(name)  # a missing one stops the work, in one line
-    digest = bundle.manifest.digest
-    task = Task(source, target, number, digest, checked_options(options), sets)
-    checked = checked_precision(precision)
-    if checked_engine(engine) == "ray":
-        from service.ray_predict import Workers, predict_on_ray
-
-        on_cluster = Workers(
-            registry.resolve(), label_sets, workers, num_threads or 1, device or "cpu", checked
-        )
-        with _progress_bar(source) as progress:
-            summary = predict_on_ray(task, on_cluster, progress)
-    else:
-        predictor = Predictor.of_bundle(
-            bundle, device=device, num_threads=num_threads, precision=checked
-        )
-        with _progress_bar(source) as progress:
-            summary = predict_file(task, predictor, progress)
-    print(
-        f"{summary.num_lines} lines: {summary.num_results} answered, {summary.num_errors} with "
-        f"errors, {summary.num_truncated} texts cut. Written: {target}"
-    )
 
 
 @registry_app.command("list")
@@ -362,14 +265,20 @@ def show(
 ) -> None:
     """Show what one version says of itself; reads its manifest only."""
     from models.bundle import read_manifest
+    from service.version_summary import metric_rows, version_rows
 
     store = _registry(registry)
     number = store.resolve(version)
-    content = _content(store, number, read_manifest(store.folder_of(number)))
+    manifest = read_manifest(store.folder_of(number))
     if as_json:
-        _print_json(content)
-    else:
-        _print_table((), [(f"{name}:", _inline(value)) for name, value in content.items()])
+        _print_json(_content(store, number, manifest))
+        return
+    is_current = number == store.current()
+    _print_table((), version_rows(manifest, number, store.published_at(number), is_current))
+    if rows := metric_rows(manifest):
+        print()
+        _print_table(rows[0], rows[1:])
+    print(f"\nEverything that the manifest says: longtail registry show {number} --json")
 
 
 @registry_app.command()
@@ -449,14 +358,18 @@ def add_label(
     """Add labels to a model without training, as a new version; its encoder reads their text."""
     from tqdm import tqdm
 
-    from models.added_labels import add_labels
+    from models.added_labels import add_labels, equal_names
     from models.bundle import read_manifest
 
     labels = _new_labels(label_id, name, description, source)
     store = _registry(registry)
     number = store.resolve(version)
+    store.check_writable()
+    bundle = store.open(number)
+    for warning in equal_names(bundle.catalogue, labels):
+        print(f"Warning: {warning}", file=sys.stderr)
     with tqdm(total=len(labels), desc="new labels", unit="label") as bar:
-        write = add_labels(store.open(number), labels, bar.update)
+        write = add_labels(bundle, labels, bar.update)
     made = store.publish(write, activate=move)
     manifest = read_manifest(store.folder_of(made))
     if as_json:
@@ -485,8 +398,11 @@ def split(
     """Split the labels of a model into shards, each of which a service of its own can serve."""
     from tqdm import tqdm
 
+    from models.outputs import check_not_in_registry, check_writable_folder
     from models.sharding import publish_shards
 
+    check_not_in_registry(output, registry, "--output")
+    check_writable_folder(output, "--output")
     bundle = _registry(registry).open(version)
     with tqdm(total=shards, desc="shards", unit="shard") as bar:
         made = publish_shards(bundle, shards, output, bar.update)
@@ -508,23 +424,16 @@ def _new_labels(
     from models.added_labels import read_new_labels
     from models.errors import ConfigError
     from models.labels import Label
+    from models.outputs import check_readable_file
 
     if source is None and label_id is not None and name is not None:
         return [Label(label_id, name, description)]
     if source is not None and label_id is None and not description:
+        check_readable_file(source, "--file")
         return read_new_labels(source)
     came = {"ID": label_id, "NAME": name, "--description": description, "--file": source}
     given = ", ".join(key for key, value in came.items() if value) or "nothing"
     raise ConfigError(f"add-label: {given} came; wanted ID and NAME, or --file alone")
-
-
-@contextmanager
-def _progress_bar(source: Path) -> Iterator[Callable[[int], object]]:
-    from tqdm import tqdm
-
-    size = source.stat().st_size if source.is_file() else None
-    with tqdm(total=size, unit="B", unit_scale=True, desc="predict") as bar:
-        yield bar.update
 
 
 def _registry(folder: Path) -> Registry:
@@ -569,10 +478,6 @@ def _print_move(before: int | None, now: int, as_json: bool) -> None:
         return
     print(f"Current is version {now} (before: {before or 'none'}).")
     print("A running service follows within its LONGTAIL_WATCH_INTERVAL_S.")
-
-
-def _inline(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _print_json(content: object) -> None:

@@ -84,6 +84,12 @@ class LabelSets:
                 continue  # it is gone, or was never readable
         return found
 
+    def files(self) -> list[Path]:
+        """Return the files of the sets."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        return sorted(path for path in self._folder.iterdir() if path.suffix in _SUFFIXES)
+
     def digest(self) -> str:
         """Return a hash that differs where any set does."""
         content = {each.name: each.ids for each in self.all()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -96,12 +96,17 @@ def too_long(max_line_bytes: int) -> LineError:
     )
 
 
-def parse_line(line: bytes, defaults: Mapping[str, Any]) -> BatchLine:
+def parse_line(
+    line: bytes,
+    defaults: Mapping[str, Any],
+    adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> BatchLine:
     """Return what a line asks for.
 
     Args:
         line: One JSON object in UTF-8.
         defaults: What is asked for where the line says nothing.
+        adapt: Turns an object of another form into one of this form.
 
     Raises:
         LineError: It is none, or not as it should be.
@@ -117,7 +122,7 @@ def parse_line(line: bytes, defaults: Mapping[str, Any]) -> BatchLine:
     if not isinstance(content, dict):
         raise LineError(INVALID, f"the line is a {type(content).__name__}; wanted a JSON object")
     try:
-        return BatchLine.model_validate({**defaults, **content})
+        return BatchLine.model_validate({**defaults, **adapt(content)})
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         placed = [{**problem, "loc": ("body", *problem["loc"])} for problem in found]

@@ -1,19 +1,9 @@
-"""A file of lines in, a file of answers out: what `POST /v1/batch` does, without a service.
-
-Answers are written to `OUTPUT.part`, in order, and moved to `OUTPUT` when all are there. Started
-again after it was cut off, the work goes on behind the last whole line; what it was about stands in
-`OUTPUT.part.json`, so that answers of another model or question are never mixed in.
-"""
+"""A file of lines in, a file of answers out: what `POST /v1/batch` does, without a service."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -23,109 +13,36 @@ from models.encoder import Precision
 from models.errors import (
     BundleNotFoundError,
     ConfigError,
-    DataError,
     LongtailError,
     RequestError,
 )
+from models.manifest import TEXT
 from models.onnx_encoder import OnnxPrecision
+from models.outputs import check_output_file
 from models.selection import LabelFilter
 from service.batching import Options
+from service.documents import BYTE_ORDER_MARK, as_question, document_lines
 from service.label_sets import LabelSets
 from service.lines import (
     TOO_LONG,
     LineError,
-    LineSplitter,
     error_line,
     parse_line,
     problem_of_error,
     result_line,
 )
 from service.problems import KINDS
-from service.schemas import BatchLine, BatchOptions, BatchSummary
+from service.schemas import BatchLine, BatchOptions
+from service.unfinished import Tally, Task, check_left, finish, option_of, resume, working
 
-if TYPE_CHECKING:  # it brings PyTorch
+if TYPE_CHECKING:  # the second brings PyTorch
+    from models.bundle import Bundle
     from models.predictor import Predictor
 
 MAX_LINE_BYTES = 2**24
 ENGINES = ("local", "ray")
 CHUNK_LINES = 512
 """Lines that are answered, and written, together."""
-_READ_BYTES = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What is to be answered from where to where.
-
-    Attributes:
-        source: Lines as `POST /v1/batch` takes them; gzip where its name ends in .gz.
-        target: Where the answers shall lie.
-        version: Number of the model version; the only one that lines may name.
-        digest: Of that version.
-        defaults: What is asked for where a line says nothing.
-        label_sets: The sets of labels that lines may name.
-    """
-
-    source: Path
-    target: Path
-    version: int
-    digest: str
-    defaults: dict[str, Any]
-    label_sets: LabelSets = field(default_factory=LabelSets)
-
-    @property
-    def part(self) -> Path:
-        """Where the answers lie until all are there."""
-        return self.target.with_name(self.target.name + ".part")
-
-    @property
-    def state(self) -> Path:
-        """What the answers in `part` are about."""
-        return self.target.with_name(self.target.name + ".part.json")
-
-    def describe(self) -> dict[str, Any]:
-        """Return what must be the same for the work to go on."""
-        found = self.source.stat()
-        return {
-            "source": str(self.source.resolve()),
-            "size": found.st_size,
-            "modified_ns": found.st_mtime_ns,
-            "digest": self.digest,
-            "defaults": self.defaults,
-            "label_sets": self.label_sets.digest(),
-        }
-
-
-@dataclass(slots=True)
-class Tally:
-    """What has become of the lines so far."""
-
-    num_lines: int = 0
-    num_errors: int = 0
-    num_truncated: int = 0
-    versions: Counter[int] = field(default_factory=Counter)
-
-    def note(self, answer: bytes) -> None:
-        """Count the answer to a line."""
-        content = json.loads(answer)
-        self.num_lines += 1
-        if "error" in content:
-            self.num_errors += 1
-        else:
-            self.num_truncated += content["truncated"]
-            self.versions[content["version"]] += 1
-
-    def summary(self) -> BatchSummary:
-        """Return the counts of work that is done."""
-        return BatchSummary(
-            complete=True,
-            num_lines=self.num_lines,
-            num_results=self.versions.total(),
-            num_errors=self.num_errors,
-            num_truncated=self.num_truncated,
-            versions=dict(self.versions),
-            error=None,
-        )
 
 
 def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
@@ -140,9 +57,59 @@ def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
     except ValidationError as error:
         found = error.errors(include_url=False)[0]
         name = str(found["loc"][0])
+        raise ConfigError(f"{option_of(name)}: got {found['input']!r}; {found['msg']}") from error
+
+
+def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -> None:
+    """Refuse options that no line of this model can be answered with, before it is loaded.
+
+    Args:
+        bundle: The model.
+        options: What `checked_options` returned.
+        sets: The stored sets of labels.
+
+    Raises:
+        ConfigError: An option asks for what the model doesn't have.
+        RequestError: There is no such stored set.
+    """
+    manifest = bundle.manifest
+    if manifest.input != TEXT:
         raise ConfigError(
-            f"--{name.replace('_', '-')}: got {found['input']!r}; {found['msg']}"
-        ) from error
+            "predict: the model reads features, not texts; choose a version that was trained on "
+            "texts, with --version"
+        )
+    scorer = options.get("scorer", manifest.default_scorer)
+    if scorer not in manifest.scorers:
+        known = ", ".join(manifest.scorers)
+        raise ConfigError(f"--scorer: got {scorer!r}, expected one of the model's: {known}")
+    if options.get("k", 1) > manifest.label_count:
+        raise ConfigError(
+            f"-k: got {options['k']}, expected 1 to {manifest.label_count}, the number of labels"
+        )
+    for name in ("include_set", "exclude_set"):
+        if name in options:
+            sets.get(options[name])
+    for name in ("include", "exclude"):
+        unknown = [x for x in options.get(name, ()) if bundle.catalogue.row_of_id(x) is None]
+        if unknown:
+            raise ConfigError(
+                f"{option_of(name)}: got {unknown[0]!r}, expected the id of a label of the model; "
+                "'longtail describe NAME' tells ids"
+            )
+
+
+def check_answerable(predictor: Predictor, task: Task) -> None:
+    """Refuse options that contradict each other or the model, by answering a text of one word.
+
+    Raises:
+        ConfigError: No line can be answered with them.
+    """
+    line = BatchLine(text="text", **task.defaults)
+    try:
+        options = _options_of(line, task, predictor.default_scorer)
+        predictor.predict([line.text], **options.as_arguments())
+    except (RequestError, LineError) as error:
+        raise ConfigError(f"predict: {error}") from error
 
 
 def checked_precision(name: str) -> Precision | OnnxPrecision:
@@ -168,9 +135,28 @@ def checked_engine(name: str) -> str:
     return name
 
 
+def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = False) -> None:
+    """Refuse work whose input or output would stop it, before a model is loaded for it.
+
+    Args:
+        task: What is to be done.
+        registry: Folder of the registry.
+        overwrite: Whether answers that are there already may be replaced.
+
+    Raises:
+        ConfigError: The output is an input, is there already or can't be written; or what an
+            earlier run has left is about something else.
+    """
+    inputs = [task.source, *task.label_sets.files()]
+    check_output_file(task.target, inputs=inputs, registry=registry, overwrite=overwrite)
+    for path in (task.part, task.state):
+        check_output_file(path, inputs=inputs, registry=registry, overwrite=True)
+    check_left(task)
+
+
 def predict_file(
     task: Task, predictor: Predictor, progress: Callable[[int], object] = int
-) -> BatchSummary:
+) -> Tally:
     """Answer every line of a file; what an earlier run has answered is kept.
 
     Args:
@@ -183,11 +169,12 @@ def predict_file(
 
     Raises:
         DataError: The source can't be read.
-        ConfigError: What an earlier run has left is about something else.
+        ConfigError: What an earlier run has left is about something else, or another process
+            works on it.
     """
     tally = Tally()
-    num_kept = resume(task, tally)
-    try:
+    with working(task):
+        num_kept = resume(task, tally)
         with task.part.open("ab") as out:
             for number, lines in enumerate(_chunks(task.source, progress)):
                 index = number * CHUNK_LINES
@@ -197,59 +184,14 @@ def predict_file(
                     out.write(answer)
                 out.flush()
                 os.fsync(out.fileno())
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
-        raise DataError(f"{str(task.source)!r} can't be read to its end: {error}") from error
-    finish(task)
-    return tally.summary()
-
-
-def finish(task: Task) -> None:
-    """Move the answers, which are all there, to where they shall lie."""
-    task.part.replace(task.target)
-    task.state.unlink()
-
-
-def resume(task: Task, tally: Tally) -> int:
-    """Return how many answers an earlier run has left, and count them; begin where there was none.
-
-    Args:
-        task: What is to be done.
-        tally: Counts the answers.
-
-    Raises:
-        DataError: There is no such source.
-        ConfigError: They are about something else.
-    """
-    try:
-        wanted = task.describe()
-    except OSError as error:
-        raise DataError(f"input {str(task.source)!r}: {error.strerror}") from error
-    if not (task.part.exists() and task.state.exists()):
-        task.target.parent.mkdir(parents=True, exist_ok=True)
-        task.state.write_text(json.dumps(wanted), encoding="utf-8")
-        task.part.write_bytes(b"")
-        return 0
-    found = json.loads(task.state.read_text(encoding="utf-8"))
-    differing = [name for name in wanted if found.get(name) != wanted[name]]
-    if differing:
-        raise ConfigError(
-            f"{str(task.part)!r} holds answers of a run with another {', '.join(differing)}; "
-            "remove it to begin anew, or go on as that run did"
-        )
-    whole = 0
-    with task.part.open("rb+") as part:
-        for answer in part:
-            if answer.endswith(b"\n"):
-                whole += len(answer)
-                tally.note(answer)
-        part.truncate(whole)
-    return tally.num_lines
+        finish(task)
+    return tally
 
 
 def _chunks(source: Path, progress: Callable[[int], object]) -> Iterator[list[bytes | None]]:
     """Yield the lines that are not blank, `CHUNK_LINES` at a time; None for one too long."""
     chunk: list[bytes | None] = []
-    for line in lines_of(source, progress):
+    for line in document_lines(source, progress, MAX_LINE_BYTES):
         if line is None or line.strip():
             chunk.append(line)
         if len(chunk) == CHUNK_LINES:
@@ -257,21 +199,6 @@ def _chunks(source: Path, progress: Callable[[int], object]) -> Iterator[list[by
             chunk = []
     if chunk:
         yield chunk
-
-
-def lines_of(source: Path, progress: Callable[[int], object]) -> Iterator[bytes | None]:
-    """Yield all lines of a file, blank ones too; None for one too long."""
-    splitter = LineSplitter(MAX_LINE_BYTES)
-    with ExitStack() as stack:
-        raw = stack.enter_context(source.open("rb"))
-        is_packed = source.suffix == ".gz"
-        read = stack.enter_context(gzip.open(raw)).read if is_packed else raw.read
-        num_read = 0
-        while piece := read(_READ_BYTES):
-            yield from splitter.feed(piece)
-            progress(raw.tell() - num_read)
-            num_read = raw.tell()
-    yield from splitter.finish()
 
 
 def answers_to(
@@ -308,7 +235,7 @@ def _parsed(content: bytes | None, task: Task) -> BatchLine:
     """
     if content is None:
         raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
-    line = parse_line(content, task.defaults)
+    line = parse_line(content.removeprefix(BYTE_ORDER_MARK), task.defaults, as_question)
     if line.version not in {None, "current", task.version}:
         raise LineError(
             KINDS[BundleNotFoundError],

@@ -8,9 +8,7 @@ either way of computing goes on where the other was cut off.
 
 from __future__ import annotations
 
-import gzip
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +19,14 @@ from jaxtyping import Int64
 
 from models.encoder import Precision
 from models.errors import DataError
+from models.failures import reason_of
 from models.onnx_encoder import OnnxPrecision
 from models.ray_runtime import start_ray
+from service.documents import document_lines, is_plain_json_lines
 from service.label_sets import LabelSets
 from service.lines import LineSplitter
-from service.offline import CHUNK_LINES, MAX_LINE_BYTES, Tally, Task, answers_to, finish, resume
-from service.schemas import BatchSummary
+from service.offline import CHUNK_LINES, MAX_LINE_BYTES, answers_to
+from service.unfinished import Tally, Task, finish, resume, working
 
 if TYPE_CHECKING:  # they bring PyTorch, which only workers need
     from models.predictor import Predictor
@@ -95,9 +95,7 @@ class Answerer:
         return b"".join(answers_to(self._predictor, self._task, number * CHUNK_LINES, wanted))
 
 
-def predict_on_ray(
-    task: Task, workers: Workers, progress: Callable[[int], object] = int
-) -> BatchSummary:
+def predict_on_ray(task: Task, workers: Workers, progress: Callable[[int], object] = int) -> Tally:
     """Answer every line of a file; what an earlier run has answered is kept.
 
     The answers are those of `service.offline.predict_file` with as many threads, byte for byte.
@@ -117,27 +115,41 @@ def predict_on_ray(
     """
     ray = start_ray(_ASKED_BY, workers.num_workers * workers.num_threads)
     tally = Tally()
-    num_kept = resume(task, tally)
-    unpacked = _unpacked(replace(task, source=task.source.resolve()))
-    try:
-        ends = chunk_ends(unpacked.source)
-        first = num_kept // CHUNK_LINES
-        progress(int(ends[first - 1]) if first else 0)
-        with task.part.open("ab") as out:
-            chunks = _chunks_of_answers(ray, unpacked, workers, ends, first)
-            for number, answers in enumerate(chunks, first):
-                lines = answers.splitlines(keepends=True)[max(0, num_kept - number * CHUNK_LINES) :]
-                for line in lines:
-                    tally.note(line)
-                out.writelines(lines)
-                out.flush()
-                os.fsync(out.fileno())
-                progress(int(ends[number] - (ends[number - 1] if number else 0)))
-    finally:
-        if unpacked.source.suffix == _UNPACKED:
-            unpacked.source.unlink(missing_ok=True)
-    finish(task)
-    return tally.summary()
+    with working(task):
+        num_kept = resume(task, tally)
+        unpacked = _unpacked(replace(task, source=task.source.resolve()))
+        try:
+            _answer_on_ray(ray, task, unpacked, workers, num_kept, tally, progress)
+        finally:
+            if unpacked.source.suffix == _UNPACKED:
+                unpacked.source.unlink(missing_ok=True)
+        finish(task)
+    return tally
+
+
+def _answer_on_ray(
+    ray: Any,
+    task: Task,
+    unpacked: Task,
+    workers: Workers,
+    num_kept: int,
+    tally: Tally,
+    progress: Callable[[int], object],
+) -> None:
+    """Write the answers that are missing, counting them."""
+    ends = chunk_ends(unpacked.source)
+    first = num_kept // CHUNK_LINES
+    progress(int(ends[first - 1]) if first else 0)
+    with task.part.open("ab") as out:
+        chunks = _chunks_of_answers(ray, unpacked, workers, ends, first)
+        for number, answers in enumerate(chunks, first):
+            lines = answers.splitlines(keepends=True)[max(0, num_kept - number * CHUNK_LINES) :]
+            for line in lines:
+                tally.note(line)
+            out.writelines(lines)
+            out.flush()
+            os.fsync(out.fileno())
+            progress(int(ends[number] - (ends[number - 1] if number else 0)))
 
 
 def chunk_ends(source: Path) -> Int64[np.ndarray, "chunk"]:
@@ -157,7 +169,7 @@ def chunk_ends(source: Path) -> Int64[np.ndarray, "chunk"]:
         if num_lines:
             ends.append(source.stat().st_size)
     except OSError as error:
-        raise DataError(f"{str(source)!r} can't be read to its end: {error}") from error
+        raise DataError(f"{str(source)!r} can't be read to its end: {reason_of(error)}") from error
     return np.array(ends, dtype=np.int64)
 
 
@@ -178,19 +190,18 @@ def _line_ends(source: Path) -> Iterator[tuple[int, bool]]:
 
 
 def _unpacked(task: Task) -> Task:
-    """Return the task with a source that can be read from any place: unpacked beside the answers.
+    """Return the task with a source of plain JSON lines, if need be written beside the answers.
 
     Raises:
         DataError: The source can't be read.
     """
-    if task.source.suffix != ".gz":
+    if is_plain_json_lines(task.source):
         return task
     path = task.target.resolve().with_name(task.target.name + _UNPACKED)
-    try:
-        with gzip.open(task.source) as packed, path.open("wb") as out:
-            shutil.copyfileobj(packed, out)
-    except (OSError, EOFError) as error:
-        raise DataError(f"{str(task.source)!r} can't be read to its end: {error}") from error
+    with path.open("wb") as out:
+        for line in document_lines(task.source, max_line_bytes=MAX_LINE_BYTES):
+            # One that is too long becomes another that is: workers tell so.
+            out.write((b"x" * (MAX_LINE_BYTES + 1) if line is None else line) + b"\n")
     return replace(task, source=path)
 
 

@@ -14,8 +14,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from models.errors import ConfigError
 
 PREFIX = "LONGTAIL_"
-FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA"})
-"""Variables with our prefix that other parts of the project read: here, tests and benchmarks."""
+FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
+"""Variables with our prefix that other parts of the project read: tests and benchmarks, and the
+command itself, which shows tracebacks where the second is set."""
 
 _FIRST_STEPS = frozenset(
     {"v1", "v2", "page", "docs", "redoc", "openapi.json", "livez", "readyz", "metrics"}

@@ -15,10 +15,11 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from models.batches import FeatureBatch, TextBatch
-from models.errors import DataError
+from models.bundle import Bundle
+from models.errors import DataError, RequestError
 from models.labels import LabelCatalogue
 from models.manifest import FEATURES
-from models.predictor import Predictor
+from models.predictor import MOST_TAIL_DIAL, Predictor
 from models.ranking import Ranking
 from models.sparse import TfidfModel
 from training.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
@@ -37,6 +38,9 @@ LABEL_NAMES = "label names"
 _KS = (1, 3, 5, 10)
 MOST_PLACES = _KS[-1]
 """Places that the metrics need."""
+
+RESULT_NAMES = ("evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png")
+"""Of the files that `Assessment.write` writes."""
 
 _CHUNK = 1024  # texts held in memory at a time
 
@@ -65,12 +69,12 @@ class Assessment:
         The pictures are by_frequency.png and, of the probabilities, reliability.png.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / name for name in ("evaluation.json", "evaluation.md", "by_frequency.png")]
+        paths = [folder / name for name in RESULT_NAMES[:3]]
         content, text = self.evaluation.to_json(), self.evaluation.to_markdown()
         if self.reliability is not None:
             content |= {"probabilities": self.reliability.to_json()}
             text += f"\n## Probabilities\n\n{self.reliability.to_markdown()}\n"
-            paths.append(folder / "reliability.png")
+            paths.append(folder / RESULT_NAMES[3])
             write_figure(draw_reliability(self.reliability), paths[-1])
         paths[0].write_text(json.dumps(content, indent=1) + "\n", "utf-8")
         paths[1].write_text(text + "\n", "utf-8")
@@ -119,12 +123,9 @@ def assess(
             lines, or has labels unknown to the model; or the baselines lack their training split.
     """
     check_documents(dataset, predictor.input, predictor.feature_names)
+    check_tail_dial(tail_dial)
     split = dataset.split(split_name)
-    if tfidf is not None and "train" not in dataset.split_names:
-        raise DataError(
-            f"{dataset.folder}: no training documents for the baselines; evaluate with "
-            "--no-baselines, or on the whole corpus"
-        )
+    _check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
     k = min(num_places, len(predictor.catalogue))
     pairs = PairCollector(predictor, truth) if reliability else None
@@ -142,6 +143,53 @@ def assess(
         training_counts=counts,
         reliability=None if pairs is None else report_reliability(predictor, pairs.pairs),
     )
+
+
+def check_assessable(
+    bundle: Bundle, dataset: Dataset, split_name: str, *, has_baselines: bool
+) -> None:
+    """Refuse what `assess` would refuse, before the model is loaded.
+
+    Args:
+        bundle: The model.
+        dataset: What is to be ranked.
+        split_name: Its split.
+        has_baselines: Whether the baselines are ranked, which read the training split.
+
+    Raises:
+        DataError: The split or the training split is missing or has broken lines, or the corpus
+            has labels unknown to the model, or other documents than it reads.
+    """
+    if dataset.input != bundle.manifest.input:
+        check_documents(dataset, bundle.manifest.input, ())
+    _check_splits(bundle.catalogue, dataset, split_name, has_baselines=has_baselines)
+
+
+def check_tail_dial(tail_dial: float) -> None:
+    """Refuse a tail dial out of its range.
+
+    Raises:
+        RequestError: It is.
+    """
+    if not 0 <= tail_dial <= MOST_TAIL_DIAL:
+        raise RequestError(
+            f"tail dial: got {tail_dial}, expected a number from 0 to {MOST_TAIL_DIAL:g}"
+        )
+
+
+def _check_splits(
+    catalogue: LabelCatalogue, dataset: Dataset, split_name: str, *, has_baselines: bool
+) -> None:
+    splits = [dataset.split(split_name)]
+    if has_baselines and "train" not in dataset.split_names:
+        raise DataError(
+            f"{dataset.folder}: no training documents for the baselines; evaluate with "
+            "--no-baselines, or on the whole corpus"
+        )
+    if has_baselines:
+        splits.append(dataset.split("train"))
+    for split in splits:  # what a scan finds is kept, so none is read twice
+        in_order_of(catalogue, dataset, split.scan().labels)
 
 
 def split_batches(

@@ -28,6 +28,9 @@ DataArgument = Annotated[
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Go on without documents that can't be used.")
 ]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace results that are there already.")
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log every stage.")]
 
 
@@ -70,18 +73,21 @@ def train(
     """Train a model on a corpus and publish it in the registry."""
     configure_logging(verbose)
     started = time.monotonic()
+    from models.outputs import check_not_in_registry, check_own_folder, check_readable_file
     from models.registry import Registry
     from training.config import read_config
     from training.corpus import open_dataset
     from training.distributed import joined_ranks
     from training.engines import checked_engine
     from training.event_log import check_tensorboard
-    from training.pipeline import Run, follow
+    from training.pipeline import RUN_NAME, Run, follow
     from training.pipeline import train as train_run
 
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
     if only_sparse:
         overrides["scorers"] = ["sparse"]
+    if config is not None:
+        check_readable_file(config, "--config")
     settings = read_config(config, overrides)
     computing = checked_engine(engine, workers)
     if tensorboard:
@@ -90,6 +96,9 @@ def train(
         if not ranks.is_first:
             follow(settings, ranks)
             return
+        check_not_in_registry(work, registry, "--work")
+        Registry(registry).check_writable()
+        check_own_folder(work, RUN_NAME, "--work")
         dataset = open_dataset(data, skip_bad=skip_bad)
         run = Run(settings, dataset, work, ranks, tensorboard, computing)
         version = train_run(run, Registry(registry))
@@ -123,6 +132,7 @@ def evaluate(
         float,
         typer.Option(help="Takes so many times the log of a label's prior off its scores."),
     ] = 0.0,
+    overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     verbose: VerboseOption = False,
@@ -130,16 +140,28 @@ def evaluate(
     """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
     _check_k(k, predictions)
     configure_logging(verbose)
+    from models.failures import doing
+    from models.outputs import check_output_folder
     from models.parts import read_parts
     from models.predictor import Predictor
     from models.registry import Registry
-    from training.assessment import MOST_PLACES, assess
+    from training.assessment import (
+        MOST_PLACES,
+        RESULT_NAMES,
+        assess,
+        check_assessable,
+        check_tail_dial,
+    )
     from training.corpus import open_dataset
-    from training.predictions import write_all_predictions
+    from training.predictions import PREDICTIONS_NAME, write_all_predictions
 
+    check_tail_dial(tail_dial)
+    names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
+    check_output_folder(output, names, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    parts = read_parts(bundle)
     dataset = open_dataset(data, skip_bad=skip_bad)
+    check_assessable(bundle, dataset, split, has_baselines=baselines)
+    parts = read_parts(bundle)
     k = k or MOST_PLACES
     found = assess(
         Predictor(parts, default_scorer=bundle.manifest.default_scorer),
@@ -151,11 +173,12 @@ def evaluate(
         tail_dial=tail_dial,
         reliability=True,
     )
-    paths = found.write(output)
-    if predictions:
-        paths += write_all_predictions(
-            found.rankings, bundle.catalogue, dataset.labels, output / "predictions", k
-        )
+    with doing("writing the evaluation", output):
+        paths = found.write(output)
+        if predictions:
+            paths += write_all_predictions(
+                found.rankings, bundle.catalogue, dataset.labels, output / PREDICTIONS_NAME, k
+            )
     print((paths[0] if as_json else paths[1]).read_text(encoding="utf-8").rstrip())
     if not as_json:
         print("\n" + "\n".join(f"Written: {path}" for path in paths))
@@ -181,6 +204,7 @@ def report(
         typer.Option(help="Folder of the run that made the model: its losses, time and memory."),
     ] = None,
     output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("runs/report.html"),
+    overwrite: OverwriteOption = False,
     baselines: Annotated[
         bool, typer.Option(help="Measure 30-nearest-neighbour and label-name matching too.")
     ] = True,
@@ -189,19 +213,27 @@ def report(
 ) -> None:
     """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
     configure_logging(verbose)
+    from models.bundle import write_lines_durably
+    from models.failures import doing
+    from models.outputs import check_output_file
     from models.parts import read_parts
     from models.predictor import Predictor
     from models.registry import Registry
-    from training.assessment import assess
+    from training.assessment import assess, check_assessable
     from training.corpus import open_dataset
+    from training.corpus_files import find_files
+    from training.pipeline import RUN_NAME
     from training.report import read_run_log, report_page
 
+    inputs = [*find_files(data).paths, *([] if work is None else [work / RUN_NAME])]
+    check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
     store = Registry(registry)
     number = store.resolve(version)
     bundle = store.open(number)
     log = None if work is None else read_run_log(work, bundle.manifest)
-    parts = read_parts(bundle)
     dataset = open_dataset(data, skip_bad=skip_bad)
+    check_assessable(bundle, dataset, split, has_baselines=baselines)
+    parts = read_parts(bundle)
     found = assess(
         Predictor(parts, default_scorer=bundle.manifest.default_scorer),
         dataset,
@@ -210,8 +242,10 @@ def report(
         tfidf=parts.sparse.tfidf if baselines else None,
         reliability=True,
     )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(report_page(bundle, number, dataset, split, found, log), "utf-8")
+    page = report_page(bundle, number, dataset, split, found, log)
+    with doing("writing the report", output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_lines_durably(output, [page])
     print(f"Written: {output}")
 
 
@@ -227,9 +261,12 @@ def compare(
 ) -> None:
     """Tell which of two rankings is better, and whether that is more than chance."""
     configure_logging(verbose)
+    from models.outputs import check_readable_file
     from training.comparison import compare_predictions
     from training.corpus import open_dataset
 
+    for each in (first, second):
+        check_readable_file(each, "compare")
     dataset = open_dataset(data, skip_bad=skip_bad)
     found = compare_predictions(first, second, dataset, split, k)
     print(json.dumps(found.to_json(), indent=1) if as_json else found.to_markdown())
@@ -246,13 +283,17 @@ def describe(
     output: Annotated[
         Path | None, typer.Option(help="With --all: the file, one JSON object a label.")
     ] = None,
+    overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a model knows of a label: its description and its keywords with their weights."""
     _check_choice(label, all_labels, output)
+    from models.outputs import check_output_file
     from models.registry import Registry
     from training.label_reports import index_of_label, report_labels, write_reports
 
+    if output is not None:
+        check_output_file(output, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
     if output is not None:
         written = {"num_labels": write_reports(bundle, output, keywords), "output": str(output)}
@@ -317,17 +358,21 @@ def diagnose(
         int | None,
         typer.Option(min=1, help="Dimensions of the dense encoder; those of the model by default."),
     ] = None,
+    overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
     configure_logging(verbose)
+    from models.failures import doing
+    from models.outputs import check_output_folder
     from models.registry import Registry
     from training.corpus import open_dataset
     from training.diagnosis import KEYWORD_COUNTS, diagnose_split
-    from training.diagnosis_report import write_diagnosis
+    from training.diagnosis_report import RESULT_NAMES, write_diagnosis
 
+    check_output_folder(output, RESULT_NAMES, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
     found = diagnose_split(
         bundle,
@@ -336,7 +381,8 @@ def diagnose(
         dim=dim,
         keyword_counts=keywords or KEYWORD_COUNTS,
     )
-    paths = write_diagnosis(found, bundle.catalogue, output)
+    with doing("writing the diagnosis", output):
+        paths = write_diagnosis(found, bundle.catalogue, output)
     print((paths[0] if as_json else paths[1]).read_text(encoding="utf-8").rstrip())
     if not as_json:
         print("\n" + "\n".join(f"Written: {path}" for path in paths))

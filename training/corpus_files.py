@@ -37,11 +37,16 @@ class CorpusFiles:
     labels: Path | None
     features: Path | None
 
+    @property
+    def paths(self) -> list[Path]:
+        """All of them, sorted."""
+        named = [path for path in (self.labels, self.features) if path]
+        return sorted([*self.splits.values(), *self.matrices.values(), *named])
+
     def fingerprint(self) -> str:
         """Return the SHA-256, in hexadecimal, over the names and bytes of these files."""
-        named = [path for path in (self.labels, self.features) if path]
         combined = hashlib.sha256()
-        for path in sorted([*self.splits.values(), *self.matrices.values(), *named]):
+        for path in self.paths:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             combined.update(f"{path.name}\n{digest}\n".encode())

@@ -19,6 +19,7 @@ from training.evaluation import ALL_LABELS, FREQUENCY_BINS, label_subsets
 from training.plots import write_figure
 from training.theory import least_margin
 
+RESULT_NAMES = ("theory.json", "theory.md", "theory.png")
 _HEADER = (
     ("training documents", "bin", "s"),
     ("keywords", "keywords", "d"),
@@ -54,7 +55,7 @@ def write_diagnosis(found: Diagnosis, catalogue: LabelCatalogue, folder: Path) -
         folder: Made if it is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / name for name in ("theory.json", "theory.md", "theory.png")]
+    paths = [folder / name for name in RESULT_NAMES]
     content = json.dumps(diagnosis_to_json(found, catalogue), indent=1, ensure_ascii=False)
     paths[0].write_text(content + "\n", "utf-8")
     paths[1].write_text(diagnosis_to_markdown(found, catalogue) + "\n", "utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,12 +58,13 @@ def sampling_bias(
     from training.sampling_bias import SamplingBiasPlan
 
     plan = SamplingBiasPlan(epochs=epochs)
-    _print_report(
-        run_sampling_bias_experiment(
-            data, output, num_seeds=seeds, split=split, settings=settings, plan=plan,
-            engine=checked_engine(engine, workers),
-        )
-    )  # fmt: skip
+    with _working(data, output):
+        _print_report(
+            run_sampling_bias_experiment(
+                data, output, num_seeds=seeds, split=split, settings=settings, plan=plan,
+                engine=checked_engine(engine, workers),
+            )
+        )  # fmt: skip
 
 
 def negative_mining(
@@ -85,12 +88,13 @@ def negative_mining(
     from training.negative_mining import NegativeMiningPlan
 
     plan = NegativeMiningPlan(epochs=epochs, num_sampled=sampled)
-    _print_report(
-        run_negative_mining_experiment(
-            data, output, num_seeds=seeds, split=split, settings=settings, plan=plan,
-            engine=checked_engine(engine, workers),
-        )
-    )  # fmt: skip
+    with _working(data, output):
+        _print_report(
+            run_negative_mining_experiment(
+                data, output, num_seeds=seeds, split=split, settings=settings, plan=plan,
+                engine=checked_engine(engine, workers),
+            )
+        )  # fmt: skip
 
 
 def adversarial(
@@ -142,13 +146,14 @@ def adversarial(
         tree_regulariser=tree_regulariser,
         num_rounds=rounds,
     )
-    _print_report(
-        run_adversarial_experiment(
-            data, output, num_seeds=seeds, synthetic=synthetic or (),
-            task=task, settings=settings, plan=plan, clock=clock,
-            engine=checked_engine(engine, workers),
-        )
-    )  # fmt: skip
+    with _working(data, output):
+        _print_report(
+            run_adversarial_experiment(
+                data, output, num_seeds=seeds, synthetic=synthetic or (),
+                task=task, settings=settings, plan=plan, clock=clock,
+                engine=checked_engine(engine, workers),
+            )
+        )  # fmt: skip
 
 
 def depl(
@@ -175,16 +180,50 @@ def depl(
     workers: WorkersOption = 1,
 ) -> None:
     """Train DEPL with one thing changed at a time, and compare (Zhang et al. 2023, A.1.5)."""
+    from models.outputs import check_readable_file
     from training.config import read_config
     from training.engines import checked_engine
     from training.experiment_runs import run_depl_experiment
 
-    _print_report(
-        run_depl_experiment(
-            data, output, num_seeds=seeds, split=split, settings=settings,
-            base=read_config(config), epochs=epochs, engine=checked_engine(engine, workers),
-        )
-    )  # fmt: skip
+    if config is not None:
+        check_readable_file(config, "--config")
+    with _working(data, output):
+        _print_report(
+            run_depl_experiment(
+                data, output, num_seeds=seeds, split=split, settings=settings,
+                base=read_config(config), epochs=epochs, engine=checked_engine(engine, workers),
+            )
+        )  # fmt: skip
+
+
+@contextmanager
+def _working(data: Path | None, output: Path) -> Iterator[None]:
+    """Hold the folder of an experiment; what can be known to stop it is checked first.
+
+    Raises:
+        ConfigError: The folder can't be written to, holds something else, or another process
+            works in it.
+        DataError: There is no corpus.
+    """
+    from models.failures import doing
+    from models.outputs import check_own_folder, held
+    from training.corpus_files import find_files
+    from training.experiments import CONFIGURATION_NAME
+
+    check_own_folder(output, CONFIGURATION_NAME, "--output")
+    if data is not None:
+        find_files(data)
+    is_new = not output.exists()
+    refusal = f"--output {str(output)!r}: another experiment works in it; wait for it"
+    try:
+        with doing("running the experiment", output):
+            output.mkdir(parents=True, exist_ok=True)
+            with held(output / ".lock", refusal):
+                yield
+    finally:
+        if is_new:
+            with suppress(OSError):  # it holds something by now
+                output.rmdir()
 
 
 def _print_report(paths: list[Path]) -> None:

@@ -22,11 +22,12 @@ from tqdm import tqdm
 
 from models.bundle import read_json, write_json_durably
 from models.errors import ConfigError
+from models.outputs import check_own_folder
 from training.engines import LOCAL, Engine
 from training.evaluation import markdown_table
 from training.plots import write_figure
 
-_CONFIGURATION, _TRIALS = "configuration.json", "trials"
+CONFIGURATION_NAME, _TRIALS = "configuration.json", "trials"
 
 Values = dict[str, float]
 """Figures by name; fractions."""
@@ -253,8 +254,9 @@ def claim(folder: Path, configuration: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: It holds another.
     """
+    check_own_folder(folder, CONFIGURATION_NAME, "--output")
     (folder / _TRIALS).mkdir(parents=True, exist_ok=True)
-    path = folder / _CONFIGURATION
+    path = folder / CONFIGURATION_NAME
     wanted = json.loads(json.dumps(configuration))  # tuples are lists there
     found = read_json(path) if path.exists() else wanted
     if found != wanted:

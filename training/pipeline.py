@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 
 from models.bundle import read_json, write_json_durably
 from models.errors import ConfigError, DataError
+from models.failures import doing
 from models.labels import LabelCatalogue
 from models.manifest import (
     CHARACTERS_FORMAT_VERSION,
@@ -28,6 +29,7 @@ from models.manifest import (
     EncoderInfo,
     Manifest,
 )
+from models.outputs import check_writable_folder, held
 from models.parts import ENSEMBLE, HYBRID, DenseParts, ModelParts, write_parts
 from models.predictor import Predictor
 from models.registry import Registry
@@ -57,7 +59,7 @@ from training.scored_pairs import PairCollector
 from training.sparse import fit_sparse_model
 
 logger = logging.getLogger(__name__)
-_RUN_NAME = "run.json"
+RUN_NAME = "run.json"
 _CHOICE_METRICS = ("P@5", "P@1")  # the first measured one decides the default scorer, on dev
 
 
@@ -92,14 +94,29 @@ def train(run: Run, registry: Registry) -> int:
         DataError: The corpus has broken lines, no training documents, or no usable token.
         ConfigError: The folder holds another run, or the configuration asks for what there isn't.
     """
-    config = run.config
     _check_input(run)
+    registry.check_writable()
+    check_writable_folder(run.folder, "--work")
     run.dataset.check()
     truth = run.dataset.split("train").scan().labels
     if truth.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
-    start = _start(run, truth) if config.is_dense else None
-    _claim_folder(run, start)
+    start = _start(run, truth) if run.config.is_dense else None
+    run.folder.mkdir(parents=True, exist_ok=True)
+    refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"
+    with doing("training", run.folder), held(run.folder / ".lock", refusal):
+        _claim_folder(run, start)
+        return _train_all(run, start, truth, registry)
+
+
+def _train_all(
+    run: Run,
+    start: DenseStart | None,
+    truth: Float32[csr_array, "document label"],
+    registry: Registry,
+) -> int:
+    """Train in a folder that this process holds, and return the version that is published."""
+    config = run.config
     with _reproducible():
         with stage_cost(run.folder, "features"):
             tfidf, features = training_features(run.dataset, config.sparse)
@@ -306,7 +323,7 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
     Raises:
         ConfigError: It does.
     """
-    path = run.folder / _RUN_NAME
+    path = run.folder / RUN_NAME
     settings = run.config.settings_used(run.dataset.input)
     settings.pop("probes", None)  # chosen when all is done
     wanted: dict[str, Any] = {
@@ -321,7 +338,6 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
         }
         if start.machine.is_float16:
             wanted["is_float16"] = True
-    run.folder.mkdir(parents=True, exist_ok=True)
     found = read_json(path) if path.exists() else wanted
     if found != wanted:
         differing = sorted(

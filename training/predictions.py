@@ -20,6 +20,8 @@ from training.problems import Problem, ProblemList, list_problems
 from training.sparse_text import join_pairs, read_header, read_lines
 from training.text_files import writing
 
+PREDICTIONS_NAME = "predictions"
+"""Folder of the rankings, beside the tables of an evaluation."""
 _MAX_PROBLEMS = 20
 
 

@@ -13,7 +13,8 @@ import longtail
 from models.errors import ConfigError, DataError
 from models.parts import read_sparse
 from service.label_sets import LabelSets
-from service.offline import CHUNK_LINES, Task, checked_options, checked_precision, predict_file
+from service.offline import CHUNK_LINES, checked_options, checked_precision, predict_file
+from service.unfinished import Task
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_answers_of_another_question_are_never_gone_on_with(task, predictor):
     asked.target.parent.mkdir()
     asked.part.write_text("")
     asked.state.write_text(json.dumps(asked.describe() | {"digest": "other"}))
-    with pytest.raises(ConfigError, match="of a run with another digest; remove it"):
+    with pytest.raises(ConfigError, match=r"of another run \(its model is another version\)"):
         predict_file(asked, predictor)
 
 
@@ -176,7 +177,7 @@ def test_the_command_takes_filters_and_explains(tmp_path, trained_sparse):
     wanted = {ids[index] for index in (1, 2, 4, 5) if index in known}
     assert {label["id"] for label in found["labels"]} == wanted
     assert all(label["explanation"]["keywords"] for label in found["labels"])
-    command[-1:] = [ids[0], "--exclude-set", "none"]
+    command[-1:] = [ids[0], "--exclude-set", "none", "--overwrite"]
     run = CliRunner().invoke(longtail.app, command)
     assert run.exit_code == 1
     assert "label set 'none' is not stored; the sets are some" in str(run.exception or run.output)

@@ -23,10 +23,11 @@ from typer.testing import CliRunner
 import longtail
 from models.errors import ConfigError, DataError
 from models.predictor import Predictor
-from service import offline, ray_predict
+from service import documents, offline, ray_predict
 from service.label_sets import LabelSets
-from service.offline import Task, predict_file
+from service.offline import predict_file
 from service.ray_predict import Answerer, Workers, chunk_ends, predict_on_ray
+from service.unfinished import Task
 
 CHUNK = 4
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -133,6 +134,7 @@ def test_chunks_are_those_of_the_local_command(tmp_path_factory, pieces, chunk, 
         for module in (offline, ray_predict):
             patch.setattr(module, "CHUNK_LINES", chunk)
             patch.setattr(module, "MAX_LINE_BYTES", 12)
+        for module in (documents, ray_predict):
             patch.setattr(module, "_READ_BYTES", read_bytes)
         source = tmp_path_factory.mktemp("chunks") / "in"
         source.write_bytes(b"".join(pieces))
@@ -185,7 +187,7 @@ def test_what_was_left_by_another_question_is_refused(fake_ray, small_chunks, ta
     fake_ray.most_chunks = 1
     with pytest.raises(KeyboardInterrupt):
         predict_on_ray(asked, workers)
-    with pytest.raises(ConfigError, match="another defaults"):
+    with pytest.raises(ConfigError, match="-k was not given and is now 2"):
         predict_on_ray(replace(asked, defaults={"k": 2}), workers)
 
 

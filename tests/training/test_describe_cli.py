@@ -244,13 +244,13 @@ def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_
 def test_a_file_that_can_not_be_written_is_told_in_one_line(fail, tmp_path):
     (tmp_path / "folder").mkdir()
     error = fail("--all", "--output", "folder")
-    assert "Error: labels can't be written to 'folder' (" in error
+    assert "Error: --output 'folder': is a folder, expected a file" in error
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_the_export_is_a_label_file_that_a_corpus_can_have(describe, bundle, tiny_corpus, tmp_path):
     corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
-    describe("--all", "--output", str(corpus / "labels.jsonl"))
+    describe("--all", "--output", str(corpus / "labels.jsonl"), "--overwrite")
     assert [label.id for label in open_dataset(corpus).catalogue] == [
         label.id for label in bundle.catalogue
     ]

@@ -1,0 +1,235 @@
+"""Commands that are stopped, run again, run twice at a time, or have no room or no rights.
+
+All of it ended in a traceback, was found after the work, or went unnoticed on commit e37f807.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import longtail
+from models.errors import ConfigError
+from models.outputs import held
+from service.offline import CHUNK_LINES
+
+NUM_LINES = 1100
+ROOT = Path(longtail.__file__).parent
+PREDICT = ("predict", "--input", "many.jsonl", "--output", "out", "-k", "2")
+# Sends itself a signal when the second chunk of answers is on disk.
+STOPPED = """
+import os, sys
+import longtail
+number = int(sys.argv.pop(1))
+original, calls = os.fsync, []
+def fsync(handle):
+    original(handle)
+    calls.append(handle)
+    if len(calls) == 2:
+        os.kill(os.getpid(), number)
+os.fsync = fsync
+longtail.main()
+"""
+
+
+@pytest.fixture
+def many(place) -> Path:
+    lines = (json.dumps({"id": i, "text": f"imports of fish {i % 7}"}) for i in range(NUM_LINES))
+    (place / "many.jsonl").write_text("\n".join(lines) + "\n")
+    return place
+
+
+def stop_by(number: signal.Signals, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", STOPPED, str(int(number)), *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_predict_that_was_stopped_is_resumed_by_the_same_command(many, run, number):
+    done = stop_by(number, PREDICT)
+    assert "Traceback" not in done.stderr
+    if number == signal.SIGINT:
+        assert done.returncode == 130
+        assert done.stderr.endswith("Interrupted; the same command resumes the work.\n")
+    else:
+        assert done.returncode == -signal.SIGKILL
+    assert not Path("out").exists()
+    kept = Path("out.part").read_bytes().count(b"\n")
+    assert kept == 2 * CHUNK_LINES < NUM_LINES
+    other = run(*PREDICT[:-1], "3")
+    assert other.status == 1
+    assert "-k was 2 and is now 3" in other.err and "to begin anew" in other.err
+    assert run(*PREDICT).status == 0
+    resumed = Path("out").read_bytes()
+    assert run(*PREDICT, "--overwrite").status == 0
+    assert Path("out").read_bytes() == resumed
+    assert sorted(path.name for path in many.glob("*out*")) == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("train data --only-sparse", "Interrupted; the same command resumes the work."),
+        ("evaluate data", "Interrupted."),
+    ],
+)
+def test_an_interruption_is_one_line_and_status_130(place, run, monkeypatch, words, told):
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("training.corpus.open_dataset", stop)
+    outcome = run(*words.split())
+    assert (outcome.status, outcome.err) == (130, f"{told}\n")
+
+
+def test_a_reader_that_goes_away_is_no_error_to_tell(place):
+    reader, writer = os.pipe()
+    os.close(reader)  # gone before the first line, whatever is faster
+    command = [sys.executable, longtail.__file__, "registry", "show", "--json"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_full_standard_output_is_told(place, shell):
+    outcome = shell("$LT registry list > /dev/full")
+    assert outcome.status == 1
+    assert outcome.last_line.startswith("Error: writing to standard output")
+    assert "no space is left on the disk; free some space" in outcome.last_line
+
+
+# ---- two at a time
+
+
+def test_two_runs_never_train_in_one_folder(place, run):
+    Path("work").mkdir()
+    with held(Path("work/.lock"), "busy"):
+        outcome = run("train", "data", "--only-sparse", "--work", "work")
+    assert outcome.status == 1
+    assert "--work 'work': another run works in it; wait for it, or choose another" in outcome.err
+    assert run("train", "data", "--only-sparse", "--work", "work").status == 0
+    assert not Path("work/.lock").exists()
+
+
+def test_two_runs_never_write_one_file_of_answers(many, run):
+    with held(Path(".out.lock"), "busy"):
+        outcome = run(*PREDICT)
+    assert outcome.status == 1
+    assert "--output 'out': another 'longtail predict' writes it; wait for it" in outcome.err
+
+
+def test_two_experiments_never_work_in_one_folder(place, run):
+    Path("work").mkdir()
+    with held(Path("work/.lock"), "busy"):
+        outcome = run("experiment", "sampling-bias", "data", "--output", "work")
+    assert "--output 'work': another experiment works in it; wait for it" in outcome.err
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    script = (
+        "import os, signal, sys; from pathlib import Path; from models.outputs import held\n"
+        "with held(Path(sys.argv[1]), 'busy'): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    path = tmp_path / ".lock"
+    done = subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.exists()
+    with held(path, "busy"), pytest.raises(ConfigError, match="busy"), held(path, "busy"):
+        pass
+
+
+# ---- no rights, no room
+
+
+READ_ONLY = [
+    ("train data --only-sparse --registry DISK/registry", "--registry 'DISK/registry'"),
+    ("train data --only-sparse --work DISK/work", "--work 'DISK/work'"),
+    ("predict --input docs.jsonl --output DISK/out", "--output 'DISK'"),
+    ("evaluate data --output DISK/out", "--output 'DISK/out'"),
+    ("report data --output DISK/report.html", "--output 'DISK'"),
+    ("describe --all --output DISK/labels.jsonl", "--output 'DISK'"),
+    ("diagnose data --dim 8 --output DISK/out", "--output 'DISK/out'"),
+    ("experiment sampling-bias data --output DISK/out", "--output 'DISK/out'"),
+    ("registry split --shards 2 --output DISK/shards", "--output 'DISK/shards'"),
+    ("registry activate 1 --registry DISK/registry", "changing the registry: 'DISK/registry"),
+    ("registry rollback --registry DISK/registry", "changing the registry: 'DISK/registry"),
+    ("registry remove 1 --registry DISK/registry", "changing the registry: 'DISK/registry"),
+    ("registry add-label x y --registry DISK/registry", "--registry 'DISK/registry'"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), READ_ONLY, ids=[x[0] for x in READ_ONLY])
+def test_a_disk_without_rights_is_told_before_the_work(place, run, disk, words, told):
+    folder = disk("20m", content=place / "registry", read_only=True)
+    outcome = run(*words.replace("DISK", str(folder)).split())
+    assert outcome.status == 1
+    assert told.replace("DISK", str(folder)) in outcome.err
+    assert "the file system is read-only; write to another folder" in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_registry_without_rights_is_enough_to_read_from(place, run, disk):
+    registry = disk("20m", content=place / "registry", read_only=True) / "registry"
+    for words in ("registry list", "registry show", "registry verify", "describe fisheries"):
+        outcome = run(*words.split(), "--registry", registry)
+        assert "read-only" not in outcome.err
+    words = ("predict", "--input", "docs.jsonl", "--output", "out", "--registry", registry)
+    assert run(*words).status == 0
+
+
+def test_a_disk_that_fills_is_told_as_the_output_and_the_work_is_resumed(many, run, disk):
+    """The input was blamed on commit e37f807."""
+    folder = disk("64k")
+    words = (*PREDICT[:3], "--output", folder / "out", "-k", "2")
+    outcome = run(*words)
+    assert outcome.status == 1
+    assert f"Error: writing the answers: '{folder}/out.part': no space is left" in outcome.err
+    assert "many.jsonl" not in outcome.last_line
+    subprocess.run(["/bin/mount", "-o", "remount,size=20m", str(folder)], check=True)
+    assert run(*words).status == 0
+    assert (folder / "out").read_bytes().count(b"\n") == NUM_LINES
+
+
+FULL = [
+    (*PREDICT, "writing the answers: 'out.part': no space is left on the disk; free some space"),
+    ("train", "data", "--only-sparse", "no space is left on the disk; free some space"),
+    ("registry", "activate", "1", "changing the registry: 'registry"),
+    ("describe", "--all", "--output", "x", "labels can't be written to 'x'"),
+]
+
+
+@pytest.mark.parametrize("words", FULL, ids=[x[0] for x in FULL])
+def test_no_space_is_told_with_the_path(many, run, no_space, words):
+    no_space(0)
+    outcome = run(*words[:-1])
+    assert outcome.status == 1
+    assert words[-1] in outcome.last_line
+
+
+def test_a_library_that_finds_no_space_is_understood(place, run, monkeypatch):
+    """A disk that was full when tensors were written gave a SafetensorError on commit e37f807."""
+    from safetensors import SafetensorError
+
+    def fail(*_: object, **__: object) -> None:
+        raise SafetensorError(
+            "Error while serializing: I/O error: No space left on device (os error 28)"
+        )
+
+    monkeypatch.setattr("models.bundle.save_file", fail)
+    shutil.rmtree("registry")
+    outcome = run("train", "data", "--only-sparse")
+    assert outcome.status == 1
+    assert outcome.last_line == (
+        "Error: changing the registry to 'registry': no space is left on the disk; free some "
+        "space, or write to another disk"
+    )

@@ -1,0 +1,120 @@
+"""What the READMEs say, in their order, from an empty folder: every step works and says so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from models.registry import Registry
+
+RANKED = "runs/evaluation/predictions"
+# Of the README, training/README.md, models/README.md and service/README.md, with a small corpus.
+STEPS = [
+    ("train data --only-sparse --work runs/mine", "Version 1 of 'registry' is trained"),
+    ("train data --only-sparse --work runs/mine", "Version 1 of 'registry' is trained"),  # again
+    ("evaluate data --output runs/mine/evaluation", "Written: runs/mine/evaluation/evaluation.md"),
+    ("evaluate data --predictions -k 20", "Written: runs/evaluation/predictions/sparse.txt"),
+    (f"compare {RANKED}/sparse.txt {RANKED}/label-names.txt data --split test", "micro sign test"),
+    ("report data --work runs/mine", "Written: runs/report.html"),
+    ("report data --work runs/mine --overwrite", "Written: runs/report.html"),
+    ("describe --all --output runs/mine/labels.jsonl", "a line for each label"),
+    ("diagnose data --dim 8 --output runs/mine/diagnosis", "Written: runs/mine/diagnosis"),
+    ("predict --input docs.jsonl --output out.jsonl -k 10", "2 lines: 2 answered"),
+    ("predict --input data/test.jsonl --output test.jsonl", "20 lines: 20 answered"),
+    ("train data --only-sparse --work runs/other --seed 7 --config small.yaml", "Version 2"),
+    ("registry list", "*"),
+    ("registry show", "default scorer:  sparse"),
+    ("registry verify 1", "Version 1 is whole"),
+    ("registry activate 1", "Current is version 1 (before: 2)"),
+    ("registry rollback", "Current is version 2 (before: 1)"),
+    ("registry remove 1", "Version 1 is removed."),
+    ("registry split --shards 2 --output shards", "2 shards of 155 labels"),
+    ("registry split --shards 2 --output shards", "2 shards of 155 labels"),  # again
+    ("key ops", "Line, for the service: ops:"),
+]
+
+
+def test_the_steps_of_the_readmes_work_one_after_the_other(place, run):
+    shutil.rmtree("registry")
+    Path("small.yaml").write_text("descriptions: {num_keywords: 5}\n")
+    for words, told in STEPS:
+        outcome = run(*words.split())
+        assert outcome.status == 0, (words, outcome)
+        assert told in outcome.out, (words, outcome)
+    assert Registry("registry").versions() == [2]
+
+
+def answers(path: str) -> list[dict[str, object]]:
+    content = Path(path).read_bytes()
+    text = gzip.decompress(content) if path.endswith(".gz") else content
+    return [json.loads(line) for line in text.splitlines()]
+
+
+TEXTS = ["imports of fish\nand of olive oil", "olive oil"]
+FILES = {
+    "corpus.jsonl": "".join(
+        json.dumps({"text": text, "labels": ["1"], "date": "1999"}) + "\n" for text in TEXTS
+    ),
+    "titled.jsonl": '{"uid": "a", "title": "imports of fish", "content": "and of olive oil"}\n'
+    '{"uid": "b", "title": null, "content": "olive oil"}\n',
+    "repository.json": '{"uid": "a", "title": "imports of fish", "content": "and of olive oil", '
+    '"target_ind": [3]}\n{"uid": "b", "title": "olive oil", "content": "", "target_ind": []}\n',
+    "marked.jsonl": "\ufeff" + "".join(json.dumps({"text": text}) + "\n" for text in TEXTS),
+    "shop.csv": 'id,text,labels\na,"imports of fish\nand of olive oil",x;y\nb,olive oil,\n',
+    "titled.csv": "\ufefftitle,content\nimports of fish,and of olive oil\nolive oil,\n",
+    "lines.txt": "imports of fish and of olive oil\n\r\nolive oil\r\n",
+}
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("name", FILES)
+def test_predict_reads_what_training_reads_and_plain_text(place, run, name, suffix):
+    """Only `{"text"}` lines were read on commit e37f807; labels, titles, CSV and text were not."""
+    content = FILES[name].encode()
+    Path(name + suffix).write_bytes(gzip.compress(content) if suffix else content)
+    outcome = run("predict", "--input", name + suffix, "--output", f"out{suffix}")
+    assert (outcome.status, "2 lines: 2 answered" in outcome.out) == (0, True), outcome
+    has_labels = "labels" in FILES[name] or "target_ind" in FILES[name]
+    assert outcome.err.count("labels, which are left out") == has_labels
+    plain = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
+    Path("plain.jsonl").write_text(plain)
+    run("predict", "--input", "plain.jsonl", "--output", "plain-out")
+    found, wanted = answers(f"out{suffix}"), answers("plain-out")
+    assert [x["labels"] for x in found] == [x["labels"] for x in wanted]
+    if name in {"titled.jsonl", "repository.json", "shop.csv"}:
+        assert [x["id"] for x in found] == ["a", "b"]
+
+
+def test_some_failed_lines_are_counted_and_the_first_is_told(place, run):
+    """It was not said which lines failed, nor why, on commit e37f807."""
+    Path("mixed.jsonl").write_text('{"text": "fish"}\n{"text": ""}\n{"txet": "fish"}\n')
+    outcome = run("predict", "--input", "mixed.jsonl", "--output", "out")
+    assert outcome.status == 0
+    assert "3 lines: 1 answered, 2 with errors" in outcome.out
+    assert "2 of 3 lines could not be answered; the first: document 2: " in outcome.err
+    assert "error" in answers("out")[2]  # a misspelt field of a line without labels
+
+
+def test_a_run_in_which_every_line_failed_has_failed(place, run):
+    """It ended with status 0 on commit e37f807."""
+    Path("bad.jsonl").write_text('{"text": ""}\n')
+    outcome = run("predict", "--input", "bad.jsonl", "--output", "out")
+    assert outcome.status == 1
+    assert "none of the 1 lines of 'bad.jsonl' could be answered; document 1: " in outcome.err
+    assert len(answers("out")) == 1
+
+
+def test_predict_replaces_answers_only_when_told_to(place, run):
+    """It replaced them without a word on commit e37f807."""
+    words = ("predict", "--input", "docs.jsonl", "--output", "out")
+    assert run(*words, "-k", "2").status == 0
+    first = Path("out").read_bytes()
+    assert run(*words, "-k", "3").status == 1
+    assert Path("out").read_bytes() == first
+    assert run(*words, "-k", "3", "--overwrite").status == 0
+    assert Path("out").read_bytes() != first
+    assert sorted(path.name for path in place.glob("*out*")) == ["out"]
