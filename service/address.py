@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,21 +18,30 @@ class ServeError(LongtailError):
 
 
 def check_address(host: str, port: int) -> None:
-    """Refuse an address that can't be listened on.
+    """Check that an address can be listened on, before anything is loaded for it.
 
     Raises:
-        ConfigError: The port is taken, or this machine has no such address.
+        ConfigError: It can't be; says why in one sentence, where uvicorn would write log lines.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                # As the server will do, so that what it may take over is not refused here.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or str(error)
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} of {host!r} is taken by another process; stop that one, or choose "
+                "another port with --port or LONGTAIL_PORT (0 takes a free one)"
+            ) from error
         raise ConfigError(
-            f"can't listen on {host!r}, port {port}: {reason}; choose another --host or --port"
+            f"can't listen on port {port} of {host!r} ({reason}); choose another port with --port, "
+            "or an address of this machine with --host"
         ) from error
 
 

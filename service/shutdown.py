@@ -7,12 +7,10 @@ ends it at once.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import queue
 import signal
-import socket
 import sys
 import threading
 import time
@@ -23,7 +21,6 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 
-from models.errors import ConfigError
 from service.connections import protocol_with
 from service.deps import Service
 
@@ -35,14 +32,9 @@ _FORCED_S = 1.0
 
 
 def serve(app: FastAPI) -> None:
-    """Serve an application of `service.app` until a signal ends it.
-
-    Raises:
-        ConfigError: Nobody can listen on the address that the settings name.
-    """
+    """Serve an application of `service.app` until a signal ends it."""
     service: Service = app.state.service
     settings = service.settings
-    check_address(settings.host, settings.port)
     config = uvicorn.Config(  # by itself it takes uvloop, where it is installed
         app,
         host=settings.host,
@@ -58,34 +50,6 @@ def serve(app: FastAPI) -> None:
     server.run()
     if not server.started:
         sys.exit(STARTUP_FAILURE)
-
-
-def check_address(host: str, port: int) -> None:
-    """Check that an address can be listened on, before anything is loaded for it.
-
-    Raises:
-        ConfigError: It can't be; says why in one sentence, where uvicorn would write log lines.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in found:
-            with socket.socket(family, kind, protocol) as probe:
-                # As the server will do, so that what it may take over is not refused here.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(address)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(
-                f"port {port} of {host!r} is taken by another process; stop that one, or choose "
-                "another port with --port or LONGTAIL_PORT (0 takes a free one)"
-            ) from error
-        raise ConfigError(
-            f"can't listen on port {port} of {host!r} ({reason}); choose another port with --port, "
-            "or an address of this machine with --host"
-        ) from error
 
 
 class DrainingServer(uvicorn.Server):

@@ -168,7 +168,7 @@ def test_a_port_that_is_taken_is_told_before_a_model_is_loaded(place, run):
         port = taken.getsockname()[1]
         outcome = run("serve", "--port", str(port))
     assert outcome.status == 1
-    assert f"can't listen on '127.0.0.1', port {port}: Address already in use" in outcome.err
+    assert f"port {port} of '127.0.0.1' is taken by another process; stop that one" in outcome.err
 
 
 def test_the_unexpected_is_told_as_a_fault_of_ours_with_a_way_to_see_more(

@@ -15,9 +15,10 @@ import uvicorn
 
 from models.errors import ConfigError, NotReadyError
 from service import shutdown
+from service.address import check_address
 from service.manager import ModelManager
 from service.settings import Settings
-from service.shutdown import DrainingServer, Watchdog, check_address, serve
+from service.shutdown import DrainingServer, Watchdog, serve
 
 
 class Bench:
