@@ -119,7 +119,7 @@ def corpora(draw: st.DrawFn) -> Corpus:
     """Draw a corpus: few choices by hypothesis, all texts by one random generator."""
     rng = random.Random(draw(st.integers(0, 2**32), label="rng"))  # noqa: S311
     chosen = draw(st.lists(st.sampled_from(SCRIPTS), min_size=1, max_size=4, unique=True))
-    is_huge = draw(st.integers(0, 99), label="huge at 99") == 99
+    is_huge = rng.random() < 0.01  # hypothesis would hardly ever draw what is rare
     count = draw(st.sampled_from(HUGE_LABEL_COUNTS if is_huge else LABEL_COUNTS))
     form = draw(st.sampled_from(FORMS))
     has_file = form == "xc" or count > 1_000 or draw(st.booleans())
@@ -130,7 +130,7 @@ def corpora(draw: st.DrawFn) -> Corpus:
             splits[name] = draw(st.sampled_from((1, 1, 4, 12)))
     records = _records(draw, writer, splits, has_file)
     files = _files(draw, writer, form, has_file, records)
-    config, has_encoder = _config(draw)
+    config, has_encoder = _config(draw, rng)
     return Corpus(
         files=files,
         skip_bad=draw(st.booleans()),
@@ -247,7 +247,7 @@ def _csv(rng: random.Random, rows: list[dict[str, Any]], delimiter: str) -> str:
     return file.getvalue()
 
 
-def _config(draw: st.DrawFn) -> tuple[dict[str, Any], bool]:
+def _config(draw: st.DrawFn, rng: random.Random) -> tuple[dict[str, Any], bool]:
     sparse: dict[str, Any] = {}
     if draw(st.integers(0, 3)) == 3:
         sparse["analyzer"] = draw(st.sampled_from(("word", "char")))
@@ -258,7 +258,7 @@ def _config(draw: st.DrawFn) -> tuple[dict[str, Any], bool]:
     if draw(st.integers(0, 5)) == 5:
         sparse["weight_precision"] = "float16"
     config: dict[str, Any] = {"sparse": sparse, "probes": draw(st.sampled_from((0, 16)))}
-    has_encoder = draw(st.integers(0, 24), label="encoder at 24") == 24
+    has_encoder = rng.random() < 0.04
     if not has_encoder:
         config["scorers"] = ["sparse"]
     return config, has_encoder
