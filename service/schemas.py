@@ -294,7 +294,7 @@ class TextResult(Answer):
     `sparse` reads it all the same."""
     exact: bool
     """Whether it is certain that no other label has a better score."""
-    warnings: list[AnswerWarning] = []
+    warnings: list[AnswerWarning] = Field([])
     """What to know about labels before relying on them; only where there is something."""
 
 
