@@ -7,7 +7,7 @@ PORT ?= 8000
 BIN := $(VENV)/bin
 CONSTRAINTS := docker/constraints.txt
 
-.PHONY: demo serve test check format clean
+.PHONY: demo serve test check fuzz format clean
 
 demo: $(VENV)/.installed
 	$(BIN)/longtail demo --port $(PORT)
@@ -17,6 +17,13 @@ serve: $(VENV)/.installed
 
 test: check
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
+
+# Many generated corpora and requests, others each day; the seed is printed. An hour or more.
+FUZZ_SEED ?= $(shell date +%Y%m%d)
+fuzz: $(VENV)/.installed
+	@echo 'FUZZ_SEED=$(FUZZ_SEED)'
+	FUZZ_SEED=$(FUZZ_SEED) FUZZ_CORPORA=2000 FUZZ_REQUESTS=20000 $(BIN)/pytest -s \
+		tests/generated tests/service/test_state_machine.py tests/service/test_schema_fuzzing.py
 
 # Formatting, lint, types and the direction of imports.
 check: $(VENV)/.installed

@@ -1,21 +1,30 @@
-"""Requests made up from the OpenAPI document, good and bad ones, get answers as it promises."""
+"""Requests made up from the OpenAPI document, good and bad ones, get answers as it promises.
+
+The same few for each operation by default; with `FUZZ_REQUESTS` and `FUZZ_SEED` others, and as many
+in all.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
 
 import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-NUM_EXAMPLES = 10
+NUM_REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "0"))
+SEED = int(os.environ.get("FUZZ_SEED", "0"))
+NUM_OPERATIONS = 100
+"""About, with and without keys, good and bad requests for each."""
+NUM_EXAMPLES = max(10, NUM_REQUESTS // NUM_OPERATIONS)
 THERE = {"project_id": "longtail", "model": "longtail", "version": "2", "label_id": "L1"}
 MAY_REFUSE = {
     "POST /v1/predict", "POST /v1/batch", "POST /v2/models/{model}/infer",
@@ -59,9 +68,10 @@ def fuzz(operation, mode, headers) -> None:
     excluded += [positive_data_acceptance] if operation.label in MAY_REFUSE else []
     excluded += [negative_data_rejection] if operation.label in TAKES_ALL else []
 
+    @seed(SEED)
     @settings(
         max_examples=NUM_EXAMPLES,
-        derandomize=True,
+        derandomize=not SEED,
         database=None,
         deadline=None,
         phases=[Phase.generate],
