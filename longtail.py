@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 
 import service.cli
 from models.errors import LongtailError
-from models.failures import (
+from models.files.failures import (
     DEBUG_VARIABLE,
     INTERRUPTED,
     READER_GONE,
@@ -113,7 +113,7 @@ def _ask(base: str) -> None:
     """Ask for the labels of one text by every scorer, and print them beside the truth."""
     from itertools import islice
 
-    from training.corpus import open_dataset
+    from training.data.dataset import open_dataset
 
     dataset = open_dataset(DEMO_DATA)
     split = dataset.split("test")

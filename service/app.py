@@ -12,43 +12,48 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
-from models.bundle import Bundle
-from models.registry import Registry
-from service.admin import router as admin_router
-from service.admission import Streams
-from service.annif_api import SuggestForm
-from service.annif_api import router as annif_router
-from service.compute_threads import ComputeSetup
-from service.deps import Service
-from service.engine import Engine
-from service.gate import GateMiddleware
-from service.head_requests import HeadMiddleware
-from service.inference_protocol import router as protocol_router
-from service.json_route import JsonRoute
-from service.keys import KeyRing, Keys
-from service.label_routes import router as label_router
-from service.label_sets import LabelSets
-from service.limits import BodyLimitMiddleware
-from service.logs import REQUEST_ID_HEADER
-from service.manager import Canary, ModelManager, Predictor
-from service.model_loading import ModelLoader
-from service.page import read_page
-from service.page import router as page_router
-from service.problems import add_handlers, set_media_types
-from service.queries import Limits
-from service.redeploy import Policy, Redeployer
-from service.root_path import RootPathMiddleware
-from service.routes import predict_router, router
-from service.schemas import batch_schemas, schemas_of
-from service.security import AuthMiddleware, HeadersMiddleware, describe_security
-from service.self_check import SelfCheck
+from models.bundle.bundle import Bundle
+from models.bundle.registry import Registry
+from service.engine.admission import Streams
+from service.engine.engine import Engine
+from service.engine.label_sets import LabelSets
+from service.engine.queries import Limits
+from service.engine.self_check import SelfCheck
+from service.middleware.body_limits import BodyLimitMiddleware
+from service.middleware.head_requests import HeadMiddleware
+from service.middleware.load_shedding import GateMiddleware
+from service.middleware.root_path import RootPathMiddleware
+from service.middleware.security import AuthMiddleware, HeadersMiddleware, describe_security
+from service.middleware.telemetry import TelemetryMiddleware
+from service.middleware.tracing import TracingMiddleware
+from service.middleware.unexpected_errors import UnexpectedErrorMiddleware
+from service.process.compute_threads import ComputeSetup
+from service.protocols.annif import router as annif_router
+from service.protocols.annif_schemas import SuggestForm
+from service.protocols.open_inference import router as protocol_router
+from service.protocols.output_tensors import InferAnswer
+from service.protocols.tensors import InferRequest
+from service.routes.admin import router as admin_router
+from service.routes.labels import router as label_router
+from service.routes.page import read_page
+from service.routes.page import router as page_router
+from service.routes.predict import predict_router, router
+from service.routes.shards import router as shard_router
+from service.schemas.base import schemas_of
+from service.schemas.batch import batch_schemas
 from service.settings import Settings, load_settings
-from service.shard_routes import router as shard_router
-from service.sources import RegistrySource
-from service.telemetry import Telemetry, TelemetryMiddleware
-from service.tensors import InferAnswer, InferRequest
-from service.tracing import Tracing, TracingMiddleware, make_tracing
-from service.unexpected_errors import UnexpectedErrorMiddleware
+from service.telemetry.logs import REQUEST_ID_HEADER
+from service.telemetry.metrics import Telemetry
+from service.telemetry.tracing import Tracing, make_tracing
+from service.versions.changes import Policy
+from service.versions.loading import ModelLoader
+from service.versions.redeploy import Redeployer
+from service.versions.serving import Canary, ModelManager, Predictor
+from service.versions.sources import RegistrySource
+from service.web.api_keys import KeyRing, Keys
+from service.web.deps import Service
+from service.web.fast_route import JsonRoute
+from service.web.problem_handlers import add_handlers, set_media_types
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
 
@@ -130,7 +135,7 @@ def create_app(
 
 def load_predictor(settings: Settings, bundle: Bundle) -> Predictor:
     """Return the real model of a bundle."""
-    from models.predictor import Predictor as BundlePredictor  # brings PyTorch
+    from models.predict.predictor import Predictor as BundlePredictor  # brings PyTorch
 
     return BundlePredictor.of_bundle(
         bundle,

@@ -22,13 +22,13 @@ from typing import Any, Literal
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from models.bundle.registry import Registry
 from models.errors import ConfigError, NotReadyError
 from models.ray_runtime import import_ray
-from models.registry import Registry
 from service.app import create_app
-from service.compute_threads import prepare_process
-from service.deps import Service
+from service.process.compute_threads import prepare_process
 from service.settings import Settings
+from service.web.deps import Service
 
 NAME = "longtail"
 _LOOK_S = 0.05

@@ -21,13 +21,13 @@ from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from models.bundle import Bundle
-from models.parts import read_sparse
-from models.registry import Registry
-from training.config import TrainingConfig
-from training.corpus import open_dataset
-from training.pipeline import Run, train
-from training.sparse_text import write_sparse_text
+from models.bundle.bundle import Bundle
+from models.bundle.registry import Registry
+from models.parts.storage import read_sparse
+from training.configuration.run import TrainingConfig
+from training.data.dataset import open_dataset
+from training.formats.xmc_text import write_sparse_text
+from training.pipeline.train import Run, train
 
 # A busy machine is no failure; and CI tries the same examples every time.
 settings.register_profile("longtail", deadline=None, derandomize=bool(os.environ.get("CI")))

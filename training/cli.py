@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from models.errors import ConfigError
-from training.experiment_cli import EngineOption, WorkersOption, make_experiment_app
+from training.experiments.cli import EngineOption, WorkersOption, make_experiment_app
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from training.label_reports import LabelReport
+    from training.reports.labels import LabelReport
 
 DEFAULT_REGISTRY = Path("registry")
 
@@ -73,15 +73,15 @@ def train(
     """Train a model on a corpus and publish it in the registry."""
     configure_logging(verbose)
     started = time.monotonic()
-    from models.outputs import check_not_in_registry, check_own_folder, check_readable_file
-    from models.registry import Registry
-    from training.config import read_config
-    from training.corpus import open_dataset
-    from training.distributed import joined_ranks
-    from training.engines import checked_engine
-    from training.event_log import check_tensorboard
-    from training.pipeline import RUN_NAME, Run, follow
-    from training.pipeline import train as train_run
+    from models.bundle.registry import Registry
+    from models.files.outputs import check_not_in_registry, check_own_folder, check_readable_file
+    from training.configuration.run import read_config
+    from training.data.dataset import open_dataset
+    from training.pipeline.train import RUN_NAME, Run, follow
+    from training.pipeline.train import train as train_run
+    from training.runtime.distributed import joined_ranks
+    from training.runtime.ray import checked_engine
+    from training.runtime.tensorboard import check_tensorboard
 
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
     if only_sparse:
@@ -140,20 +140,20 @@ def evaluate(
     """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
     _check_k(k, predictions)
     configure_logging(verbose)
-    from models.failures import doing
-    from models.outputs import check_output_folder
-    from models.parts import read_parts
-    from models.predictor import Predictor
-    from models.registry import Registry
-    from training.assessment import (
+    from models.bundle.registry import Registry
+    from models.files.failures import doing
+    from models.files.outputs import check_output_folder
+    from models.parts.storage import read_parts
+    from models.predict.predictor import Predictor
+    from training.assessment.assess import (
         MOST_PLACES,
         RESULT_NAMES,
         assess,
         check_assessable,
         check_tail_dial,
     )
-    from training.corpus import open_dataset
-    from training.predictions import PREDICTIONS_NAME, write_all_predictions
+    from training.assessment.predictions import PREDICTIONS_NAME, write_all_predictions
+    from training.data.dataset import open_dataset
 
     check_tail_dial(tail_dial)
     names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
@@ -213,17 +213,17 @@ def report(
 ) -> None:
     """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
     configure_logging(verbose)
-    from models.bundle import write_lines_durably
-    from models.failures import doing
-    from models.outputs import check_output_file
-    from models.parts import read_parts
-    from models.predictor import Predictor
-    from models.registry import Registry
-    from training.assessment import assess, check_assessable
-    from training.corpus import open_dataset
-    from training.corpus_files import find_files
-    from training.pipeline import RUN_NAME
-    from training.report import read_run_log, report_page
+    from models.bundle.registry import Registry
+    from models.files.durable import write_lines_durably
+    from models.files.failures import doing
+    from models.files.outputs import check_output_file
+    from models.parts.storage import read_parts
+    from models.predict.predictor import Predictor
+    from training.assessment.assess import assess, check_assessable
+    from training.data.dataset import open_dataset
+    from training.data.files import find_files
+    from training.pipeline.train import RUN_NAME
+    from training.reports.report import read_run_log, report_page
 
     inputs = [*find_files(data).paths, *([] if work is None else [work / RUN_NAME])]
     check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
@@ -261,9 +261,9 @@ def compare(
 ) -> None:
     """Tell which of two rankings is better, and whether that is more than chance."""
     configure_logging(verbose)
-    from models.outputs import check_readable_file
-    from training.comparison import compare_predictions
-    from training.corpus import open_dataset
+    from models.files.outputs import check_readable_file
+    from training.assessment.compare import compare_predictions
+    from training.data.dataset import open_dataset
 
     for each in (first, second):
         check_readable_file(each, "compare")
@@ -288,9 +288,9 @@ def describe(
 ) -> None:
     """Show what a model knows of a label: its description and its keywords with their weights."""
     _check_choice(label, all_labels, output)
-    from models.outputs import check_output_file
-    from models.registry import Registry
-    from training.label_reports import index_of_label, report_labels, write_reports
+    from models.bundle.registry import Registry
+    from models.files.outputs import check_output_file
+    from training.reports.labels import index_of_label, report_labels, write_reports
 
     if output is not None:
         check_output_file(output, registry=registry, overwrite=overwrite)
@@ -365,12 +365,12 @@ def diagnose(
 ) -> None:
     """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
     configure_logging(verbose)
-    from models.failures import doing
-    from models.outputs import check_output_folder
-    from models.registry import Registry
-    from training.corpus import open_dataset
-    from training.diagnosis import KEYWORD_COUNTS, diagnose_split
-    from training.diagnosis_report import RESULT_NAMES, write_diagnosis
+    from models.bundle.registry import Registry
+    from models.files.failures import doing
+    from models.files.outputs import check_output_folder
+    from training.data.dataset import open_dataset
+    from training.diagnosis.measure import KEYWORD_COUNTS, diagnose_split
+    from training.diagnosis.report import RESULT_NAMES, write_diagnosis
 
     check_output_folder(output, RESULT_NAMES, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)

@@ -24,16 +24,16 @@ from unittest import mock
 import numpy as np
 import torch
 
-from models import blending
-from models.batches import TextBatch
-from models.blending import Blend, Sources, mean_of_sigmoids
-from models.index import InnerProductIndex, InnerProductSource
-from models.parts import ENSEMBLE, HYBRID
-from models.predictor import Predictor
-from models.ranking import Ranking
-from models.registry import Registry
-from training.corpus import open_dataset
-from training.evaluation import markdown_table
+from models.bundle.registry import Registry
+from models.names import ENSEMBLE, HYBRID
+from models.parts.batches import TextBatch
+from models.predict.predictor import Predictor
+from models.ranking.index import InnerProductIndex, InnerProductSource
+from models.ranking.top_k import Ranking
+from models.scorers import blending
+from models.scorers.blending import Blend, Sources, mean_of_sigmoids
+from training.data.dataset import open_dataset
+from training.evaluation.tables import markdown_table
 
 DIM = 384
 NUM_QUERIES = 64

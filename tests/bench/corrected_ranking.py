@@ -33,17 +33,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.sparse import csr_array
 
-from models.corrected_ranking import rank_all, rank_corrected
-from models.index import InnerProductIndex, InnerProductSource
-from models.predictor import Predictor
-from models.ranking import NO_LABEL, Ranking, rank
-from models.registry import Registry
-from models.tree import LabelTree
-from models.tree_search import TreeSource
-from training.corpus import open_dataset
-from training.linear import LinearOptions, train_linear
-from training.linear_methods import make_method
-from training.tree import fit_tree
+from models.bundle.registry import Registry
+from models.label_tree.corrected_top_k import rank_all, rank_corrected
+from models.label_tree.search import TreeSource
+from models.label_tree.tree import LabelTree
+from models.predict.predictor import Predictor
+from models.ranking.index import InnerProductIndex, InnerProductSource
+from models.ranking.top_k import NO_LABEL, Ranking, rank
+from training.data.dataset import open_dataset
+from training.label_tree.fit import fit_tree
+from training.linear.methods import make_method
+from training.linear.trainer import LinearOptions, train_linear
 
 DIM = 384
 NUM_COMPONENTS = 16
@@ -183,7 +183,7 @@ def measure(model: Model, rounds: int) -> list[Measured]:
 
 def certified(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) -> Ranking:
     """Rank by the Threshold Algorithm."""
-    with mock.patch("models.corrected_ranking._SCORE_ALL_UP_TO", 0):
+    with mock.patch("models.label_tree.corrected_top_k._SCORE_ALL_UP_TO", 0):
         return rank_corrected(model.index, queries, model.tree, vectors, k)
 
 

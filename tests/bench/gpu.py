@@ -4,12 +4,12 @@
     python tests/bench/gpu.py --device cpu --quick
 
 The same code runs on a CPU, where sizes are best kept small (--quick). Times are the least of some
-rounds, the device synchronised before and after. *Exact* is `models.index`: the search and what
-decides near ties in float64, so the answer of the service; *search* is the search alone, whose
-order near ties may differ. The limit is the time in which memory can be read once, by a copy of
-256 MiB measured here; a batch of 1024 is bound by arithmetic instead, so its ratio is no verdict.
-CAGRA (cuVS) is a graph that finds most of the best labels, not all: its recall is that of the best
-10, on vectors of 1000 clusters. Rows that can't be measured say why.
+rounds, the device synchronised before and after. *Exact* is `models.ranking.index`: the search and
+what decides near ties in float64, so the answer of the service; *search* is the search alone, whose
+order near ties may differ. The limit is the time in which memory can be read once, by a copy of 256
+MiB measured here; a batch of 1024 is bound by arithmetic instead, so its ratio is no verdict. CAGRA
+(cuVS) is a graph that finds most of the best labels, not all: its recall is that of the best 10, on
+vectors of 1000 clusters. Rows that can't be measured say why.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
-from models.corrected_ranking import rank_corrected
-from models.index import InnerProductIndex
-from models.predictor import Predictor
-from models.registry import Registry
-from models.tree import LabelTree, depth_of, one_sided_biases
+from models.bundle.registry import Registry
+from models.label_tree.arrays import depth_of, one_sided_biases
+from models.label_tree.corrected_top_k import rank_corrected
+from models.label_tree.tree import LabelTree
+from models.predict.predictor import Predictor
+from models.ranking.index import InnerProductIndex
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data"
 DIM, K, NUM_CLUSTERS, TREE_DIM = 384, 10, 1000, 16
@@ -244,10 +245,10 @@ def prediction_rows(device: Device, registry: Path | None, num_texts: int) -> It
 
 def training_rows(device: Device, is_quick: bool) -> Iterator[Row]:
     """Yield a row for each neural stage: training documents a second, an epoch of the demo data."""
-    from training.config import read_config
-    from training.corpus import open_dataset
-    from training.pipeline import Run, train
-    from training.run_log import read_stage_costs
+    from training.configuration.run import read_config
+    from training.data.dataset import open_dataset
+    from training.pipeline.train import Run, train
+    from training.runtime.run_log import read_stage_costs
 
     one = {"epochs": 1}
     overrides: dict[str, Any] = {"classifier": one, "retrieval": one, "linear": one}

@@ -31,11 +31,11 @@ from matplotlib.figure import Figure
 from scipy.sparse import coo_array, csr_array
 from sklearn.decomposition import TruncatedSVD
 
-from models.tree_search import TreeSource
-from training.config import SparseConfig
-from training.corpus import open_dataset
-from training.sparse import fit_tfidf
-from training.tree import FittedTree, fit_tree
+from models.label_tree.search import TreeSource
+from training.configuration.sections import SparseConfig
+from training.data.dataset import open_dataset
+from training.label_tree.fit import FittedTree, fit_tree
+from training.sparse.tfidf import fit_tfidf
 
 Result = TypeVar("Result")
 NUM_COMPONENTS = 16

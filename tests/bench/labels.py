@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from models.index import InnerProductIndex, InnerProductSource
-from models.label_search import LabelSearch
-from models.labels import Label, LabelCatalogue
-from models.neighbours import VectorNeighbours, nearest_labels
-from models.selected_ranking import rank_selected
-from models.selection import LabelFilter, LabelSelector
+from models.explain.neighbours import VectorNeighbours, nearest_labels
+from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.filters import LabelFilter, LabelSelector
+from models.labels.search import LabelSearch
+from models.ranking.filtered import rank_selected
+from models.ranking.index import InnerProductIndex, InnerProductSource
 
 NUM_WORDS, NAME_WORDS, TEXT_WORDS = 50_000, 4, 30
 DIM = 384

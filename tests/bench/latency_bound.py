@@ -26,9 +26,9 @@ import torch
 from load_generator import arrivals
 from service_throughput import read_texts
 
-from models.predictor import Predictor
-from models.registry import Registry
-from service.compute_threads import limit_threads, prepare_process
+from models.bundle.registry import Registry
+from models.predict.predictor import Predictor
+from service.process.compute_threads import limit_threads, prepare_process
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 REPEATS = 60

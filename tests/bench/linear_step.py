@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from models.tree import LabelTree, depth_of, one_sided_biases
-from training.linear import LinearOptions, LinearTrainer
-from training.linear_methods import make_method
+from models.label_tree.arrays import depth_of, one_sided_biases
+from models.label_tree.tree import LabelTree
+from training.linear.methods import make_method
+from training.linear.trainer import LinearOptions, LinearTrainer
 
 NUM_COMPONENTS = 16
 METHODS = ("uniform", "frequency", "adversarial", "nce", "one_versus_each", "augment_and_reduce")

@@ -22,10 +22,11 @@ import torch
 from service_throughput import read_texts
 from torch import Tensor, nn
 
-from models import traced_encoder
-from models.encoder import find_encoder, load_tokenizer, load_transformer, tokenize_texts
-from models.onednn import can_pack
-from models.unpadded_encoder import UnpaddedBert
+from models.encoders.cpu import traced as traced_encoder
+from models.encoders.cpu.torch_internals import can_pack
+from models.encoders.cpu.unpadded import UnpaddedBert
+from models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
+from models.encoders.tokens import tokenize_texts
 
 SHAPES = ((1, 24), (1, 44), (4, 44), (23, 44), (64, 44), (8, 128), (4, 256))
 SECONDS = 3.0

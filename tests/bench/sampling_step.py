@@ -33,14 +33,14 @@ from matplotlib.axes import Axes
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from training.experiment_models import RowAdagrad
-from training.experiments import new_figure
-from training.learning_config import LearningConfig
-from training.model_sampling import ClusterNegatives
-from training.objectives import Material, Objective, Scorer, make_objective
-from training.plots import write_figure
-from training.reduction import label_counts, make_pairs, pairs_at
-from training.sampling import Pairs
+from training.configuration.learning import LearningConfig
+from training.evaluation.plots import write_figure
+from training.experiments.bow_models import RowAdagrad
+from training.experiments.trials import new_figure
+from training.learning.model_distributions import ClusterNegatives
+from training.learning.objectives import Material, Objective, Scorer, make_objective
+from training.learning.pairs import label_counts, make_pairs, pairs_at
+from training.learning.sampling import Pairs
 
 NUM_DOCUMENTS, LABELS_EACH, NUM_HARD = 2000, 5, 20
 WEIGHTS = ("constant", "importance", "relative", "tail")

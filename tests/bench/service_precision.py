@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.batches import TextBatch
-from models.predictor import Predictor
-from models.registry import Registry
-from training.corpus import open_dataset
+from models.bundle.registry import Registry
+from models.parts.batches import TextBatch
+from models.predict.predictor import Predictor
+from training.data.dataset import open_dataset
 
 DEPTHS = (1, 3, 5)
 WAYS = ("float32", "bfloat16", "onnx-float32", "onnx-int8", "compile")

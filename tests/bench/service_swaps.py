@@ -27,11 +27,11 @@ import numpy as np
 from served_process import Served, served
 from service_throughput import read_texts
 
-from models.bundle import LABELS_NAME, Bundle, write_bundle
-from models.labels import LabelCatalogue
-from models.manifest import Manifest
-from models.registry import Registry
-from service.keys import make_key
+from models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
+from models.bundle.manifest import Manifest
+from models.bundle.registry import Registry
+from models.labels.catalogue import LabelCatalogue
+from service.web.api_keys import make_key
 
 LINES_A_STREAM = 50
 TEXTS_A_REQUEST = 8

@@ -31,9 +31,9 @@ import torch
 from load_generator import at_rate, predict_requests, run, saturate
 from served_process import served
 
-from models.predictor import Predictor
-from models.registry import Registry
-from service.compute_threads import limit_threads
+from models.bundle.registry import Registry
+from models.predict.predictor import Predictor
+from service.process.compute_threads import limit_threads
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data" / "tst.json.gz"
 

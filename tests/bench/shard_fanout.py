@@ -4,12 +4,12 @@
     python tests/bench/shard_fanout.py --latencies FILE
 
 Latencies of one shard are measured here: the exact best 10 labels of one text at a time, by
-`models.index`, one thread; or read from a file with a number of milliseconds a line, such as from
-the access log of a service. A query of n shards takes the largest of n draws. A hedged request is
-sent to a shard's second machine when the first has not answered after the 95th percentile, and the
-first answer counts. Draws are independent and nothing waits in a queue: a slow spell that hits all
-shards at once is not in here, nor is what the extra requests cost where machines are full. On a
-machine that others use, --clock cpu leaves their turns out.
+`models.ranking.index`, one thread; or read from a file with a number of milliseconds a line, such
+as from the access log of a service. A query of n shards takes the largest of n draws. A hedged
+request is sent to a shard's second machine when the first has not answered after the 95th
+percentile, and the first answer counts. Draws are independent and nothing waits in a queue: a slow
+spell that hits all shards at once is not in here, nor is what the extra requests cost where
+machines are full. On a machine that others use, --clock cpu leaves their turns out.
 
 Prints a Markdown table; with --output, writes shard_fanout.md and shard_fanout.png there.
 """
@@ -28,7 +28,7 @@ from jaxtyping import Float64
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.index import InnerProductIndex
+from models.ranking.index import InnerProductIndex
 
 FANOUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 HEDGE_QUANTILE = 0.95
@@ -41,7 +41,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 def measure(
     num_labels: int, dim: int, num_queries: int, clock: Callable[[], float]
-) -> Float64[np.ndarray, "query"]:
+) -> Float64[np.ndarray, query]:
     """Return the milliseconds that each of some queries takes on one shard, one after the other."""
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((num_labels, dim), dtype=np.float32)
@@ -56,8 +56,8 @@ def measure(
 
 
 def simulate(
-    latencies: Float64[np.ndarray, "query"], fanout: int, hedge_after: float | None
-) -> Float64[np.ndarray, "draw"]:
+    latencies: Float64[np.ndarray, query], fanout: int, hedge_after: float | None
+) -> Float64[np.ndarray, draw]:
     """Return the milliseconds of queries that wait for all of `fanout` shards.
 
     Args:
@@ -77,7 +77,7 @@ def simulate(
 
 
 def table_of(
-    rows: list[tuple[int, Float64[np.ndarray, "draw"], Float64[np.ndarray, "draw"]]],
+    rows: list[tuple[int, Float64[np.ndarray, draw], Float64[np.ndarray, draw]]],
 ) -> str:
     """Return a Markdown table of quantiles."""
     lines = [
@@ -91,7 +91,7 @@ def table_of(
 
 
 def draw(
-    rows: list[tuple[int, Float64[np.ndarray, "draw"], Float64[np.ndarray, "draw"]]], path: Path
+    rows: list[tuple[int, Float64[np.ndarray, draw], Float64[np.ndarray, draw]]], path: Path
 ) -> None:
     """Draw median and 99th percentile over the number of shards."""
     figure = Figure(figsize=(7, 4), layout="constrained")

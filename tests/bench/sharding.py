@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.parts import read_parts
-from models.predictor import Predictor
-from models.ranking import Ranking
-from models.registry import Registry
-from models.selection import LabelFilter, LabelSet
-from models.shard import shard_ranges
-from models.sharding import ShardedPredictor, split_parts
+from models.bundle.registry import Registry
+from models.bundle.shard import shard_ranges
+from models.edit.split_shards import split_parts
+from models.labels.filters import LabelFilter, LabelSet
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from models.predict.sharded import ShardedPredictor
+from models.ranking.top_k import Ranking
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data" / "tst.json.gz"
 NUM_SHARDS = range(1, 17)

@@ -23,13 +23,15 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
 
-from models.ranking import Ranking, rank
-from models.sparse import SparseModel, SparseSource, TfidfModel
-from training.config import SparseConfig
-from training.corpus import open_dataset
-from training.evaluation import evaluate
-from training.sparse import fit_sparse_model, fit_tfidf
-from training.sparse_text import write_sparse_text
+from models.ranking.top_k import Ranking, rank
+from models.scorers.sparse import SparseModel, SparseSource
+from models.scorers.tfidf import TfidfModel
+from training.configuration.sections import SparseConfig
+from training.data.dataset import open_dataset
+from training.evaluation.by_frequency import evaluate
+from training.formats.xmc_text import write_sparse_text
+from training.sparse.fit import fit_sparse_model
+from training.sparse.tfidf import fit_tfidf
 
 XR_LINEAR = """
 import sys, numpy as np, scipy.sparse as sp, time, json

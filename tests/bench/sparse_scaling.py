@@ -31,11 +31,11 @@ from joblib import cpu_count
 from matplotlib.figure import Figure
 from scipy.sparse import csr_array
 
-from models.sparse import TfidfModel
-from training.config import SparseConfig
-from training.sparse import fit_sparse_model
-from training.svm import SvmProblem, joined
-from training.synthetic import SyntheticCorpus
+from models.scorers.tfidf import TfidfModel
+from training.configuration.sections import SparseConfig
+from training.data.synthetic import SyntheticCorpus
+from training.sparse.fit import fit_sparse_model
+from training.sparse.svm import SvmProblem, joined
 
 SIZES = [  # documents, labels
     (500_000, 125_000),

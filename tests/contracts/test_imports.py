@@ -15,7 +15,7 @@ import pytest
 
 import longtail
 from models.errors import ConfigError
-from training.config import read_config
+from training.configuration.run import read_config
 
 ROOT = Path(longtail.__file__).parent
 PACKAGES = ("models", "training", "service")
@@ -47,7 +47,11 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "modules",
-    ["models.bundle, models.registry, models.labels, models.errors", "longtail", "service.client"],
+    [
+        "models.bundle.bundle, models.bundle.registry, models.labels.catalogue, models.errors",
+        "longtail",
+        "service.client.client",
+    ],
 )
 def test_importing_these_loads_nothing_heavy(modules: str) -> None:
     assert loaded_by(f"import {modules}") == set()
@@ -176,7 +180,7 @@ def test_importing_configures_no_logging_and_sets_no_variable() -> None:
     run = python(
         "-c",
         "import logging, os\nbefore = {x for x in os.environ if x.startswith('LONGTAIL_')}\n"
-        "import service.app, service.engine, training.pipeline\n"
+        "import service.app, service.engine.engine, training.pipeline.train\n"
         "after = {x for x in os.environ if x.startswith('LONGTAIL_')}\n"
         "print(logging.getLogger().handlers, after - before)",
     )

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.manager import Canary, LoadedModel, Serving
+from service.server import _GRACE_S
 from service.settings import PREFIX, Settings
-from service.shutdown import _GRACE_S
-from service.telemetry import Telemetry
+from service.telemetry.metrics import Telemetry
+from service.versions.serving import Canary, LoadedModel, Serving
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

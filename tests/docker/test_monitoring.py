@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from service.app import create_app
-from service.problems import HTTP_KINDS, INTERNAL, INVALID, KINDS
 from service.settings import Settings
+from service.web.problem_handlers import HTTP_KINDS
+from service.wire.problems import INTERNAL, INVALID, KINDS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "docker" / "prometheus"

@@ -26,21 +26,21 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from models.bundle import Bundle
+from models.bundle.bundle import Bundle
+from models.bundle.registry import Registry
 from models.errors import LongtailError
-from models.manifest import TEXT
-from models.parts import read_parts
-from models.predictor import Predictor
-from models.registry import Registry
+from models.names import TEXT
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
 from service.app import create_app
-from service.offline import Task, predict_file
+from service.offline.predict import Task, predict_file
 from service.settings import Settings
-from training.assessment import Assessment, assess
-from training.config import TrainingConfig
-from training.corpus import Dataset, open_dataset
-from training.label_reports import write_reports
-from training.pipeline import Run, train
-from training.report import report_page
+from training.assessment.assess import Assessment, assess
+from training.configuration.run import TrainingConfig
+from training.data.dataset import Dataset, open_dataset
+from training.pipeline.train import Run, train
+from training.reports.labels import write_reports
+from training.reports.report import report_page
 
 if TYPE_CHECKING:
     from tests.generated.corpora import Corpus, corpora

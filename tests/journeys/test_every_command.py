@@ -82,8 +82,8 @@ def typed(words: tuple[str, ...], values: dict[str, str]) -> list[str]:
 def things(place, monkeypatch) -> Path:
     """A place in which nothing takes long: no service starts, no demo is trained."""
     (place / "circle").symlink_to("circle")
-    monkeypatch.setattr("service.shutdown.serve", lambda app: None)
-    monkeypatch.setattr("service.logs.configure_logging", lambda *_: None)
+    monkeypatch.setattr("service.server.serve", lambda app: None)
+    monkeypatch.setattr("service.telemetry.logs.configure_logging", lambda *_: None)
     monkeypatch.setattr(longtail, "DEMO_DATA", place / "no-demo-data")
     return place
 

@@ -17,8 +17,8 @@ import pytest
 
 import longtail
 from models.errors import ConfigError
-from models.outputs import held
-from service.offline import CHUNK_LINES
+from models.files.outputs import held
+from service.offline.predict import CHUNK_LINES
 
 NUM_LINES = 1100
 ROOT = Path(longtail.__file__).parent
@@ -87,7 +87,7 @@ def test_an_interruption_is_one_line_and_status_130(place, run, monkeypatch, wor
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("training.corpus.open_dataset", stop)
+    monkeypatch.setattr("training.data.dataset.open_dataset", stop)
     outcome = run(*words.split())
     assert (outcome.status, outcome.err) == (130, f"{told}\n")
 
@@ -137,7 +137,7 @@ def test_two_experiments_never_work_in_one_folder(place, run):
 
 def test_a_lock_ends_with_its_process(tmp_path):
     script = (
-        "import os, signal, sys; from pathlib import Path; from models.outputs import held\n"
+        "import os, signal, sys; from pathlib import Path; from models.files.outputs import held\n"
         "with held(Path(sys.argv[1]), 'busy'): os.kill(os.getpid(), signal.SIGKILL)"
     )
     path = tmp_path / ".lock"
@@ -225,7 +225,7 @@ def test_a_library_that_finds_no_space_is_understood(place, run, monkeypatch):
             "Error while serializing: I/O error: No space left on device (os error 28)"
         )
 
-    monkeypatch.setattr("models.bundle.save_file", fail)
+    monkeypatch.setattr("models.bundle.bundle.save_file", fail)
     shutil.rmtree("registry")
     outcome = run("train", "data", "--only-sparse")
     assert outcome.status == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.registry import Registry
+from models.bundle.registry import Registry
 
 RANKED = "runs/evaluation/predictions"
 # Of the README, training/README.md, models/README.md and service/README.md, with a small corpus.

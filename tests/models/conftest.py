@@ -20,14 +20,17 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import BertProcessing
 from transformers import BertConfig, BertModel, TokenizersBackend
 
-from models.bundle import Bundle, open_bundle
-from models.dual_encoder import DualEncoder
-from models.labels import Label, LabelCatalogue
-from models.linear import LinearModel, LinearScorer
-from models.manifest import EncoderInfo, Manifest, digest_of
-from models.parts import DenseParts, ModelParts, write_parts
-from models.sparse import SparseModel, TfidfModel
-from models.tree import LabelTree, one_sided_biases
+from models.bundle.bundle import Bundle, open_bundle
+from models.bundle.manifest import EncoderInfo, Manifest, digest_of
+from models.encoders.dual_encoder import DualEncoder
+from models.label_tree.arrays import one_sided_biases
+from models.label_tree.tree import LabelTree
+from models.labels.catalogue import Label, LabelCatalogue
+from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.storage import write_parts
+from models.scorers.linear import LinearModel, LinearScorer
+from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")
 DIM = 16

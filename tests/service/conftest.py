@@ -17,20 +17,28 @@ import uvicorn
 from fastapi.testclient import TestClient
 from scipy.sparse import csr_array
 
-from models.bundle import Bundle, write_bundle
+from models.bundle.bundle import Bundle, write_bundle
+from models.bundle.manifest import EncoderInfo, Manifest
+from models.bundle.registry import Registry
 from models.errors import RequestError
-from models.explanation import Explanation, ScoreParts, SparseParts, TokenPart
-from models.label_facts import Keyword, LabelDetails, NearLabel
-from models.label_search import LabelSearch
-from models.labels import Label, LabelCatalogue
-from models.manifest import EncoderInfo, Input, Manifest
-from models.registry import Registry
-from models.reliability import AnswerWarning
-from models.selection import LabelFilter, LabelSelector
+from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.filters import LabelFilter, LabelSelector
+from models.labels.search import LabelSearch
+from models.names import Input
+from models.results import (
+    AnswerWarning,
+    Explanation,
+    Keyword,
+    LabelDetails,
+    NearLabel,
+    ScoreParts,
+    SparseParts,
+    TokenPart,
+)
 from service.app import create_app
-from service.connections import protocol_with
-from service.keys import make_key
+from service.middleware.connections import protocol_with
 from service.settings import Settings
+from service.web.api_keys import make_key
 
 NUM_LABELS = 8
 EXPLANATION = Explanation(

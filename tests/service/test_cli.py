@@ -12,9 +12,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
-from service.cli import add_commands, serve
-from service.keys import KeyRing
+from service.cli import add_commands
+from service.commands.serve import serve
 from service.settings import Settings
+from service.web.api_keys import KeyRing
 
 
 @pytest.fixture
@@ -123,8 +124,8 @@ def test_serve_shows_the_defaults_of_the_settings():
 
 def test_serve_starts_the_application_with_the_given_settings(run, registry, monkeypatch):
     started = {}
-    monkeypatch.setattr("service.shutdown.serve", lambda app: started.update(app=app))
-    monkeypatch.setattr("service.logs.configure_logging", started.setdefault)
+    monkeypatch.setattr("service.server.serve", lambda app: started.update(app=app))
+    monkeypatch.setattr("service.telemetry.logs.configure_logging", started.setdefault)
     run("serve", "--port", "0", "--versions", "2,1", "--shutdown-timeout-s", "3")
     settings = started["app"].state.service.settings
     assert (settings.port, settings.shutdown_timeout_s, settings.versions) == (0, 3, (2, 1))
@@ -152,7 +153,7 @@ def test_key_prints_a_key_and_the_line_that_lets_it_in():
 
 def test_serve_does_not_look_for_versions_that_are_to_be_copied_first(run, registry, monkeypatch):
     started = []
-    monkeypatch.setattr("service.shutdown.serve", started.append)
-    monkeypatch.setattr("service.logs.configure_logging", lambda *_: None)
+    monkeypatch.setattr("service.server.serve", started.append)
+    monkeypatch.setattr("service.telemetry.logs.configure_logging", lambda *_: None)
     run("serve", "--versions", "9", "--registry-source", registry.folder.as_uri())
     assert len(started) == 1

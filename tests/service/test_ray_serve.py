@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from models.added_labels import add_labels
+from models.bundle.registry import Registry
+from models.edit.add_labels import add_labels
 from models.errors import BundleNotFoundError, ConfigError, NotReadyError
-from models.labels import Label
-from models.registry import Registry
+from models.labels.catalogue import Label
 from service.ray_serve import Arguments, build, create_replica, settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own

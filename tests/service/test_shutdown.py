@@ -14,11 +14,11 @@ import pytest
 import uvicorn
 
 from models.errors import ConfigError, NotReadyError
-from service import shutdown
-from service.address import check_address
-from service.manager import ModelManager
+from service import server as shutdown
+from service.process.address import check_address
+from service.server import DrainingServer, Watchdog, serve
 from service.settings import Settings
-from service.shutdown import DrainingServer, Watchdog, serve
+from service.versions.serving import ModelManager
 
 
 class Bench:

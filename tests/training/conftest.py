@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from models.dual_encoder import DualEncoder
-from models.encoder import load_tokenizer, load_transformer, tokenize_texts
-from training.corpus import open_dataset
-from training.negatives import LabelSubsets
-from training.neural import DeplModel, TrainingTexts
+from models.encoders.dual_encoder import DualEncoder
+from models.encoders.pretrained import load_tokenizer, load_transformer
+from models.encoders.tokens import tokenize_texts
+from training.data.dataset import open_dataset
+from training.neural.label_subsets import LabelSubsets
+from training.neural.model import DeplModel, TrainingTexts
 
 
 @pytest.fixture(scope="session")

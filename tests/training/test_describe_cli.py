@@ -15,13 +15,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
-from models.bundle import Bundle
-from models.encoder import load_tokenizer, tokenize_texts
+from models.bundle.bundle import Bundle
+from models.encoders.pretrained import load_tokenizer
+from models.encoders.tokens import tokenize_texts
 from models.errors import DataError
-from models.labels import Label, LabelCatalogue
-from models.parts import read_sparse
-from training.corpus import open_dataset
-from training.label_reports import index_of_label, report_labels, write_reports
+from models.labels.catalogue import Label, LabelCatalogue
+from models.parts.storage import read_sparse
+from training.data.dataset import open_dataset
+from training.reports.labels import index_of_label, report_labels, write_reports
 
 MAX_TOKENS = 12  # of the trained run
 
@@ -124,14 +125,17 @@ def test_a_publisher_s_description_is_shown(bundle, commonest):
 
 def test_a_trained_label_without_a_positive_weight_says_so(describe, monkeypatch, commonest):
     nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
-    monkeypatch.setattr("training.label_reports.positive_weights", lambda model, row: nothing)
+    monkeypatch.setattr("training.reports.labels.positive_weights", lambda model, row: nothing)
     assert (
         "keywords:           none, no word has a positive weight\n" in describe(commonest.id).stdout
     )
 
 
 def test_the_encoder_is_not_loaded(describe, commonest, monkeypatch):
-    for name in ("models.parts.load_transformer", "models.encoder.load_transformer"):
+    for name in (
+        "models.parts.model_parts.load_transformer",
+        "models.encoders.pretrained.load_transformer",
+    ):
         monkeypatch.delattr(name)
     assert describe(commonest.id).exit_code == 0
 
@@ -234,7 +238,7 @@ def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_
     path = tmp_path / "labels.jsonl"
     path.write_text("old\n")
     interrupt = Mock(side_effect=[(), (), KeyboardInterrupt])
-    monkeypatch.setattr("training.label_reports._weighed_keywords", interrupt)
+    monkeypatch.setattr("training.reports.labels._weighed_keywords", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_reports(bundle, path, 3)
     assert path.read_text() == "old\n"

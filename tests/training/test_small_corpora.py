@@ -12,13 +12,13 @@ from typing import Any, get_args
 import pytest
 
 from models.errors import ConfigError, DataError
-from models.parts import read_parts
-from models.predictor import Predictor
-from training.assessment import assess
-from training.baselines import label_name_ranking
-from training.config import TrainingConfig
-from training.corpus import open_dataset
-from training.linear_config import MethodName
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from training.assessment.assess import assess
+from training.assessment.baselines import label_name_ranking
+from training.configuration.linear import MethodName
+from training.configuration.run import TrainingConfig
+from training.data.dataset import open_dataset
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 

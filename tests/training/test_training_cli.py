@@ -16,11 +16,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
-from models.predictor import Predictor
-from models.registry import Registry
-from training.corpus import open_dataset
-from training.distributed import Ranks
-from training.predictions import read_predictions
+from models.bundle.registry import Registry
+from models.predict.predictor import Predictor
+from training.assessment.predictions import read_predictions
+from training.data.dataset import open_dataset
+from training.runtime.distributed import Ranks
 
 
 @pytest.fixture
@@ -107,9 +107,11 @@ def test_train_writes_files_for_tensorboard_when_asked(call, tiny_corpus, tiny_c
 
 def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, monkeypatch):
     followed: list[int] = []
-    monkeypatch.setattr("training.distributed.joined_ranks", lambda: nullcontext(Ranks(1, 2)))
     monkeypatch.setattr(
-        "training.pipeline.follow", lambda config, ranks: followed.append(config.seed)
+        "training.runtime.distributed.joined_ranks", lambda: nullcontext(Ranks(1, 2))
+    )
+    monkeypatch.setattr(
+        "training.pipeline.train.follow", lambda config, ranks: followed.append(config.seed)
     )
     assert call("train", tiny_corpus, "--config", tiny_config_file).stdout == ""
     assert followed == [3]

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from models.bundle.manifest import CHARACTERS_FORMAT_VERSION, FORMAT_VERSION
+from models.bundle.registry import Registry
+from models.edit.split_shards import publish_shards
 from models.errors import ConfigError, DataError
-from models.manifest import CHARACTERS_FORMAT_VERSION, FORMAT_VERSION
-from models.parts import read_parts
-from models.predictor import Predictor
-from models.registry import Registry
-from models.sharding import publish_shards
-from training.config import TrainingConfig, read_config
-from training.corpus import open_dataset
-from training.label_reports import report_labels
-from training.vocabulary import fit_tfidf_of
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from training.configuration.run import TrainingConfig, read_config
+from training.data.dataset import open_dataset
+from training.reports.labels import report_labels
+from training.sparse.vocabulary import fit_tfidf_of
 
 TEXTS = {
     "zh": (

@@ -1,0 +1,279 @@
+"""A bundle: one folder with everything that a trained model needs to answer, and its manifest.
+
+Written to a temporary folder, fsynced and renamed, so that a reader sees all of it or none;
+verified by size, sha256 and array shapes whenever it is opened. safetensors and JSON only:
+nothing in a bundle can run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+
+from models.bundle.manifest import MANIFEST_NAME, RESTORE, FileInfo, Manifest, TensorInfo
+from models.bundle.shard import SHARD_NAME, Shard
+from models.errors import (
+    BundleCorruptError,
+    BundleError,
+    BundleNotFoundError,
+    DataError,
+)
+from models.files.durable import sync_folder, sync_tree
+from models.labels.catalogue import LabelCatalogue
+
+LABELS_NAME = "labels.jsonl"
+ENCODER_FOLDER = "encoder"
+_CHUNK_BYTES = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle that was found whole when it was opened.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: What it says of itself.
+        catalogue: Its labels.
+        shard: Which part of a larger model it is; None where it is a model by itself.
+    """
+
+    folder: Path
+    manifest: Manifest
+    catalogue: LabelCatalogue
+    shard: Shard | None = None
+
+    @property
+    def encoder_folder(self) -> Path:
+        """Where the text encoder and its tokenizer lie, if the bundle has them."""
+        return self.folder / ENCODER_FOLDER
+
+    def tensors(self, name: str) -> dict[str, np.ndarray]:
+        """Return the arrays of one safetensors file, by their names."""
+        arrays: dict[str, np.ndarray] = load_file(self.folder / name)
+        return arrays
+
+    def text(self, name: str) -> str:
+        """Return the content of one text file."""
+        return (self.folder / name).read_text(encoding="utf-8")
+
+
+def open_bundle(folder: Path) -> Bundle:
+    """Verify a bundle and open it.
+
+    Every file must be there, with the size and sha256 of the manifest, and no other; every array
+    must have the shape and type of the manifest; the catalogue must have as many labels as it says.
+
+    Raises:
+        BundleNotFoundError: There is no manifest in this folder.
+        BundleVersionError: The bundle was written in another format.
+        BundleCorruptError: Anything else is not as it was written; the message names the file.
+    """
+    where = _where(folder)
+    manifest = read_manifest(folder)
+    _verify_names(folder, manifest, where)
+    for name, info in manifest.files.items():
+        _verify_file(folder / name, info, f"{where}: file {name!r}")
+    for name in sorted(manifest.tensors.keys() | set(_tensor_files(manifest))):
+        wanted = manifest.tensors.get(name, {})
+        _verify_tensors(folder / name, wanted, f"{where}: file {name!r}")
+    shard = _read_shard(folder, where) if SHARD_NAME in manifest.files else None
+    return Bundle(folder, manifest, _read_catalogue(folder, manifest, shard, where), shard)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return what a bundle says of itself; unlike opening it, this reads no other file.
+
+    Raises:
+        BundleNotFoundError: There is no manifest in this folder.
+        BundleVersionError: The bundle was written in another format.
+        BundleCorruptError: The manifest is not as it was written.
+    """
+    where = _where(folder)
+    try:
+        # Not in text mode, which would read a changed line end as the right one.
+        text = (folder / MANIFEST_NAME).read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise BundleNotFoundError(
+            f"{where}: no {MANIFEST_NAME} in {str(folder)!r}; it is not a bundle"
+        ) from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise BundleCorruptError(
+            f"{where}: {MANIFEST_NAME} can't be read ({error}); {RESTORE}"
+        ) from error
+    return Manifest.from_json(text, where)
+
+
+def write_bundle(
+    folder: Path,
+    *,
+    manifest: Manifest,
+    catalogue: LabelCatalogue,
+    tensors: Mapping[str, Mapping[str, np.ndarray]],
+    texts: Mapping[str, str],
+    encoder_folder: Path | None,
+) -> Manifest:
+    """Write a new bundle; on return it is on disk, whole, under its name.
+
+    Args:
+        folder: Where to; it must not exist. Its parent gets a temporary folder for the while.
+        manifest: What is known before writing; files, tensors and digest are filled in here.
+        catalogue: All labels.
+        tensors: Arrays by file name and name.
+        texts: Text files by file name.
+        encoder_folder: The trained encoder and its tokenizer, copied into the bundle; None where
+            there is none.
+
+    Returns:
+        The manifest as written.
+
+    Raises:
+        BundleError: The folder is there already.
+    """
+    if folder.exists():
+        raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
+    incoming = folder.parent / f".incoming-{folder.name}-{os.getpid()}"
+    shutil.rmtree(incoming, ignore_errors=True)  # of a killed process that had the same id
+    incoming.mkdir(parents=True)
+    try:
+        manifest = _write_files(incoming, manifest, catalogue, tensors, texts, encoder_folder)
+        sync_tree(incoming)
+        incoming.rename(folder)
+    except BaseException:
+        shutil.rmtree(incoming, ignore_errors=True)
+        raise
+    sync_folder(folder.parent)
+    return manifest
+
+
+def file_info(path: Path) -> FileInfo:
+    """Return size and sha256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return FileInfo(sha256=digest.hexdigest(), size_bytes=path.stat().st_size)
+
+
+def _write_files(
+    incoming: Path,
+    manifest: Manifest,
+    catalogue: LabelCatalogue,
+    tensors: Mapping[str, Mapping[str, np.ndarray]],
+    texts: Mapping[str, str],
+    encoder_folder: Path | None,
+) -> Manifest:
+    (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
+    for name, text in texts.items():
+        (incoming / name).write_text(text, encoding="utf-8")
+    for name, arrays in tensors.items():
+        save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
+    if encoder_folder is not None:
+        shutil.copytree(encoder_folder, incoming / ENCODER_FOLDER)
+    manifest = replace(
+        manifest,
+        files={name: file_info(incoming / name) for name in _file_names(incoming)},
+        tensors={name: _tensor_infos(incoming / name) for name in sorted(tensors)},
+    )
+    text = manifest.to_json()
+    (incoming / MANIFEST_NAME).write_text(text, encoding="utf-8")
+    return Manifest.from_json(text, incoming.name)
+
+
+def _file_names(folder: Path) -> list[str]:
+    files = (path for path in folder.rglob("*") if not path.is_dir())
+    names = (path.relative_to(folder).as_posix() for path in files)
+    return sorted(name for name in names if name != MANIFEST_NAME)
+
+
+def _tensor_infos(path: Path) -> dict[str, TensorInfo]:
+    with safe_open(path, framework="np") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {
+            name: TensorInfo(tuple(part.get_shape()), part.get_dtype())
+            for name, part in slices.items()
+        }
+
+
+def _where(folder: Path) -> str:
+    return f"bundle {folder.name!r}"
+
+
+def _tensor_files(manifest: Manifest) -> list[str]:
+    """Return the files whose arrays the manifest must list: all but the encoder's."""
+    encoder = f"{ENCODER_FOLDER}/"
+    names = (name for name in manifest.files if not name.startswith(encoder))
+    return [name for name in names if name.endswith(".safetensors")]
+
+
+def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
+    there, wanted = set(_file_names(folder)), set(manifest.files)
+    if missing := sorted(wanted - there):
+        raise BundleCorruptError(f"{where}: file {missing[0]!r} is missing; {RESTORE}")
+    if odd := sorted(there - wanted):
+        raise BundleCorruptError(
+            f"{where}: file {odd[0]!r} is not in the manifest; remove it, or {RESTORE}"
+        )
+
+
+def _verify_file(path: Path, info: FileInfo, where: str) -> None:
+    try:
+        size = path.stat().st_size
+        if size != info.size_bytes:
+            raise BundleCorruptError(
+                f"{where} has {size} bytes, manifest says {info.size_bytes}; {RESTORE}"
+            )
+        found = file_info(path).sha256
+    except OSError as error:
+        raise BundleCorruptError(f"{where} can't be read ({error}); {RESTORE}") from error
+    if found != info.sha256:
+        raise BundleCorruptError(
+            f"{where} has sha256 {found[:12]}..., manifest says {info.sha256[:12]}...; {RESTORE}"
+        )
+
+
+def _verify_tensors(path: Path, wanted: dict[str, TensorInfo], where: str) -> None:
+    try:
+        found = _tensor_infos(path)
+    except (SafetensorError, OSError) as error:
+        raise BundleCorruptError(f"{where} is not safetensors ({error}); {RESTORE}") from error
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            raise BundleCorruptError(
+                f"{where}, array {name!r}, is {_shown(found.get(name))}, "
+                f"manifest says {_shown(wanted.get(name))}; {RESTORE}"
+            )
+
+
+def _shown(info: TensorInfo | None) -> str:
+    return "missing" if info is None else f"{info.dtype} of shape {info.shape}"
+
+
+def _read_shard(folder: Path, where: str) -> Shard:
+    try:
+        return Shard.from_json((folder / SHARD_NAME).read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise BundleCorruptError(f"{where}: file {SHARD_NAME!r}: {error!r}; {RESTORE}") from error
+
+
+def _read_catalogue(
+    folder: Path, manifest: Manifest, shard: Shard | None, where: str
+) -> LabelCatalogue:
+    try:
+        text = (folder / LABELS_NAME).read_text(encoding="utf-8")
+        catalogue = LabelCatalogue.from_jsonl(text, None if shard is None else shard.whole)
+    except (OSError, DataError) as error:
+        raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {RESTORE}") from error
+    if len(catalogue) != manifest.label_count:
+        raise BundleCorruptError(
+            f"{where}: file {LABELS_NAME!r} has {len(catalogue)} labels, "
+            f"manifest says {manifest.label_count}; {RESTORE}"
+        )
+    return catalogue

@@ -1,0 +1,355 @@
+"""The manifest: what a bundle holds, and the digest that pins every byte of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, get_args
+
+from models.errors import BundleCorruptError, BundleVersionError
+from models.names import CorrectionName, Input
+from models.windows import WindowPool, Windows
+
+FORMAT_VERSION = 4
+WINDOWS_FORMAT_VERSION = 5
+"""Of bundles that read long texts in windows; releases that read no windows must refuse those."""
+CHARACTERS_FORMAT_VERSION = 6
+"""Of bundles whose sparse model reads character n-grams; releases that read only words must refuse
+those, for they would find nothing in a text."""
+_FIELDS_SINCE = {4: ("calibrations", "ensemble"), 5: ("windows",)}
+"""Fields that bundles of earlier formats lack; those are read as if nothing stood there."""
+_READABLE_VERSIONS = (3, FORMAT_VERSION, WINDOWS_FORMAT_VERSION, CHARACTERS_FORMAT_VERSION)
+MANIFEST_NAME = "manifest.json"
+RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
+"""What to do about a bundle that is not as it was written."""
+
+_WEIGHT_TOLERANCE = 1e-9
+"""How far the sum of an ensemble's weights may be from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What a file must be: the hex sha256 of its bytes, and their number."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """What an array in a safetensors file must be.
+
+    Attributes:
+        shape: Its sizes.
+        dtype: Its type as safetensors names it ("F32", "I64", ...).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderInfo:
+    """The text encoder of a bundle.
+
+    Attributes:
+        name: Where it came from: "packaged", a folder's name, or a hub id.
+        dim: Width of document and label vectors.
+        max_tokens: Tokens that the encoder reads of a text at once; what lies behind them, and
+            behind the windows if there are any, is cut off, and said.
+        sha256: Of the weights that training started from.
+    """
+
+    name: str
+    dim: int
+    max_tokens: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How scores become log-odds that a label is right: a line with bends, rising everywhere.
+
+    Attributes:
+        knots: The scores at which it bends, rising; at least one.
+        slopes: Of each piece, from below the first knot to above the last, in nats a score; all
+            above 0, so that labels keep their order.
+        intercept: The log-odds at the first knot, in nats.
+    """
+
+    knots: tuple[float, ...]
+    slopes: tuple[float, ...]
+    intercept: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """The blend of calibrated probabilities that the scorer `ensemble` ranks by.
+
+    Attributes:
+        weights: Of each scorer, at least 0; their sum is 1.
+    """
+
+    weights: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything about a bundle but its arrays.
+
+    It holds nothing that differs between two trainings with one seed, so equal digests mean equal
+    bundles; times stand in the registry and in the run's folder.
+
+    Attributes:
+        label_count: Number of labels in the catalogue.
+        training_document_count: Number of documents that the model was trained on.
+        input: What the model reads.
+        encoder: The text encoder; None where there is the sparse model only.
+        scorers: Scorers that the bundle has, in the order to show them.
+        default_scorer: The one that was best on the dev split.
+        training: All of the run's configuration that decided what it learned.
+        data_fingerprint: sha256 over the files of the corpus.
+        metrics: Of every scorer on the dev split; empty without one.
+        linear_correction: What the scorer `linear` was trained to be corrected with; None where
+            there is no such scorer.
+        calibrations: Of every scorer that was calibrated, on the dev split.
+        ensemble: The weights found on the dev split; None where there is no such scorer.
+        windows: How longer texts are read than the encoder reads at once; None: their beginning.
+        files: Every file of the bundle but the manifest, by its path inside it.
+        tensors: Every array, by path and name.
+        longtail_version: The release that wrote it.
+        format_version: Of the bundle's layout.
+        digest: sha256 over all the above.
+    """
+
+    label_count: int
+    training_document_count: int
+    input: Input
+    encoder: EncoderInfo | None
+    scorers: tuple[str, ...]
+    default_scorer: str
+    training: dict[str, Any]
+    data_fingerprint: str
+    metrics: dict[str, Any]
+    linear_correction: CorrectionName | None = None
+    calibrations: dict[str, Calibration] = field(default_factory=dict)
+    ensemble: Ensemble | None = None
+    windows: Windows | None = None
+    files: dict[str, FileInfo] = field(default_factory=dict)
+    tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
+    longtail_version: str = ""
+    format_version: int = FORMAT_VERSION
+    digest: str = ""
+
+    def to_json(self) -> str:
+        """Return the one way to write this manifest, with its digest."""
+        content = asdict(self)
+        for name in _fields_after(self.format_version):
+            del content[name]
+        content["digest"] = digest_of(content)
+        return _canonical(content)
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Manifest:
+        """Read and check a manifest.
+
+        Args:
+            text: What `to_json` wrote.
+            where: Name of the bundle, for messages.
+
+        Raises:
+            BundleVersionError: The format is none that this release reads.
+            BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
+        """
+        try:
+            content = json.loads(text)
+            version = content["format_version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BundleCorruptError(
+                f"{where}: {MANIFEST_NAME} is not a bundle's manifest ({error!r}); {RESTORE}"
+            ) from error
+        if type(version) is not int or version not in _READABLE_VERSIONS:
+            raise BundleVersionError(
+                f"{where}: {MANIFEST_NAME} has format version {version!r}, this release reads "
+                f"{', '.join(map(str, _READABLE_VERSIONS))}; install the release that wrote it "
+                f"({content.get('longtail_version')!r}) or train again with this one"
+            )
+        if content.get("digest") != digest_of(content) or text != _canonical(content):
+            raise BundleCorruptError(
+                f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
+                f"match); {RESTORE}"
+            )
+        return _manifest_of(content, where)
+
+
+def digest_of(content: dict[str, Any]) -> str:
+    """Return the sha256 over a manifest's content, its digest left out."""
+    rest = {key: value for key, value in content.items() if key != "digest"}
+    return hashlib.sha256(_canonical(rest).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _fields_after(format_version: int) -> list[str]:
+    """Return the fields that a bundle of this format does not have yet."""
+    return [
+        name for since, names in _FIELDS_SINCE.items() if since > format_version for name in names
+    ]
+
+
+def _canonical(content: dict[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=True, indent=1, sort_keys=True) + "\n"
+
+
+def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
+    """Return the typed manifest of a content whose digest holds.
+
+    Raises:
+        BundleCorruptError: A field is missing, unknown or of the wrong form.
+    """
+    lacking = _fields_after(content["format_version"])
+    names = {item.name for item in fields(Manifest)}.difference(lacking)
+    if set(content) != names:
+        odd = ", ".join(sorted(set(content) ^ names))
+        raise BundleCorruptError(
+            f"{where}: {MANIFEST_NAME} lacks or adds the fields {odd}; {RESTORE}"
+        )
+    try:
+        typed: dict[str, Any] = content | {
+            "encoder": None if content["encoder"] is None else EncoderInfo(**content["encoder"]),
+            "scorers": tuple(content["scorers"]),
+            "calibrations": {
+                name: Calibration(tuple(info["knots"]), tuple(info["slopes"]), info["intercept"])
+                for name, info in content.get("calibrations", {}).items()
+            },
+            "ensemble": Ensemble(**content["ensemble"]) if content.get("ensemble") else None,
+            "windows": _windows_of(content["windows"]) if content.get("windows") else None,
+            "files": {path: FileInfo(**info) for path, info in content["files"].items()},
+            "tensors": {
+                path: {
+                    name: TensorInfo(tuple(info["shape"]), info["dtype"])
+                    for name, info in tensors.items()
+                }
+                for path, tensors in content["tensors"].items()
+            },
+        }
+        manifest = Manifest(**typed)
+        _check_types(manifest)
+        for name, calibration in manifest.calibrations.items():
+            _check_calibration(name, calibration)
+        if manifest.ensemble is not None:
+            _check_ensemble(manifest.ensemble, manifest)
+        if manifest.windows is not None:
+            _check_windows(manifest.windows, manifest.encoder)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BundleCorruptError(
+            f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
+        ) from error
+    return manifest
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Refuse numbers and names that are of another type: what follows relies on them.
+
+    Raises:
+        TypeError: There are some.
+    """
+    numbers = [manifest.label_count, manifest.training_document_count]
+    texts = [manifest.default_scorer, manifest.data_fingerprint, manifest.longtail_version]
+    texts += manifest.scorers
+    for info in manifest.files.values():
+        numbers.append(info.size_bytes)
+        texts.append(info.sha256)
+    if (encoder := manifest.encoder) is not None:
+        numbers += [encoder.dim, encoder.max_tokens]
+        texts += [encoder.name, encoder.sha256]
+    for number in numbers:
+        if type(number) is not int or number < 0:
+            raise TypeError(f"{number!r} is not a whole number")
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is not a text")
+    _check_choices(manifest)
+
+
+def _check_calibration(name: str, found: Calibration) -> None:
+    """Refuse a calibration that does not rise everywhere.
+
+    Raises:
+        TypeError: It does not, or a number is not finite.
+    """
+    _check_finite([*found.knots, *found.slopes, found.intercept])
+    is_rising = all(a < b for a, b in zip(found.knots, found.knots[1:], strict=False))
+    if not found.knots or not is_rising:
+        raise TypeError(f"the knots of {name!r}, {found.knots}, do not rise")
+    if len(found.slopes) != len(found.knots) + 1 or min(found.slopes) <= 0:
+        raise TypeError(
+            f"the slopes of {name!r}, {found.slopes}, wanted {len(found.knots) + 1} above 0"
+        )
+
+
+def _check_ensemble(found: Ensemble, manifest: Manifest) -> None:
+    """Refuse weights that are none, or of scorers that can't be blended.
+
+    Raises:
+        TypeError: They are.
+    """
+    weights = list(found.weights.values())
+    _check_finite(weights)
+    if not weights or min(weights) < 0 or abs(sum(weights) - 1) > _WEIGHT_TOLERANCE:
+        raise TypeError(f"ensemble weights {weights}, wanted at least 0 each and 1 in all")
+    for name in found.weights:
+        if name not in manifest.scorers or name not in manifest.calibrations:
+            raise TypeError(f"an ensemble weight of {name!r}, which is not calibrated or no scorer")
+
+
+def _windows_of(content: dict[str, Any]) -> Windows:
+    """Return the windows that a manifest tells of.
+
+    Raises:
+        TypeError: They are none.
+    """
+    overlap, pool, most = (content.get(name) for name in ("overlap", "pool", "most"))
+    is_known = pool in get_args(WindowPool) and len(content) == len(fields(Windows))
+    if type(overlap) is not int or type(most) is not int or not is_known:
+        raise TypeError(
+            f"windows {content}, wanted whole numbers 'overlap' and 'most', and a 'pool' of "
+            f"{get_args(WindowPool)}"
+        )
+    return Windows(**content)
+
+
+def _check_windows(found: Windows, encoder: EncoderInfo | None) -> None:
+    """Refuse windows without an encoder, or of sizes that can't be read.
+
+    Raises:
+        TypeError: They are so.
+    """
+    if encoder is None:
+        raise TypeError(f"{found} without an encoder")
+    if not 0 <= found.overlap <= encoder.max_tokens // 2 or found.most < 2:
+        raise TypeError(
+            f"{found}, wanted at least 2 windows, that overlap by at most half of the "
+            f"{encoder.max_tokens} tokens of one"
+        )
+
+
+def _check_finite(numbers: list[float]) -> None:
+    for number in numbers:
+        if type(number) is not float or not math.isfinite(number):
+            raise TypeError(f"{number!r} is not a finite number with a decimal point")
+
+
+def _check_choices(manifest: Manifest) -> None:
+    """Refuse names of other things than there are.
+
+    Raises:
+        TypeError: There are some.
+    """
+    choices: dict[str, tuple[object, ...]] = {
+        "input": get_args(Input),
+        "linear_correction": (None, *get_args(CorrectionName)),
+    }
+    for name, wanted in choices.items():
+        if (found := getattr(manifest, name)) not in wanted:
+            raise TypeError(f"{name} {found!r}, wanted one of {wanted}")

@@ -1,0 +1,268 @@
+"""The registry: numbered bundles in one folder, and the alias `current` that is moved atomically.
+
+    registry/
+      registry.json      {"current": 2, "history": [1], "published_at": {"1": ..., "2": ...}}
+      1/  2/             bundles
+
+Writers hold a lock on `.lock`; readers need none, for every file is replaced by a rename.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from models.bundle.bundle import Bundle, open_bundle, read_manifest
+from models.bundle.manifest import Manifest
+from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from models.files.durable import read_json, sync_folder, write_json_durably
+from models.files.failures import doing
+from models.files.outputs import check_writable_folder
+
+CURRENT = "current"
+STATE_NAME = "registry.json"
+_TRASH_PREFIX = ".removed-"
+_INCOMING_PREFIX = ".incoming-"
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What the registry's file holds.
+
+    Attributes:
+        current: The version that the alias names.
+        history: Versions that were current before, the latest last.
+        published_at: When each version was published, ISO 8601 in UTC.
+    """
+
+    current: int | None
+    history: tuple[int, ...]
+    published_at: dict[str, str]
+
+
+class Registry:
+    """Bundles under version numbers 1, 2, 3, ...; removed numbers are not used again."""
+
+    def __init__(self, folder: Path | str) -> None:
+        """Name a folder; it is made when the first bundle is published."""
+        self.folder = Path(folder)
+
+    def versions(self) -> list[int]:
+        """Return the versions there are, rising."""
+        if not self.folder.is_dir():
+            return []
+        names = (path.name for path in self.folder.iterdir() if path.is_dir())
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+    def current(self) -> int | None:
+        """Return the version that `current` names; None before the first one."""
+        return self._state().current
+
+    def published_at(self, version: int) -> str | None:
+        """Return when a version was published (ISO 8601, UTC), if that is known."""
+        return self._state().published_at.get(str(version))
+
+    def resolve(self, version: int | str = CURRENT) -> int:
+        """Return the number of a version given as a number or as "current".
+
+        Raises:
+            BundleNotFoundError: There is no such version; the message lists those that there are.
+        """
+        number = self.current() if version == CURRENT else version
+        if isinstance(number, str) and number.isascii() and number.isdigit():
+            number = int(number)
+        if isinstance(number, int) and (self.folder / str(number)).is_dir():
+            return number
+        there = ", ".join(map(str, self.versions())) or "none"
+        raise BundleNotFoundError(
+            f"registry {str(self.folder)!r}: no version {version!r}; there are: {there}; "
+            "train one with 'longtail train', or choose one with 'longtail registry activate'"
+        )
+
+    def folder_of(self, version: int | str = CURRENT) -> Path:
+        """Return the folder of a version.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+        """
+        return self.folder / str(self.resolve(version))
+
+    def open(self, version: int | str = CURRENT) -> Bundle:
+        """Verify and open a version.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            BundleVersionError: It was written in another format.
+            BundleCorruptError: It is not as it was written.
+        """
+        return open_bundle(self.folder_of(version))
+
+    def check_writable(self) -> None:
+        """Refuse a registry in which nothing can be published: before the work, not after it.
+
+        Raises:
+            ConfigError: Its folder can't be written to.
+            BundleCorruptError: Its file can't be read.
+        """
+        self._state()
+        check_writable_folder(self.folder, "--registry")
+
+    def publish(self, write: Callable[[Path], Manifest], *, activate: bool = True) -> int:
+        """Add a bundle under the next number, unless the very same one is there already.
+
+        So a run that was killed while publishing, or that is run again with the same seed, does
+        not make a second version of the same bytes.
+
+        Args:
+            write: Writes the bundle to the folder that it is given (see `write_bundle`).
+            activate: Whether `current` names it then.
+
+        Returns:
+            The version's number.
+        """
+        with self._locked():
+            staged = self.folder / f"{_INCOMING_PREFIX}staged"
+            digest = write(staged).digest
+            state = self._state()
+            version = self._version_with(digest)
+            if version is None:
+                version = max([*self.versions(), *map(int, state.published_at)], default=0) + 1
+                staged.rename(self.folder / str(version))
+                sync_folder(self.folder)
+            else:
+                shutil.rmtree(staged)
+            if str(version) not in state.published_at:
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                state = replace(state, published_at=state.published_at | {str(version): now})
+            self._save(_moved(state, version) if activate else state)
+        return version
+
+    def activate(self, version: int) -> None:
+        """Let `current` name this version, after verifying it.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            BundleVersionError: It was written in another format.
+            BundleCorruptError: It is not as it was written; `current` stays where it was.
+        """
+        self.resolve(version)  # before the lock, which would make the folder of the registry
+        with self._locked():
+            self.open(version)
+            self._save(_moved(self._state(), version))
+
+    def previous(self) -> int:
+        """Return the version that `rollback` would go back to.
+
+        Raises:
+            BundleError: `current` never named another version that is still there.
+        """
+        return self._before(self._state())[-1]
+
+    def rollback(self) -> int:
+        """Let `current` name the version that it named before, and return that.
+
+        Raises:
+            BundleError: `current` never named another version that is still there.
+        """
+        with self._locked():
+            state = self._state()
+            before = self._before(state)
+            self.open(before[-1])
+            self._save(replace(state, current=before[-1], history=tuple(before[:-1])))
+        return before[-1]
+
+    def remove(self, version: int) -> None:
+        """Delete a version; its number is not used again.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            BundleError: It is the current one.
+        """
+        self.resolve(version)  # before the lock, which would make the folder of the registry
+        with self._locked():
+            folder, state = self.folder_of(version), self._state()
+            if version == state.current:
+                raise BundleError(
+                    f"registry {str(self.folder)!r}: version {version} is the current one; "
+                    "activate another one first"
+                )
+            history = tuple(before for before in state.history if before != version)
+            # Also of a version whose writer was killed before it noted it.
+            published_at = {str(version): "unknown"} | state.published_at
+            self._save(replace(state, history=history, published_at=published_at))
+            trash = self.folder / f"{_TRASH_PREFIX}{version}"
+            folder.rename(trash)  # gone for readers at once, then deleted
+            shutil.rmtree(trash)
+
+    def _before(self, state: _State) -> list[int]:
+        """Return the versions that `current` named before and that are still there: at least one.
+
+        Raises:
+            BundleError: There is none.
+        """
+        there = self.versions()
+        before = [version for version in state.history if version in there]
+        if not before:
+            raise BundleError(
+                f"registry {str(self.folder)!r}: no earlier version to go back to; "
+                "choose one with 'longtail registry activate'"
+            )
+        return before
+
+    def _version_with(self, digest: str) -> int | None:
+        """Return the whole version that has this digest, if there is one."""
+        for version in self.versions():
+            try:
+                if read_manifest(self.folder / str(version)).digest == digest:
+                    self.open(version)
+                    return version
+            except BundleError:
+                continue  # a broken version is never the same as the one just written
+        return None
+
+    def _state(self) -> _State:
+        path = self.folder / STATE_NAME
+        try:
+            content = read_json(path)
+            return _State(content["current"], tuple(content["history"]), content["published_at"])
+        except (FileNotFoundError, NotADirectoryError):
+            return _State(None, (), {})
+        except (ValueError, KeyError, TypeError) as error:
+            raise BundleCorruptError(
+                f"registry {str(self.folder)!r}: file {STATE_NAME!r} can't be read ({error!r}); "
+                "remove it and choose a version with 'longtail registry activate'"
+            ) from error
+
+    def _save(self, state: _State) -> None:
+        write_json_durably(self.folder / STATE_NAME, asdict(state))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the writers' lock; what an interrupted writer left behind is deleted."""
+        with ExitStack() as stack:
+            stack.enter_context(doing("changing the registry", self.folder))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((self.folder / ".lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+            for path in self.folder.iterdir():
+                if not path.name.startswith((_INCOMING_PREFIX, _TRASH_PREFIX)):
+                    continue
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            sync_folder(self.folder)
+            yield
+
+
+def _moved(state: _State, version: int) -> _State:
+    """Return the state with `current` on a version, remembering where it was."""
+    if state.current in (None, version):
+        return replace(state, current=version)
+    assert state.current is not None
+    return replace(state, current=version, history=(*state.history, state.current))

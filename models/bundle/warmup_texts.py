@@ -1,0 +1,39 @@
+"""Texts that a bundle brings along: a service tries a model on them before it lets it answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import RESTORE
+from models.errors import BundleCorruptError
+
+PROBES_NAME = "probes.jsonl"
+"""The file of a bundle that has them, one {"text": ...} a line; a bundle may lack it."""
+MAX_PROBES = 32
+"""The first of them are used."""
+
+
+def probes_to_jsonl(texts: Iterable[str]) -> str:
+    """Return the content of the file."""
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
+
+
+def read_probes(bundle: Bundle) -> tuple[str, ...]:
+    """Return the texts of a bundle, without blank ones; none where it brings none.
+
+    Raises:
+        BundleCorruptError: The file is not as it should be.
+    """
+    if PROBES_NAME not in bundle.manifest.files:
+        return ()
+    try:
+        lines = bundle.text(PROBES_NAME).splitlines()
+        texts = [json.loads(line)["text"].strip() for line in lines[:MAX_PROBES]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BundleCorruptError(
+            f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} can't be read ({error!r}); "
+            f"{RESTORE}"
+        ) from error
+    return tuple(filter(None, texts))

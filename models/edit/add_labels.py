@@ -1,0 +1,225 @@
+"""Labels that a trained model gets without training: their vectors come from its own encoder.
+
+Such a label has no row in any other scorer and is no leaf of the label tree, as one that had no
+training documents in the corpus has none; `retrieval` ranks it, and what is blended of that.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
+from models.bundle.manifest import Manifest
+from models.encoders.dual_encoder import encode_all
+from models.encoders.pretrained import load_tokenizer, window_of
+from models.encoders.tokens import tokenize_texts
+from models.errors import BundleError, DataError
+from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from models.labels.text import pseudo_description
+from models.parts.model_parts import RETRIEVAL_FILE
+from models.parts.storage import read_dual_encoder
+
+_VECTORS = "label_vectors"
+_MOST_IDS = 5
+_LISTS = (("alternative_names", "alt"), ("parents",))
+_NAMES = (("id", "uid"), ("name", "title"), ("description", "content"))
+"""Of the fields of a label, in either form of a corpus."""
+
+
+def read_new_labels(path: Path) -> list[Label]:
+    """Read labels from JSON lines, plain or gzip-compressed, as a corpus lists its labels.
+
+    Args:
+        path: A line holds `id`, `name` and, if there is one, `description`; or `uid`, `title` and
+            `content`, as in the Extreme Classification Repository. `alternative_names` or `alt`,
+            and `parents`, which are ids, may join them. Other fields are left out.
+
+    Raises:
+        DataError: The file can't be read, or a line is none of this; the message names the line.
+    """
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+        lines = content.decode("utf-8-sig").split("\n")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: can't be read ({error})") from error
+    labels = [_label_of_line(f"{path}, line {i}", x) for i, x in enumerate(lines, 1) if x.strip()]
+    if not labels:
+        raise DataError(f"{path}: no labels; give one a line")
+    return labels
+
+
+def add_labels(
+    bundle: Bundle, labels: Iterable[Label], progress: Callable[[int], object] = int
+) -> Callable[[Path], Manifest]:
+    """Return what writes a bundle with more labels than this one, for `Registry.publish`.
+
+    All else is copied as it is, so old labels keep their vectors, weights and calibrations; the
+    metrics in the manifest stay those of the training. The label text is made and cut as in
+    training, without keywords, which a label without documents has none of.
+
+    Args:
+        bundle: A verified one.
+        labels: By id, name, description, other names and the ids of their parents, the last two
+            of which stand in the text as far as in training; they come after the old ones.
+        progress: Called with a number of labels whenever so many have been encoded.
+
+    Raises:
+        BundleError: The bundle has no encoder, or is a shard.
+        DataError: An id is blank, is in the bundle or comes twice, a name is blank, a text is not
+            Unicode, or there is no label.
+    """
+    if bundle.manifest.encoder is None:
+        raise BundleError(
+            f"bundle {bundle.folder.name!r}: it has no encoder, and only an encoder makes the "
+            "vector of a new label; train one with the scorer 'retrieval'"
+        )
+    if bundle.shard is not None:
+        raise BundleError(
+            f"bundle {bundle.folder.name!r}: it is shard {bundle.shard.number} of "
+            f"{bundle.shard.num_shards}; add labels to the whole model, and split it again"
+        )
+    given = list(labels)
+    if not given:
+        raise DataError("new labels: none came; give at least one")
+    named = with_names_of_parents(given, [*bundle.catalogue, *given])
+    new = [_checked(label, bundle) for label in named]
+    catalogue = LabelCatalogue([*bundle.catalogue, *new])
+    vectors = _encoded(bundle, [label.pseudo_description for label in new], progress)
+    return lambda folder: _write(folder, bundle, catalogue, vectors)
+
+
+def equal_names(catalogue: LabelCatalogue, labels: Iterable[Label]) -> list[str]:
+    """Return a warning for each new label whose name another label has, in whatever case.
+
+    Args:
+        catalogue: The labels that there are.
+        labels: Those that are to be added.
+    """
+    ids_of: dict[str, list[str]] = {}
+    for label in catalogue:
+        ids_of.setdefault(_folded(label.name), []).append(label.id)
+    warnings = []
+    for label in labels:
+        others = ids_of.setdefault(_folded(label.name), [])
+        if others:
+            there = ", ".join(map(repr, others[:_MOST_IDS]))
+            warnings.append(
+                f"new label {label.id!r} ({label.name!r}): a label with this name is there "
+                f"already, with the id {there}; both will be answered"
+            )
+        others.append(label.id)
+    return warnings
+
+
+def _folded(name: str) -> str:
+    return " ".join(name.casefold().split())
+
+
+def _label_of_line(where: str, line: str) -> Label:
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}: not JSON ({error})") from error
+    if not isinstance(fields, dict):
+        raise DataError(f"{where}: {line.strip()!r:.60} came, wanted an object")
+    label_id, name, description = (_text_of(where, fields, keys) for keys in _NAMES)
+    alternatives, parents = (_texts_of(where, fields, keys) for keys in _LISTS)
+    return Label(label_id, name, description, alternative_names=alternatives, parents=parents)
+
+
+def _text_of(where: str, fields: dict[str, Any], keys: Sequence[str]) -> str:
+    found = next((fields[key] for key in keys if fields.get(key) is not None), "")
+    if type(found) is int and keys[0] == "id":
+        return str(found)
+    if not isinstance(found, str):
+        raise DataError(f"{where}: {keys[0]} is {found!r:.60}; wanted a string")
+    return found
+
+
+def _texts_of(where: str, fields: dict[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+    found: Any = next((fields[key] for key in keys if fields.get(key) is not None), [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise DataError(f"{where}: {keys[0]} is {found!r:.60}; wanted a list of strings")
+    return tuple(each.strip() for each in found if each.strip())
+
+
+def _checked(label: Label, bundle: Bundle) -> Label:
+    """Return a new label as it stands in a catalogue, with its text for the encoder.
+
+    Raises:
+        DataError: It can't be added.
+    """
+    settings = bundle.manifest.training.get("descriptions", {})
+    trimmed = Label(
+        label.id.strip(),
+        label.name.strip(),
+        label.description.strip(),
+        alternative_names=label.alternative_names[: settings.get("alternative_names", 0)],
+        parents=label.parents if settings.get("parents") else (),
+    )
+    what = f"new label {label.id!r} ({label.name!r})"
+    for field, value in (("id", trimmed.id), ("name", trimmed.name)):
+        if not value:
+            raise DataError(f"{what}: its {field} is blank; give one")
+    try:
+        " ".join([trimmed.id, pseudo_description(trimmed)]).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{what}: it is no Unicode text ({error}); mend it") from error
+    if (row := bundle.catalogue.row_of_id(trimmed.id)) is not None:
+        raise DataError(
+            f"{what}: the bundle has a label with this id, {bundle.catalogue[row].name!r}; "
+            "give another id"
+        )
+    return replace(trimmed, pseudo_description=pseudo_description(trimmed))
+
+
+def _encoded(
+    bundle: Bundle, texts: Sequence[str], progress: Callable[[int], object]
+) -> Float32[np.ndarray, "label dim"]:
+    """Return phi_label of texts, cut as the run's label texts were."""
+    encoder = read_dual_encoder(bundle)
+    tokenizer = load_tokenizer(bundle.encoder_folder)
+    settings = bundle.manifest.training.get("descriptions", {})
+    max_tokens = settings.get("max_tokens", window_of(encoder.transformer))
+    tokens = tokenize_texts(tokenizer, texts, max_tokens)
+    pad_id = int(tokenizer.pad_token_id or 0)
+    return encode_all(encoder, tokens, "label", pad_id=pad_id, progress=progress)
+
+
+def _write(
+    folder: Path,
+    bundle: Bundle,
+    catalogue: LabelCatalogue,
+    vectors: Float32[np.ndarray, "label dim"],
+) -> Manifest:
+    manifest = bundle.manifest
+    tensors = {name: bundle.tensors(name) for name in manifest.tensors}
+    before = tensors[RETRIEVAL_FILE][_VECTORS]
+    tensors[RETRIEVAL_FILE] = {_VECTORS: np.concatenate([before, vectors])}
+    texts = {
+        name: bundle.text(name)
+        for name in manifest.files
+        if name not in tensors and name != LABELS_NAME and not name.startswith(f"{ENCODER_FOLDER}/")
+    }
+    return write_bundle(
+        folder,
+        manifest=replace(
+            manifest, label_count=len(catalogue), longtail_version=version("longtail")
+        ),
+        catalogue=catalogue,
+        tensors=tensors,
+        texts=texts,
+        encoder_folder=bundle.encoder_folder,
+    )

@@ -1,0 +1,169 @@
+"""Whether an encoder can be used: tried on a few tokens when it is loaded.
+
+The vector of a document is its first token's last layer. In a model that reads from left to right
+that token sees no other, so all documents would get one vector; and some encoders can't compute in
+bfloat16. Neither is written in a configuration, so both are tried.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformers import PreTrainedModel
+
+from models.encoders.families import num_positions
+from models.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+_NUM_TOKENS = 8
+_MOST_MISSING = 0.5
+"""Share of an encoder's weights that its files may lack."""
+_LEAST_DIFFERENCE = 1e-6
+"""Of the first token's vectors of two texts, relative to their size; float32 rounds to 6e-8."""
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def twin(module: ModuleT) -> ModuleT:
+    """Return a copy that shares the weights but nothing else.
+
+    Some encoders change themselves for good when they read a short batch: BigBird switches to full
+    attention. A trial on a twin leaves the encoder as it is.
+    """
+    shared = (*module.parameters(), *module.buffers())
+    return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the type of an error and the first line of its message, for a sentence."""
+    first_line = (str(error).strip().splitlines() or ["no message"])[0]
+    return f"{type(error).__name__}: {first_line[:200]}"
+
+
+def num_token_ids(transformer: PreTrainedModel) -> int:
+    """Return how many token ids the encoder has embeddings for."""
+    embeddings: Any = transformer.get_input_embeddings()
+    return int(embeddings.weight.shape[0])
+
+
+def check_weights(transformer: PreTrainedModel, missing: Collection[str], folder: Path) -> None:
+    """Refuse files that lack most of an encoder's weights, which would start at random.
+
+    A few may be missing: many files are without the pooler that BERT has behind its last layer.
+
+    Raises:
+        ConfigError: More than half are missing.
+    """
+    num_weights = len(list(transformer.named_parameters()))
+    if len(missing) > _MOST_MISSING * num_weights:
+        raise ConfigError(
+            f"encoder in {str(folder)!r}: its *.safetensors lack {len(missing)} of the "
+            f"{num_weights} weights of {type(transformer).__name__}, {min(missing)!r} among them; "
+            "expected those of the model that config.json describes"
+        )
+
+
+def check_first_token(transformer: PreTrainedModel, folder: Path) -> None:
+    """Refuse a model that can't read token ids alone, or whose first token sees no other.
+
+    Args:
+        transformer: In float32 and evaluation mode; it is left as it is.
+        folder: Where it was loaded from, for the message.
+
+    Raises:
+        ConfigError: It can't be used as an encoder.
+    """
+    where = f"encoder in {str(folder)!r} ({type(transformer).__name__})"
+    advice = "use an encoder for texts such as BERT, or 'packaged'"
+    try:
+        with torch.no_grad():
+            hidden = _last_layer(twin(transformer), _trial_batch(transformer))
+    except Exception as error:  # a foreign model may raise anything
+        raise ConfigError(
+            f"{where}: it can't compute vectors from token ids ({reason_of(error)}); {advice}"
+        ) from error
+    dim = getattr(transformer.config, "hidden_size", None)
+    if hidden.shape[2:] != (dim,):
+        raise ConfigError(
+            f"{where}: its last layer has the shape {tuple(hidden.shape)}, expected "
+            f"{dim} numbers a token (hidden_size); {advice}"
+        )
+    if not hidden.isfinite().all():
+        raise ConfigError(
+            f"{where}: its vectors are not finite numbers, so its weights are broken; get them "
+            "again, or use another encoder"
+        )
+    first, second = hidden[:, 0]
+    if not (first - second).norm() > _LEAST_DIFFERENCE * first.norm():
+        raise ConfigError(
+            f"{where}: a document's vector is its first token's, and in this model the first token "
+            "sees no other (a decoder, which reads from left to right), so all documents would get "
+            "the same vector; use a bidirectional encoder such as BERT, or 'packaged'"
+        )
+
+
+def usable_dtype(transformer: nn.Module, dtype: torch.dtype, *, is_chosen: bool) -> torch.dtype:
+    """Return what an encoder's weights can be turned into: a dtype, or else float32.
+
+    Args:
+        transformer: It is left as it is. What stands in for a transformer is not tried.
+        dtype: What is wanted.
+        is_chosen: Whether the dtype was chosen automatically, so that there may be another.
+
+    Raises:
+        ConfigError: It can't compute in the dtype, which a setting asks for.
+    """
+    if not isinstance(transformer, PreTrainedModel):
+        return dtype
+    failure = failure_in(transformer, dtype)
+    if failure is None:
+        return dtype
+    name = str(dtype).removeprefix("torch.")
+    told = f"encoder {type(transformer).__name__} can't compute in {name} ({failure})"
+    if not is_chosen:
+        raise ConfigError(f"precision is {name!r}, but {told}; set precision to 'float32'")
+    logger.warning("%s: it computes in float32", told)
+    return torch.float32
+
+
+def failure_in(transformer: PreTrainedModel, dtype: torch.dtype) -> str | None:
+    """Return why an encoder whose weights are turned into a dtype can't be used; None: it can."""
+    if dtype == torch.float32:
+        return None
+    named = (*transformer.named_parameters(), *transformer.named_buffers())  # shared ones once
+    weights = {name: each.to(dtype) if each.is_floating_point() else each for name, each in named}
+    try:
+        with torch.no_grad():
+            hidden = _last_layer(twin(transformer), _trial_batch(transformer), weights)
+    except Exception as error:  # noqa: BLE001  # a foreign model may raise anything
+        return reason_of(error)
+    return None if hidden.isfinite().all() else "its vectors are not finite numbers"
+
+
+def _trial_batch(transformer: PreTrainedModel) -> dict[str, Tensor]:
+    """Return two texts of the same first token, and no other in common."""
+    config = transformer.config
+    num_ids = num_token_ids(transformer)
+    ids = [i for i in range(2, num_ids) if i != getattr(config, "pad_token_id", None)]
+    width = max(2, min(_NUM_TOKENS, num_positions(transformer), (len(ids) + 1) // 2))
+    texts = [ids[:width], [ids[0], *ids[width : 2 * width - 1]]]
+    batch = torch.tensor(texts, device=transformer.device)
+    return {"input_ids": batch, "attention_mask": torch.ones_like(batch)}
+
+
+def _last_layer(
+    transformer: PreTrainedModel,
+    batch: dict[str, Tensor],
+    weights: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """Return the last layer, computed with other weights where some are given."""
+    found = functional_call(transformer, dict(weights or {}), (), batch)
+    last: Tensor = found.last_hidden_state
+    return last

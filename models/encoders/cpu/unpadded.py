@@ -1,0 +1,111 @@
+"""BERT's encoder for many short texts, in bfloat16 on CPUs: no padding, no more than is asked for.
+
+A batch of texts of unlike lengths is padding for a good part, which an encoder computes as if it
+were text. Here the tokens of all texts stand one after the other, and only attention, a tenth of
+the work, sees them text by text. And a document's vector is made of its first token ([CLS], DEPL
+Eq. 1): of the last layer, what comes after attention is computed for first tokens alone. With six
+layers, that is an eighth of all products.
+
+The pass is one call of PyTorch's own code, which leaves Python's lock alone. Its bits are not the
+encoder's, as it rounds between other steps; that they are as near to those of float32 is tried
+whenever a model is loaded (`models.encoders.cpu.traced`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+from models.encoders.cpu.attention import MOST_TOKENS
+from models.encoders.cpu.torch_internals import held_outside_of_python, packed
+from models.errors import ConfigError
+
+PADDING_COST = 0.25
+"""Most that a token of padding costs, in tokens of text: it takes part in attention alone, but in
+its memory, too."""
+
+_FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
+
+
+class UnpaddedBert(nn.Module):
+    """Stands in for a transformer of BERT's architecture; only for inference.
+
+    Attributes:
+        config: The transformer's.
+        dtype: What it computes in.
+    """
+
+    def __init__(self, transformer: PreTrainedModel) -> None:
+        """Take the weights of a transformer in bfloat16.
+
+        Raises:
+            ConfigError: It is of another architecture.
+            RuntimeError: This PyTorch has no oneDNN.
+        """
+        super().__init__()
+        config = transformer.config
+        if config.model_type not in _FAMILY or config.hidden_act != "gelu":
+            raise ConfigError(
+                f"encoder of type {config.model_type!r} with activation "
+                f"{getattr(config, 'hidden_act', None)!r}; wanted 'gelu' and one of "
+                f"{', '.join(_FAMILY)}"
+            )
+        self.config = config
+        self.dtype = transformer.dtype
+        from models.encoders.cpu.unpadded_forward import (
+            last_layer,  # PyTorch without oneDNN can't compile it
+        )
+
+        self._last_layer = last_layer
+        self._sizes = config.num_hidden_layers, config.num_attention_heads, config.layer_norm_eps
+        self._weights = held_outside_of_python(_weights_of(transformer))
+
+    def forward(
+        self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
+    ) -> BaseModelOutput:
+        """Return the last layer, as the transformer itself does; zeros in place of padding."""
+        hidden = self._read(input_ids, attention_mask, of_first=False)
+        return BaseModelOutput(last_hidden_state=hidden)
+
+    def first_states(
+        self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
+    ) -> Float[Tensor, "batch dim"]:
+        """Return the last layer of the first token of each text."""
+        return self._read(input_ids, attention_mask, of_first=True)
+
+    def _read(self, ids: Tensor, mask: Tensor, *, of_first: bool) -> Tensor:
+        return self._last_layer(ids, mask, self._weights, *self._sizes, MOST_TOKENS, of_first)
+
+
+def _weights_of(transformer: Any) -> list[Tensor]:
+    """Return a transformer's weights in the order in which `last_layer` takes them."""
+    embeddings = transformer.embeddings
+    positions, kind = embeddings.position_embeddings, embeddings.token_type_embeddings.weight[0]
+    # RoBERTa and its kin count positions from the padding id + 1.
+    start = 0 if positions.padding_idx is None else positions.padding_idx + 1
+    weights = [
+        embeddings.word_embeddings.weight,
+        (positions.weight[start:].float() + kind.float()).to(transformer.dtype),
+        *_norm(embeddings.LayerNorm),
+    ]
+    for layer in transformer.encoder.layer:
+        own, after = layer.attention.self, layer.attention.output
+        weights += [*_linear(own.query, own.key, own.value), *_linear(after.dense)]
+        weights += [*_norm(after.LayerNorm), *_linear(layer.intermediate.dense)]
+        weights += [*_linear(layer.output.dense), *_norm(layer.output.LayerNorm)]
+    return [weight.detach() for weight in weights]
+
+
+def _linear(*layers: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Return packed weights and bias of layers of the same input, as of one."""
+    weight = torch.cat([layer.weight for layer in layers])
+    return packed(weight), torch.cat([layer.bias for layer in layers])
+
+
+def _norm(layer: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    return layer.weight, layer.bias

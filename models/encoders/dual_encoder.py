@@ -1,0 +1,135 @@
+"""The dual encoder of DEPL (Zhang et al. 2023, section 3.3): one transformer, two poolers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from models.encoders.cpu.unpadded import UnpaddedBert
+from models.encoders.tokens import TokenBatch, TokenizedTexts
+from models.names import LabelPooling
+
+Role = Literal["document", "label"]
+_ENCODE_TOKENS = 4096  # tokens in one batch of `encode_all`, padding included
+_ENCODE_TOKENS_ON_GPU = 16_384
+
+
+class DualEncoder(nn.Module):
+    """Maps documents and label texts into one vector space.
+
+    f_dual(x, l) = s <phi_doc(x), phi_label(text(l))> + b. The scalars s and b are ours (as in the
+    sigmoid loss of Zhai et al. 2023): the paper has s = 1, b = 0. They change no ranking, but
+    with them the sigmoids of the loss start near the share of positives and not at one half.
+    """
+
+    def __init__(self, transformer: PreTrainedModel, label_pooling: LabelPooling = "mean") -> None:
+        """Take a transformer; both poolers start as the identity map.
+
+        Args:
+            transformer: Shared by documents and labels.
+            label_pooling: "cls" is what DEPL's Table 7 compares its mean with.
+        """
+        super().__init__()
+        self.transformer = transformer
+        self.label_pooling = label_pooling
+        self.dim = int(transformer.config.hidden_size)
+        self.document_pooler = _identity(self.dim)
+        self.label_pooler = _identity(self.dim)
+        self.log_scale = nn.Parameter(torch.zeros(()))
+        self.score_bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, batch: TokenBatch, role: Role) -> Float[Tensor, "batch dim"]:
+        """Return phi_doc or phi_label of a batch of texts.
+
+        Documents: W_doc BERT(x, [CLS]) + b_doc, and what the batch says is made of those of their
+        windows, where they are read in several. Labels: the mean of the last layer over the text's
+        tokens (DEPL Eq. 2) or, with `label_pooling` "cls", [CLS]; then W_label and b_label (Eq. 1).
+        """
+        if role == "document":
+            document: Tensor = self.document_pooler(self._first_states(batch))
+            return document if batch.windows is None else batch.windows.pooled(document)
+        hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
+        label: Tensor = self.label_pooler(self._pooled(hidden, batch))
+        return label
+
+    def _first_states(self, batch: TokenBatch) -> Float[Tensor, "batch dim"]:
+        """Return BERT(x, [CLS]): the last layer at the first token of each text."""
+        given = {"input_ids": batch.ids, "attention_mask": batch.mask}
+        if isinstance(self.transformer, UnpaddedBert):  # it needn't compute the others
+            return self.transformer.first_states(**given)
+        first: Tensor = self.transformer(**given).last_hidden_state[:, 0]
+        return first
+
+    def _pooled(
+        self, hidden: Float[Tensor, "batch token dim"], batch: TokenBatch
+    ) -> Float[Tensor, "batch dim"]:
+        """Return psi_bert of a batch of label texts, from the last layer."""
+        if self.label_pooling == "cls":
+            return hidden[:, 0]
+        weights = batch.mask.unsqueeze(-1).to(hidden.dtype)  # (batch, token, 1)
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+
+    def scores(
+        self, documents: Float[Tensor, "batch dim"], labels: Float[Tensor, "sampled dim"]
+    ) -> Float[Tensor, "batch sampled"]:
+        """Return f_dual of each document and label."""
+        return self.log_scale.exp() * (documents @ labels.T) + self.score_bias
+
+
+@torch.inference_mode()
+def encode_all(
+    model: DualEncoder,
+    tokens: TokenizedTexts,
+    role: Role,
+    *,
+    pad_id: int,
+    device: str = "cpu",
+    progress: Callable[[int], object] = int,
+) -> Float32[np.ndarray, "text dim"]:
+    """Return the vectors of many texts, in their order, in float32.
+
+    Texts of like length go into one batch, which wastes little on padding.
+
+    Args:
+        model: Left in evaluation mode.
+        tokens: The texts.
+        role: Whether they are documents or labels.
+        pad_id: The tokenizer's padding id.
+        device: Where the model is.
+        progress: Called with the number of texts done after every batch.
+    """
+    model.eval()
+    vectors = np.empty((len(tokens), model.dim), dtype=np.float32)
+    order = np.argsort(tokens.lengths, kind="stable")
+    lengths = tokens.lengths[order]
+    most_tokens = _ENCODE_TOKENS if device == "cpu" else _ENCODE_TOKENS_ON_GPU
+    start = 0
+    while start < len(order):
+        end = _batch_end(lengths, start, most_tokens)
+        rows = order[start:end]
+        batch = model(tokens.batch(rows, pad_id, device), role)
+        vectors[rows] = batch.float().cpu().numpy()
+        progress(end - start)
+        start = end
+    return vectors
+
+
+def _batch_end(lengths: np.ndarray, start: int, most_tokens: int) -> int:
+    """Return the end of the largest batch from `start` within the token budget; lengths rise."""
+    lengths = lengths[start : start + most_tokens]
+    sizes = np.arange(1, len(lengths) + 1) * lengths
+    return start + max(1, int(np.searchsorted(sizes, most_tokens, side="right")))
+
+
+def _identity(dim: int) -> nn.Linear:
+    linear = nn.Linear(dim, dim)
+    with torch.no_grad():
+        linear.weight.copy_(torch.eye(dim))
+        linear.bias.zero_()
+    return linear

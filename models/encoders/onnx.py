@@ -1,0 +1,121 @@
+"""Encoders computed by ONNX Runtime, in float32 or 8-bit integers, for processors.
+
+Nothing of ONNX lies in a bundle: the graph is made of the bundle's verified weights when it is
+loaded, in a process of its own (`models.encoders.onnx_export`), since PyTorch's exporter changes
+global state that a serving process relies on. The packages are an extra (`longtail[onnx]`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput
+
+from models.errors import ConfigError
+
+OnnxPrecision = Literal["onnx-float32", "onnx-int8"]
+"""What ONNX Runtime computes an encoder in; its vectors are float32 in any case."""
+
+_PACKAGES = ("onnxruntime", "onnx", "onnxscript")
+_EXPORT_TIMEOUT_S = 1200
+
+
+class OnnxTransformer(nn.Module):
+    """Stands in for the transformer of a `DualEncoder`; only for inference.
+
+    Attributes:
+        precision: What it computes in.
+    """
+
+    def __init__(self, session: Any, precision: OnnxPrecision) -> None:
+        """Take an `onnxruntime.InferenceSession`."""
+        super().__init__()
+        self.precision: OnnxPrecision = precision
+        self._session = session
+
+    def forward(
+        self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
+    ) -> BaseModelOutput:
+        """Return the last layer, as the transformer itself does."""
+        given = {"input_ids": input_ids.numpy(), "attention_mask": attention_mask.numpy()}
+        (hidden,) = self._session.run(None, given)
+        return BaseModelOutput(last_hidden_state=torch.from_numpy(hidden))
+
+
+def load_onnx_transformer(
+    folder: Path, precision: OnnxPrecision, num_threads: int | None = None
+) -> OnnxTransformer:
+    """Return the encoder of a folder, computed by ONNX Runtime; takes some tens of seconds.
+
+    Args:
+        folder: Of a verified bundle's encoder.
+        precision: What it is to compute in.
+        num_threads: Of ONNX Runtime; None: as many as PyTorch has.
+
+    Raises:
+        ConfigError: A package is missing, or the encoder can't be turned into a graph.
+    """
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        raise ConfigError(
+            f"precision {precision!r}: the package {missing[0]!r} is not installed; run "
+            "'pip install longtail[onnx]', or take another precision"
+        )
+    with tempfile.TemporaryDirectory(prefix="longtail-onnx-") as scratch:
+        target = Path(scratch) / "encoder.onnx"
+        _export(folder, target, precision)
+        return OnnxTransformer(_open(target, num_threads), precision)
+
+
+def _export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
+    """Let another process write the graph.
+
+    Raises:
+        ConfigError: It failed, or took too long.
+    """
+    package_folder = str(Path(__file__).parents[1])
+    paths = [package_folder, *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        done = subprocess.run(  # noqa: S603  # our own module
+            [
+                sys.executable,
+                "-m",
+                "models.encoders.onnx_export",
+                str(folder),
+                str(target),
+                precision,
+            ],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            capture_output=True,
+            text=True,
+            timeout=_EXPORT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(
+            f"precision {precision!r}: no graph within {_EXPORT_TIMEOUT_S} s; take another one"
+        ) from error
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise ConfigError(
+            f"precision {precision!r}: the encoder can't be turned into an ONNX graph "
+            f"({lines[-1][:300]}); take another precision"
+        )
+
+
+def _open(path: Path, num_threads: int | None) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads or torch.get_num_threads()
+    options.enable_mem_pattern = False  # it keeps a plan for every shape, and all shapes come
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

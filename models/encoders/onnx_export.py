@@ -1,0 +1,121 @@
+"""Writes an encoder as an ONNX graph.
+
+    python -m models.encoders.onnx_export FOLDER TARGET PRECISION
+
+
+`models.encoders.onnx` runs it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from models.encoders.onnx import OnnxPrecision
+from models.encoders.pretrained import load_transformer, window_of
+
+_MOST_DIFFERENCE = 1e-3
+"""Between a number of the graph's and the transformer's last layer, which are of order 1."""
+
+
+class _LastLayer(nn.Module):
+    def __init__(self, transformer: nn.Module) -> None:
+        super().__init__()
+        self.transformer = transformer
+
+    def forward(
+        self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
+    ) -> Float[Tensor, "batch token dim"]:
+        hidden: Tensor = self.transformer(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
+        return hidden
+
+
+def export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
+    """Write the graph of an encoder, and compare its answers with the encoder's own.
+
+    Args:
+        folder: Of the encoder.
+        target: The file to write.
+        precision: "onnx-int8": matrices become 8-bit integers with a scale for each column, and
+            activations are turned into such as they come (dynamic quantisation).
+
+    Raises:
+        RuntimeError: The graph answers otherwise than the encoder.
+    """
+    transformer = load_transformer(folder)
+    model = _LastLayer(transformer)
+    window = min(window_of(transformer), 2**16)
+    shape = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("token", min=1, max=window)}
+    is_int8 = precision == "onnx-int8"
+    exact = target.with_name("exact.onnx") if is_int8 else target
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyTorch about itself
+        torch.onnx.export(
+            model,
+            _example(2, min(9, window)),
+            exact,
+            input_names=["input_ids", "attention_mask"],
+            output_names=["hidden"],
+            dynamo=True,
+            dynamic_shapes={"input_ids": shape, "attention_mask": shape},
+            external_data=False,
+            verbose=False,
+        )
+    _compare(exact, model, window)
+    if is_int8:
+        _quantise(exact, target)
+        exact.unlink()
+
+
+def _example(num_texts: int, num_tokens: int) -> tuple[Tensor, Tensor]:
+    """Return texts of a token that every vocabulary has, the last half padding."""
+    ids = torch.ones((num_texts, num_tokens), dtype=torch.int64)
+    mask = torch.ones_like(ids)
+    mask[-1, (num_tokens + 1) // 2 :] = 0
+    return ids, mask
+
+
+def _compare(path: Path, model: _LastLayer, window: int) -> None:
+    """Refuse a graph whose answers differ, for example because it ignores the mask.
+
+    Raises:
+        RuntimeError: They do.
+    """
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for num_texts, num_tokens in ((1, 1), (3, min(14, window))):
+        ids, mask = _example(num_texts, num_tokens)
+        given = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+        (found,) = session.run(None, given)
+        with torch.inference_mode():
+            wanted = model(ids, mask).numpy()
+        difference = float(np.abs(found - wanted)[mask.numpy() == 1].max())
+        if not difference <= _MOST_DIFFERENCE:
+            raise RuntimeError(f"the graph's answers differ from the encoder's by {difference:.2g}")
+
+
+def _quantise(exact: Path, target: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(exact, target, per_channel=True, weight_type=QuantType.QInt8)
+
+
+def main(arguments: list[str]) -> None:
+    """Write the graph that the command line names."""
+    folder, target, name = arguments
+    (precision,) = (each for each in get_args(OnnxPrecision) if each == name)
+    export(Path(folder), Path(target), precision)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

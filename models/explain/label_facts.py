@@ -1,0 +1,137 @@
+"""What is known of labels, whatever the text: keywords, labels like them, who can score them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float32, Int32, Int64
+from scipy.sparse import csr_array
+
+from models.explain.neighbours import Neighbours, VectorNeighbours, WeightNeighbours
+from models.labels.catalogue import LabelCatalogue
+from models.names import TEXT
+from models.parts.model_parts import ModelParts
+from models.ranking.top_k import NO_LABEL
+from models.results import Keyword, NearLabel
+from models.scorers.sparse import SparseModel
+
+NUM_KEYWORDS = 10
+NUM_NEAREST = 5
+_MOST_KEPT = 4096
+"""Labels whose neighbours are remembered."""
+
+
+FindNearest: TypeAlias = Callable[[Sequence[int]], Sequence[tuple[NearLabel, ...]]]
+"""Gives the nearest labels of each of these, the nearest first."""
+
+
+class RememberedNeighbours:
+    """Keeps the nearest labels of labels, so that they are not looked up again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[NearLabel, ...]] = {}
+
+    def nearest(self, labels: Sequence[int], find: FindNearest) -> list[tuple[NearLabel, ...]]:
+        """Return the nearest labels of each of these; `find` gives those that are not known yet."""
+        kept = self._kept  # never made smaller: another thread may read it
+        unknown = [label for label in dict.fromkeys(labels) if label not in kept]
+        if len(kept) + len(unknown) > _MOST_KEPT:
+            kept = self._kept = {}
+            unknown = list(dict.fromkeys(labels))
+        if unknown:
+            kept.update(zip(unknown, find(unknown), strict=True))
+        return [kept[label] for label in labels]
+
+
+class LabelFacts:
+    """What is known of labels, whatever the text."""
+
+    def __init__(self, parts: ModelParts) -> None:
+        self.catalogue: LabelCatalogue = parts.catalogue
+        self._sparse = parts.sparse
+        self._reads_texts = parts.input == TEXT
+        self._neighbours: Neighbours = (
+            WeightNeighbours(parts.sparse, len(parts.catalogue))
+            if parts.dense is None
+            else VectorNeighbours(parts.dense.label_vectors)
+        )
+        self._remembered = RememberedNeighbours()
+
+    def keywords(self, label: int) -> tuple[Keyword, ...]:
+        """Return the tokens of largest positive weight; ties in the order of the vocabulary.
+
+        Of a text's tokens only those with a letter: the number of a document is no keyword.
+        """
+        row = row_of(self._sparse, label)
+        if row is None:
+            return ()
+        columns, weights = entries_of(self._sparse.weights, row)
+        order = np.lexsort((columns, -weights))
+        tokens = self._sparse.tfidf.tokens
+        keywords = (
+            Keyword(tokens[columns[place]], float(weights[place]))
+            for place in order
+            if weights[place] > 0 and self._is_keyword(tokens[columns[place]])
+        )
+        return tuple(islice(keywords, NUM_KEYWORDS))
+
+    def _is_keyword(self, token: str) -> bool:
+        return not self._reads_texts or any(character.isalpha() for character in token)
+
+    def nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
+        """Return the nearest labels of each of these, the nearest first."""
+        return self._remembered.nearest(labels, self._nearest)
+
+    def _nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
+        return self.nearest_to(self.vectors_of(labels), labels)
+
+    @property
+    def num_nearest(self) -> int:
+        """Labels that a label is told to be like, where there are so many."""
+        return NUM_NEAREST
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of what labels are compared by."""
+        return self._neighbours.num_columns
+
+    def vectors_of(self, labels: Sequence[int]) -> Float32[csr_array, "label column"]:
+        """Return what labels are compared by, a row for each."""
+        return self._neighbours.vectors_of(np.array(labels, dtype=np.int64))
+
+    def nearest_to(
+        self, vectors: Float32[csr_array, "label column"], left_out: Sequence[int]
+    ) -> list[tuple[NearLabel, ...]]:
+        """Return the labels whose vectors are nearest to each of these, the nearest first.
+
+        Args:
+            vectors: Of labels, be they among these or of another shard.
+            left_out: The label that each is of; `NO_LABEL` where it is not among these.
+        """
+        rows = np.array(left_out, dtype=np.int64)
+        found = self._neighbours.nearest_to(vectors, rows, NUM_NEAREST)
+        return [
+            tuple(
+                NearLabel(index, self.catalogue[index].id, self.catalogue[index].name, cosine)
+                for index, cosine in zip(near.tolist(), cosines.tolist(), strict=True)
+                if index != NO_LABEL
+            )
+            for near, cosines in zip(found.labels, found.scores, strict=True)
+        ]
+
+
+def row_of(model: SparseModel, label: int) -> int | None:
+    """Return the row of a label in the sparse model; None where it has none."""
+    row = int(np.searchsorted(model.labels, label))
+    return row if row < len(model.labels) and model.labels[row] == label else None
+
+
+def entries_of(
+    matrix: Float32[csr_array, "row column"], row: int
+) -> tuple[Int32[np.ndarray, entry] | Int64[np.ndarray, entry], Float32[np.ndarray, entry]]:
+    """Return the columns and values of a row's entries."""
+    part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+    return matrix.indices[part], matrix.data[part]

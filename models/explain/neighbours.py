@@ -1,0 +1,187 @@
+"""Labels that are like a label: by the cosine of their vectors, or of their sparse weights.
+
+Neighbours are found in two steps, so that a label of one shard can be looked up in all others: the
+vectors of labels, and the labels nearest to vectors. A cosine depends on its two labels alone.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+
+from models.ranking.inner_products import products_with_rows
+from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates, top_of_scores
+from models.scorers.sparse import SparseModel
+
+_MOST_PRODUCTS = 2**22
+"""Held at a time: 16 MiB."""
+
+
+@runtime_checkable  # the test run checks annotations by isinstance
+class Neighbours(Protocol):
+    """Finds the labels that are most like others."""
+
+    @property
+    def num_columns(self) -> int:
+        """Numbers in a vector."""
+        ...
+
+    def vectors_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label column"]:
+        """Return what labels are compared by, a row for each."""
+        ...
+
+    def nearest_to(
+        self,
+        vectors: Float32[csr_array, "label column"],
+        left_out: Int64[np.ndarray, label],
+        k: int,
+    ) -> Ranking:
+        """Return the k labels of largest cosine with each of these vectors.
+
+        Ties: the smaller label index first. A row has `NO_LABEL` where there are fewer.
+
+        Args:
+            vectors: As `vectors_of` returns them, here or where other labels are.
+            left_out: For each, the label that it is of; `NO_LABEL` where that is not among these.
+            k: At least 1.
+        """
+        ...
+
+
+def nearest_labels(neighbours: Neighbours, labels: Int64[np.ndarray, label], k: int) -> Ranking:
+    """Return the k labels of largest cosine with each of these, itself left out."""
+    return neighbours.nearest_to(neighbours.vectors_of(labels), labels, k)
+
+
+class VectorNeighbours:
+    """By a vector for every label."""
+
+    def __init__(self, vectors: Float32[np.ndarray, "label dim"]) -> None:
+        self._vectors = np.ascontiguousarray(vectors)
+
+    @property
+    def num_columns(self) -> int:
+        """Dimensions."""
+        return int(self._vectors.shape[1])
+
+    @cached_property
+    def _norms(self) -> Float32[np.ndarray, label]:
+        return _lengths(self._vectors)
+
+    def vectors_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label dim"]:
+        """Return their vectors."""
+        return csr_array(self._vectors[labels])
+
+    def nearest_to(
+        self,
+        vectors: Float32[csr_array, "label dim"],
+        left_out: Int64[np.ndarray, label],
+        k: int,
+    ) -> Ranking:
+        """Return the nearest labels (see `Neighbours.nearest_to`)."""
+        queries = vectors.toarray()
+        num_parts = len(queries) * len(self._vectors) // _MOST_PRODUCTS + 1
+        parts = np.array_split(np.arange(len(queries)), num_parts)
+        return _joined(
+            [self._nearest(queries[part], left_out[part], k) for part in parts], len(queries), k
+        )
+
+    def _nearest(
+        self, queries: Float32[np.ndarray, "part dim"], left_out: Int64[np.ndarray, part], k: int
+    ) -> list[Ranking]:
+        """Let float32 products propose, whose rounding depends on the batch, and score again."""
+        norms = _lengths(queries)
+        cosines = queries @ self._vectors.T / (norms[:, None] * self._norms)
+        own = np.flatnonzero(left_out != NO_LABEL)
+        cosines[own, left_out[own]] = -np.inf
+        k_found = min(k, len(self._vectors))
+        least = np.partition(cosines, -k_found, axis=1)[:, -k_found]
+        slack = np.float32(4 * (self._vectors.shape[1] + 8) * 2.0**-24)
+        best = []
+        for row, label in enumerate(left_out):
+            near = np.flatnonzero(cosines[row] >= least[row] - slack)[None]
+            exact = products_with_rows(queries[row : row + 1], self._vectors, near)
+            exact = exact / (norms[row] * self._norms[near])
+            exact[near == label] = -np.inf
+            best.append(top_of_candidates(near, exact, k))
+        return best
+
+
+class WeightNeighbours:
+    """By the weights of the sparse model; labels without any have no neighbours."""
+
+    def __init__(self, model: SparseModel, num_labels: int) -> None:
+        self._model = model
+        self._num_labels = num_labels
+
+    @cached_property
+    def _norms(self) -> Float32[np.ndarray, covered]:
+        return _row_lengths(self._model.weights)
+
+    @property
+    def num_columns(self) -> int:
+        """Features."""
+        return int(self._model.weights.shape[1])
+
+    def vectors_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label feature"]:
+        """Return their weights; an empty row for labels without any."""
+        is_known = np.isin(labels, self._model.labels)
+        known = self._model.weights[np.searchsorted(self._model.labels, labels[is_known])]
+        indptr = np.zeros(len(labels) + 1, dtype=known.indptr.dtype)
+        indptr[1:][is_known] = np.diff(known.indptr)
+        shape = (len(labels), known.shape[1])
+        return csr_array((known.data, known.indices, np.cumsum(indptr)), shape=shape)
+
+    def nearest_to(
+        self,
+        vectors: Float32[csr_array, "label feature"],
+        left_out: Int64[np.ndarray, label],
+        k: int,
+    ) -> Ranking:
+        """Return the nearest labels, those that share any weight (see `Neighbours.nearest_to`)."""
+        norms = _row_lengths(vectors)
+        found = [
+            self._nearest(vectors[[row]], norms[row], int(label), k)
+            for row, label in enumerate(left_out)
+        ]
+        return _joined([found], len(left_out), k)
+
+    def _nearest(
+        self,
+        query: Float32[csr_array, "1 feature"],
+        norm: np.float32,
+        left_out: int,
+        k: int,
+    ) -> Ranking:
+        cosines = np.full((1, self._num_labels), -np.inf, dtype=np.float32)
+        products = query @ self._model.weights_by_feature
+        found = products.indices
+        scaled = products.data / (norm * self._norms[found])
+        cosines[0, self._model.labels[found]] = np.where(scaled != 0, scaled, -np.inf)
+        if left_out != NO_LABEL:
+            cosines[0, left_out] = -np.inf
+        return top_of_scores(cosines, k)
+
+
+def _lengths(vectors: Float32[np.ndarray, "label dim"]) -> Float32[np.ndarray, label]:
+    """Return the lengths of vectors; 1 for a vector of zeros, whose cosines are then 0."""
+    norms: Float32[np.ndarray, label] = np.linalg.norm(vectors, axis=1)
+    return np.where(norms > 0, norms, np.float32(1))
+
+
+def _row_lengths(rows: Float32[csr_array, "label feature"]) -> Float32[np.ndarray, label]:
+    return np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float32))
+
+
+def _joined(parts: list[list[Ranking]], num_rows: int, k: int) -> Ranking:
+    best = Ranking(
+        labels=np.full((num_rows, k), NO_LABEL, dtype=np.int64),
+        scores=np.full((num_rows, k), -np.inf, dtype=np.float32),
+    )
+    for row, found in enumerate(each for part in parts for each in part):
+        best.labels[row], best.scores[row] = found.labels[0], found.scores[0]
+    return best

@@ -1,0 +1,68 @@
+"""Files that survive a power cut: written, synced and renamed; JSON and lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from models.errors import (
+    FileContentError,
+)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make all files and names under a folder durable."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        else:
+            sync_folder(path)
+    sync_folder(folder)
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file.
+
+    Raises:
+        FileContentError: It is not JSON in UTF-8.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FileContentError(
+            f"{path}: not JSON in UTF-8 ({error}); restore the file, or delete it with the folder "
+            "it lies in and start again"
+        ) from error
+
+
+def write_json_durably(path: Path, content: Any) -> None:
+    """Replace a JSON file atomically (see `write_lines_durably`)."""
+    write_lines_durably(path, [json.dumps(content, indent=1)])
+
+
+def write_lines_durably(path: Path, lines: Iterable[str]) -> None:
+    """Replace a text file atomically; after a crash it holds the old content or the new."""
+    incoming = path.with_name(f".incoming-{path.name}-{os.getpid()}")
+    try:
+        with incoming.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        incoming.replace(path)
+    except BaseException:
+        incoming.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)

@@ -1,0 +1,222 @@
+"""The label catalogue: what is known about every label of a bundle, in row order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from models.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One label of the vocabulary.
+
+    Attributes:
+        id: The caller's identifier; unique in a catalogue.
+        name: What people read.
+        description: A text about the label that its publisher gave; may be empty.
+        pseudo_description: Name and keywords as the label encoder read them (DEPL section 3.2);
+            empty before training.
+        training_count: Number of training documents that carry the label.
+        alternative_names: Other names; in a bundle those that its label texts have.
+        parents: Names of broader labels; in a bundle those that its label texts have.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    pseudo_description: str = ""
+    training_count: int = 0
+    alternative_names: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCatalogue:
+    """The labels that the labels of a shard are a part of.
+
+    Attributes:
+        num_labels: How many they are.
+        num_training_pairs: Pairs of a training document and one of them.
+    """
+
+    num_labels: int
+    num_training_pairs: int
+
+
+class LabelCatalogue:
+    """All labels in row order: the index of a label is its row in every matrix of the bundle."""
+
+    def __init__(self, labels: Iterable[Label], whole: WholeCatalogue | None = None) -> None:
+        """Keep the labels in the order given.
+
+        Args:
+            labels: At least one.
+            whole: What these labels are a part of, where they are a shard's.
+
+        Raises:
+            DataError: Two labels share an id, or there is no label at all.
+        """
+        self._labels = tuple(labels)
+        self._whole = whole
+        if not self._labels:
+            raise DataError("label catalogue: no labels; give at least one")
+        self._index_by_id = {label.id: index for index, label in enumerate(self._labels)}
+        if len(self._index_by_id) != len(self._labels):
+            seen: set[str] = set()
+            twice = next(x.id for x in self._labels if x.id in seen or seen.add(x.id))  # type: ignore[func-returns-value]
+            raise DataError(f"label catalogue: id {twice!r} occurs twice; ids must be unique")
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> Label:
+        return self._labels[index]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    @property
+    def training_counts(self) -> Int64[np.ndarray, label]:
+        """Number of training documents of each label."""
+        return np.array([label.training_count for label in self._labels], dtype=np.int64)
+
+    @property
+    def whole(self) -> WholeCatalogue:
+        """What log priors are taken over: all these labels, or those that they are a part of."""
+        if self._whole is None:
+            return WholeCatalogue(len(self), int(self.training_counts.sum()))
+        return self._whole
+
+    @cached_property
+    def log_priors(self) -> Float32[np.ndarray, label]:
+        """Log pi of each label, in nats: its share of all training pairs.
+
+        Every label counts half a pair more than it has, so that those without any have a prior too.
+        """
+        num_pairs = self.whole.num_training_pairs + 0.5 * self.whole.num_labels
+        shares = (self.training_counts + 0.5) / num_pairs
+        log_priors: Float32[np.ndarray, label] = np.log(shares).astype(np.float32)
+        return log_priors
+
+    @cached_property
+    def _indices_by_name(self) -> dict[str, list[int]]:
+        indices: dict[str, list[int]] = {}
+        for index, label in enumerate(self._labels):
+            indices.setdefault(label.name, []).append(index)
+        return indices
+
+    def row_of_id(self, label_id: str) -> int | None:
+        """Return the row of the label with this id; None where there is none."""
+        return self._index_by_id.get(label_id)
+
+    def knows(self, id_or_name: str) -> bool:
+        """Return whether a label has this id or this name."""
+        return id_or_name in self._index_by_id or id_or_name in self._indices_by_name
+
+    def index_of(self, id_or_name: str) -> int:
+        """Return the row of the label with this id, or else with this name.
+
+        Raises:
+            DataError: No label has it, or several labels share the name.
+        """
+        if id_or_name in self._index_by_id:
+            return self._index_by_id[id_or_name]
+        found = self._indices_by_name.get(id_or_name, [])
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(repr(self._labels[index].id) for index in found[:5])
+            raise DataError(f"{len(found)} labels are named {id_or_name!r} (ids {ids}); use the id")
+        raise DataError(f"unknown label {id_or_name!r}; it is neither an id nor a name of a label")
+
+    def replaced(self, **columns: Iterable[object]) -> LabelCatalogue:
+        """Return a copy in which each named field takes its values, one per label, in row order."""
+        names = list(columns)
+        rows = zip(*columns.values(), strict=True)
+        labels = (
+            replace(label, **dict(zip(names, row, strict=True)))
+            for label, row in zip(self._labels, rows, strict=True)
+        )
+        return LabelCatalogue(labels, self._whole)
+
+    def part(self, first: int, stop: int) -> LabelCatalogue:
+        """Return a range of the labels; their log priors stay what they are."""
+        return LabelCatalogue(self._labels[first:stop], self.whole)
+
+    def to_jsonl(self) -> str:
+        """Return one JSON object a line, in row order."""
+        return "".join(
+            json.dumps(_fields_of(label), ensure_ascii=False, sort_keys=True) + "\n"
+            for label in self._labels
+        )
+
+    @classmethod
+    def from_jsonl(cls, text: str, whole: WholeCatalogue | None = None) -> LabelCatalogue:
+        """Read what `to_jsonl` wrote.
+
+        Args:
+            text: A line for each label.
+            whole: What these labels are a part of, where they are a shard's.
+
+        Raises:
+            DataError: A line is not an object with exactly the fields of `Label`, each of its type.
+        """
+        lines = enumerate(text.split("\n")[:-1], 1)
+        return cls((_label_of_line(number, line) for number, line in lines), whole)
+
+
+def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> list[Label]:
+    """Return labels with the names of their parents in place of the ids.
+
+    Args:
+        labels: Their `parents` are ids.
+        known: Labels that may be parents; parents that are none of them are left out.
+    """
+    name_of = {label.id: label.name for label in known}
+    return [
+        replace(label, parents=tuple(name_of[x] for x in label.parents if x in name_of))
+        for label in labels
+    ]
+
+
+_FIELDS = {
+    "id": str,
+    "name": str,
+    "description": str,
+    "pseudo_description": str,
+    "training_count": int,
+}
+_LISTS = ("alternative_names", "parents")
+"""Fields that hold texts, and that a line may lack."""
+
+
+def _label_of_line(number: int, line: str) -> Label:
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"label catalogue, line {number}: not JSON ({error})") from error
+    if not isinstance(fields, dict):
+        fields = {}
+    lists: dict[str, Any] = {name: fields.pop(name) for name in _LISTS if name in fields}
+    is_good = all(
+        isinstance(found, list) and found and all(isinstance(each, str) for each in found)
+        for found in lists.values()
+    )
+    if not is_good or {k: type(v) for k, v in fields.items()} != _FIELDS:
+        raise DataError(f"label catalogue, line {number}: wanted the fields {', '.join(_FIELDS)}")
+    fields |= {name: tuple(found) for name, found in lists.items()}
+    return Label(**fields)
+
+
+def _fields_of(label: Label) -> dict[str, object]:
+    """Return what stands in a line; empty lists are left out, so most lines have none."""
+    fields = asdict(label)
+    return {name: value for name, value in fields.items() if value or name not in _LISTS}

@@ -1,0 +1,26 @@
+"""The text of a label as the label encoder reads it (DEPL section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.labels.catalogue import Label
+
+PART_END = ". "
+"""Parts a name, a description and keywords, so that the encoder doesn't read them as one phrase."""
+
+
+def pseudo_description(label: Label, keywords: Sequence[str] = ()) -> str:
+    """Return pseudo_label(l) = label_name(l) + keywords(l) (DEPL section 3.2).
+
+    A publisher's description, other names and the names of broader labels, where there are some,
+    stand between the two.
+    """
+    parts = (
+        label.name,
+        label.description,
+        ", ".join(label.alternative_names),
+        ", ".join(label.parents),
+        " ".join(keywords),
+    )
+    return PART_END.join(part.strip() for part in parts if part.strip())

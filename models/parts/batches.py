@@ -1,0 +1,211 @@
+"""Documents made ready to be ranked; what scorers need of them is computed once, when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array, vstack
+
+from models.encoders.dual_encoder import encode_all
+from models.encoders.tokens import TokenizedTexts, tokenize_texts
+from models.parts.model_parts import DenseParts, ModelParts
+
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """A property that is computed when first asked for, and kept.
+
+    Unlike `functools.cached_property` before Python 3.12 it has no lock, which all batches would
+    share: a thread that encodes one would wait for those that encode others.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, batch: None, owner: type) -> _Once[T]: ...
+
+    @overload
+    def __get__(self, batch: object, owner: type) -> T: ...
+
+    def __get__(self, batch: object | None, owner: type) -> _Once[T] | T:
+        if batch is None:
+            return self
+        value = batch.__dict__[self._name] = self._compute(batch)  # found before this, from now on
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of a text a scorer has read.
+
+    Attributes:
+        num_tokens: Tokens that it has read.
+        num_text_tokens: Tokens that the text has.
+        known_tokens: What it has found of its vocabulary among those that it has read.
+    """
+
+    num_tokens: int
+    num_text_tokens: int
+    known_tokens: int
+
+
+class TextBatch:
+    """Texts, as any scorer reads them."""
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        parts: ModelParts,
+        device: str,
+        progress: Callable[[int], object],
+    ) -> None:
+        """Keep the texts; `Predictor.read` makes them."""
+        self.texts = texts
+        self._parts = parts
+        self._device = device
+        self._progress = progress
+
+    @property
+    def num_documents(self) -> int:
+        """Number of texts."""
+        return len(self.texts)
+
+    @property
+    def _dense(self) -> DenseParts:
+        assert self._parts.dense is not None  # only dense scorers ask, and they come with it
+        return self._parts.dense
+
+    @_Once
+    def tokens(self) -> TokenizedTexts:
+        """The texts as the encoder reads them."""
+        dense = self._dense
+        return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens, dense.windows)
+
+    @_Once
+    def vectors(self) -> Float32[np.ndarray, "text dim"]:
+        """phi_doc of each text."""
+        return encode_all(
+            self._dense.encoder,
+            self.tokens,
+            "document",
+            pad_id=self._dense.tokenizer.pad_token_id or 0,
+            device=self._device,
+            progress=self._progress,
+        )
+
+    @_Once
+    def features(self) -> Float32[csr_array, "text feature"]:
+        """Tf-idf rows."""
+        rows = self._parts.sparse.tfidf.transform(self.texts)
+        if self._parts.dense is None:  # else the encoder, which takes longer, tells the progress
+            self._progress(len(self.texts))
+        return rows
+
+    @_Once
+    def num_words(self) -> Int64[np.ndarray, text]:
+        """Words of each text, as the sparse model counts them."""
+        tfidf = self._parts.sparse.tfidf
+        return np.array([tfidf.num_words(text) for text in self.texts], dtype=np.int64)
+
+    def prepare(self, is_sparse: bool) -> Int64[np.ndarray, text]:
+        """Do what ranking needs besides the encoder; return how much is to be read of each text.
+
+        Args:
+            is_sparse: Whether the sparse model reads the texts, in words; else the encoder does, in
+                tokens, those that two windows have in common twice.
+        """
+        if is_sparse:
+            _ = self.features
+            return self.num_words
+        return self.tokens.lengths
+
+    def take(self, rows: Sequence[int]) -> TextBatch:
+        """Return some of the texts, with all that is known of them."""
+        taken = TextBatch([self.texts[row] for row in rows], *self._context)
+        for name, part_of in _TAKEN.items():
+            if name in self.__dict__:
+                taken.__dict__[name] = part_of(self.__dict__[name], rows)
+        return taken
+
+    @classmethod
+    def joined(cls, batches: Sequence[TextBatch]) -> TextBatch:
+        """Return the texts of several batches of one model, with what is known of all of them."""
+        joined = cls([text for batch in batches for text in batch.texts], *batches[0]._context)
+        for name, join in _JOINED.items():
+            if all(name in batch.__dict__ for batch in batches):
+                joined.__dict__[name] = join([batch.__dict__[name] for batch in batches])
+        return joined
+
+    @property
+    def _context(self) -> tuple[ModelParts, str, Callable[[int], object]]:
+        return self._parts, self._device, self._progress
+
+    def extents(self, *, by_encoder: bool, by_sparse: bool) -> list[Extent]:
+        """Return how much of each text is read by the encoder, the sparse model, or both.
+
+        The encoder reads tokens, and its window or windows may end before the text does; the sparse
+        model reads all words. What both read is counted in the encoder's tokens, and is cut where
+        the encoder cuts it. Of the two numbers of known tokens the larger one counts, so that it is
+        0 only where neither knows anything.
+
+        Args:
+            by_encoder: Whether the encoder reads them.
+            by_sparse: Whether the sparse model does; at least one of the two.
+        """
+        known = self.num_known_features if by_sparse else np.zeros(len(self.texts), dtype=np.int64)
+        if by_encoder:
+            read, num_tokens = self.tokens.num_read, self.tokens.num_tokens
+            known = np.maximum(known, self.tokens.num_known)
+        else:
+            read = num_tokens = self.num_words
+        rows = zip(read.tolist(), num_tokens.tolist(), known.tolist(), strict=True)
+        return [Extent(*row) for row in rows]
+
+    @property
+    def num_known_features(self) -> Int64[np.ndarray, text]:
+        """Different words and phrases of each text that the sparse model has a feature for."""
+        counts: Int64[np.ndarray, text] = np.diff(self.features.indptr).astype(np.int64)
+        return counts
+
+
+_TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
+    "tokens": TokenizedTexts.take,
+    "vectors": lambda vectors, rows: vectors[rows],
+    "features": lambda features, rows: features[rows],
+    "num_words": lambda counts, rows: counts[rows],
+}
+"""How a part of each of a batch's cached properties is made."""
+
+_JOINED: dict[str, Callable[[Any], object]] = {
+    "tokens": TokenizedTexts.joined,
+    "vectors": np.concatenate,
+    "features": lambda parts: csr_array(vstack(parts, format="csr")),
+    "num_words": np.concatenate,
+}
+"""How one is made of those of several batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureBatch:
+    """Documents of which only the features are known; `Predictor.read_features` makes them.
+
+    Attributes:
+        features: Their rows, at unit length.
+    """
+
+    features: Float32[csr_array, "document feature"]
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return int(self.features.shape[0])

@@ -1,0 +1,142 @@
+"""Whether the parts of a model fit each other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from models.bundle.bundle import Bundle
+from models.encoders.pretrained import window_of
+from models.errors import BundleCorruptError
+from models.names import BLENDABLE, FEATURES, LINEAR
+from models.parts.model_parts import (
+    _CLASSIFIER_FILE,
+    _LINEAR_FILE,
+    _SPARSE_FILE,
+    _TREE_FILE,
+    RETRIEVAL_FILE,
+    DenseParts,
+    ModelParts,
+)
+from models.scorers.linear import LinearModel, LinearScorer
+
+
+def check_parts(bundle: Bundle, parts: ModelParts) -> None:
+    """Refuse parts whose sizes contradict the catalogue, the encoder or the manifest.
+
+    Raises:
+        BundleCorruptError: They do.
+    """
+    rows = (parts.sparse.weights.shape[0], len(parts.sparse.bias))
+    _check_rows(bundle, _SPARSE_FILE, parts.sparse.labels, rows)
+    if parts.dense is not None:
+        _check_dense(bundle, parts.dense)
+        if parts.dense.linear is not None:
+            _check_linear(bundle, parts.dense.linear, parts.dense.encoder.dim)
+    _check_scorers(bundle, parts)
+    if parts.input == FEATURES and parts.dense is not None:
+        said = f"input {parts.input!r} with an encoder, which reads texts"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+
+
+def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
+    """Refuse a manifest that tells of other scorers than the parts make.
+
+    Raises:
+        BundleCorruptError: It does.
+    """
+    if parts.scorers != bundle.manifest.scorers:
+        said = f"scorers {bundle.manifest.scorers}, the files make {parts.scorers}"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    if bundle.manifest.default_scorer not in parts.scorers:
+        said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    odd = set(parts.calibrations).difference(parts.scorers)
+    if parts.ensemble is not None:
+        odd |= set(parts.ensemble.weights).difference(BLENDABLE)
+    if odd:
+        said = f"calibrations or ensemble weights of {sorted(odd)}, wanted those of scorers"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
+        said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+
+
+def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
+    """Refuse a dense half whose sizes contradict each other, the catalogue or the manifest.
+
+    Raises:
+        BundleCorruptError: They do.
+    """
+    num_labels, dim = len(bundle.catalogue), dense.encoder.dim
+    if dense.label_vectors.shape != (num_labels, dim):
+        shapes = f"label_vectors {dense.label_vectors.shape}, wanted {(num_labels, dim)}"
+        raise BundleCorruptError(contradiction(bundle, RETRIEVAL_FILE, shapes))
+    if dense.classifier is not None:
+        _check_model(bundle, _CLASSIFIER_FILE, dense.classifier, dim)
+    said = bundle.manifest.encoder
+    assert said is not None  # else there would be no dense half
+    if said.dim != dim:
+        what = f"dim {said.dim}, the encoder has {dim}"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
+    window = window_of(dense.encoder.transformer)
+    if not 1 <= dense.max_tokens <= window:
+        what = f"max_tokens {dense.max_tokens}, the encoder has {window} positions"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
+
+
+def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
+    """Refuse a linear scorer whose parts contradict each other or the catalogue.
+
+    Raises:
+        BundleCorruptError: They do.
+    """
+    _check_model(bundle, _LINEAR_FILE, linear.model, dim)
+    if linear.tree is not None:
+        # Labels that were added later are no leaves: p_n of them is 0, and they have no row here.
+        num_labels, least = linear.tree.num_labels, int(linear.model.labels.max(initial=-1)) + 1
+        most, tree_dim = len(bundle.catalogue), len(linear.tree.mean)
+        if not least <= num_labels <= most or tree_dim != dim:
+            what = (
+                f"a tree of (labels, dimensions) {(num_labels, tree_dim)}, wanted {least} to "
+                f"{most}, and {dim}"
+            )
+            raise BundleCorruptError(contradiction(bundle, _TREE_FILE, what))
+    counts = bundle.catalogue.training_counts[linear.model.labels]
+    if linear.correction == "prior" and not counts.all():
+        what = "correction 'prior' with labels that no training document carries"
+        raise BundleCorruptError(contradiction(bundle, _LINEAR_FILE, what))
+
+
+def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> None:
+    """Refuse label weights of other dimensions than the encoder, or of other labels.
+
+    Raises:
+        BundleCorruptError: They are.
+    """
+    if model.weight.shape[1:] != (dim,):
+        raise BundleCorruptError(contradiction(bundle, name, f"{dim} dimensions wanted"))
+    _check_rows(bundle, name, model.labels, (len(model.weight), len(model.bias)))
+
+
+def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, int]) -> None:
+    is_rising = bool((np.diff(labels) > 0).all())
+    least = 0 if bundle.shard is not None else 1  # a scorer may know no label of a shard
+    is_within = labels.min(initial=0) >= 0 and labels.max(initial=0) < len(bundle.catalogue)
+    if len(labels) < least or not is_rising or not is_within:
+        raise BundleCorruptError(
+            contradiction(bundle, name, "labels that are not rising rows of the catalogue")
+        )
+    if rows != (len(labels), len(labels)):
+        raise BundleCorruptError(
+            contradiction(bundle, name, f"{rows} rows for {len(labels)} labels")
+        )
+
+
+def contradiction(bundle: Bundle, name: str, what: str) -> str:
+    """Return the sentence that a file of a bundle contradicts another part of it."""
+    return (
+        f"bundle {bundle.folder.name!r}: {name} can't be used: {json.dumps(what)[1:-1]}; "
+        "train again with 'longtail train'"
+    )

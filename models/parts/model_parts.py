@@ -1,0 +1,119 @@
+"""The parts of a trained model, and how each lies in a bundle's files.
+
+labels.jsonl               the catalogue
+sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
+sparse.json                vocabulary and lemmas
+probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
+some
+
+The dense half, which a model may lack:
+
+encoder/                   the transformer and its tokenizer, as Hugging Face saves them
+dual_encoder.safetensors   both poolers, log_scale, score_bias
+retrieval.safetensors      label_vectors: phi_label of every label's pseudo description
+classifier.safetensors     weight, bias, labels (those that have a row)
+linear.safetensors         the same of the linear scorer, on document vectors as they are
+tree.safetensors           the label tree that corrects it, if one does
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float32
+from transformers import TokenizersBackend
+
+from models.bundle.manifest import Calibration, Ensemble
+from models.encoders.dual_encoder import DualEncoder
+from models.labels.catalogue import LabelCatalogue
+from models.names import (
+    CLASSIFIER,
+    ENSEMBLE,
+    HYBRID,
+    LINEAR,
+    RETRIEVAL,
+    SPARSE,
+    Input,
+)
+from models.scorers.linear import LinearModel, LinearScorer
+from models.scorers.sparse import SparseModel
+from models.windows import Windows
+
+_DUAL_ENCODER_FILE = "dual_encoder.safetensors"
+RETRIEVAL_FILE = "retrieval.safetensors"
+_CLASSIFIER_FILE = "classifier.safetensors"
+_LINEAR_FILE = "linear.safetensors"
+_TREE_FILE = "tree.safetensors"
+_SPARSE_FILE = "sparse.safetensors"
+_VOCABULARY_FILE = "sparse.json"
+_TRANSFORMER_PREFIX = "transformer."
+
+
+@dataclass(frozen=True, slots=True)
+class DenseParts:
+    """What scores texts by their vectors.
+
+    Attributes:
+        encoder: The dual encoder.
+        tokenizer: Its tokenizer.
+        max_tokens: Tokens that it reads of a document.
+        label_vectors: phi_label of every label.
+        classifier: The dense classifier; None if the run kept none.
+        linear: The linear scorer; None if the run trained none.
+        windows: How longer documents are read; None: only their beginning is.
+    """
+
+    encoder: DualEncoder
+    tokenizer: TokenizersBackend
+    max_tokens: int
+    label_vectors: Float32[np.ndarray, "label dim"]
+    classifier: LinearModel | None
+    linear: LinearScorer | None = None
+    windows: Windows | None = None
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of the longest document of which all is read, special ones included."""
+        if self.windows is None:
+            return self.max_tokens
+        num_special = self.tokenizer.num_special_tokens_to_add()
+        return num_special + self.windows.longest(self.max_tokens - num_special)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParts:
+    """Everything that scoring needs.
+
+    Attributes:
+        input: What the model reads.
+        catalogue: The labels.
+        sparse: The sparse model.
+        dense: The dense half; None if the run trained none.
+        has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
+        calibrations: What makes log-odds of the scores of a scorer.
+        ensemble: The weights of the scorer `ensemble`; None if there is none.
+    """
+
+    input: Input
+    catalogue: LabelCatalogue
+    sparse: SparseModel
+    dense: DenseParts | None
+    has_hybrid: bool = False
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    ensemble: Ensemble | None = None
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Names of the scorers that these parts make."""
+        has_classifier = self.dense is not None and self.dense.classifier is not None
+        there = {
+            RETRIEVAL: self.dense is not None,
+            CLASSIFIER: has_classifier,
+            HYBRID: has_classifier and self.has_hybrid,
+            LINEAR: self.dense is not None and self.dense.linear is not None,
+            SPARSE: True,
+            ENSEMBLE: self.ensemble is not None,
+        }
+        return tuple(name for name, is_there in there.items() if is_there)

@@ -1,0 +1,212 @@
+"""The parts of a model on disk: from and to the files of a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+from jaxtyping import Float32
+from safetensors.torch import load
+from scipy.sparse import csr_array
+
+from models.bundle.bundle import Bundle, write_bundle
+from models.bundle.manifest import Manifest
+from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from models.encoders.dual_encoder import DualEncoder
+from models.encoders.pretrained import load_tokenizer, load_transformer
+from models.errors import BundleCorruptError
+from models.label_tree.tree import LabelTree
+from models.names import CLASSIFIER, HYBRID, LINEAR, LabelPooling
+from models.parts.consistency import check_parts, contradiction
+from models.parts.model_parts import (
+    _CLASSIFIER_FILE,
+    _DUAL_ENCODER_FILE,
+    _LINEAR_FILE,
+    _SPARSE_FILE,
+    _TRANSFORMER_PREFIX,
+    _TREE_FILE,
+    _VOCABULARY_FILE,
+    RETRIEVAL_FILE,
+    DenseParts,
+    ModelParts,
+)
+from models.scorers.linear import LinearModel, LinearScorer
+from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel
+
+
+def write_parts(
+    folder: Path,
+    parts: ModelParts,
+    manifest: Manifest,
+    scratch: Path,
+    probes: Sequence[str] = (),
+) -> Manifest:
+    """Write a bundle of these parts (see `models.bundle.bundle.write_bundle`).
+
+    Args:
+        folder: The bundle's folder; it must not exist.
+        parts: What to write.
+        manifest: All but its files and digest.
+        scratch: A folder in which the encoder is saved first, if there is one.
+        probes: Texts that it brings along to be tried on.
+    """
+    texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
+    if probes:
+        texts[PROBES_NAME] = probes_to_jsonl(probes)
+    if parts.dense is not None:
+        parts.dense.encoder.transformer.save_pretrained(scratch)
+        parts.dense.tokenizer.save_pretrained(scratch)
+    return write_bundle(
+        folder,
+        manifest=manifest,
+        catalogue=parts.catalogue,
+        tensors=tensors_of(parts),
+        texts=texts,
+        encoder_folder=None if parts.dense is None else scratch,
+    )
+
+
+def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
+    """Return the arrays of these parts, by file name and name; the transformer's lie elsewhere."""
+    sparse = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
+    return sparse if parts.dense is None else sparse | _dense_arrays(parts.dense)
+
+
+def read_parts(bundle: Bundle) -> ModelParts:
+    """Return the parts of a verified bundle.
+
+    Raises:
+        BundleCorruptError: The parts contradict each other or the manifest.
+    """
+    manifest, encoder = bundle.manifest, bundle.manifest.encoder
+    try:
+        parts = ModelParts(
+            input=manifest.input,
+            catalogue=bundle.catalogue,
+            sparse=read_sparse(bundle),
+            dense=None if encoder is None else _read_dense(bundle, encoder.max_tokens),
+            has_hybrid=HYBRID in manifest.scorers,
+            calibrations=manifest.calibrations,
+            ensemble=manifest.ensemble,
+        )
+    except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
+        raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error
+    check_parts(bundle, parts)
+    return parts
+
+
+def _dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
+    poolers = {
+        name: value.detach().cpu().numpy()
+        for name, value in dense.encoder.state_dict().items()
+        if not name.startswith(_TRANSFORMER_PREFIX)
+    }
+    arrays = {
+        _DUAL_ENCODER_FILE: poolers,
+        RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
+    }
+    if dense.classifier is not None:
+        arrays[_CLASSIFIER_FILE] = _arrays_of(dense.classifier)
+    if dense.linear is not None:
+        arrays[_LINEAR_FILE] = _arrays_of(dense.linear.model)
+        if dense.linear.tree is not None:
+            arrays[_TREE_FILE] = dense.linear.tree.to_arrays()
+    return arrays
+
+
+def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
+    return {"weight": model.weight, "bias": model.bias, "labels": model.labels}
+
+
+def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
+    """Return the dense half of a bundle that has one."""
+    has_classifier = CLASSIFIER in bundle.manifest.scorers
+    has_linear = LINEAR in bundle.manifest.scorers
+    return DenseParts(
+        encoder=read_dual_encoder(bundle),
+        tokenizer=load_tokenizer(bundle.encoder_folder),
+        max_tokens=max_tokens,
+        label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
+        classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
+        linear=_read_linear(bundle) if has_linear else None,
+        windows=bundle.manifest.windows,
+    )
+
+
+def read_dual_encoder(bundle: Bundle) -> DualEncoder:
+    """Return the dual encoder of a bundle that has one, in evaluation mode.
+
+    Raises:
+        BundleCorruptError: The encoder and its poolers don't belong together, or the manifest tells
+            of another pooling of labels than there is.
+    """
+    encoder = DualEncoder(load_transformer(bundle.encoder_folder), _label_pooling(bundle))
+    poolers = load((bundle.folder / _DUAL_ENCODER_FILE).read_bytes())
+    missing, unknown = encoder.load_state_dict(poolers, strict=False)
+    missing = [name for name in missing if not name.startswith(_TRANSFORMER_PREFIX)]
+    if missing or unknown:
+        raise BundleCorruptError(
+            contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
+        )
+    return encoder.eval()
+
+
+def _label_pooling(bundle: Bundle) -> LabelPooling:
+    """Return how labels were pooled in training; a manifest that doesn't say has the mean.
+
+    Raises:
+        BundleCorruptError: It tells of another pooling than there is.
+    """
+    found = bundle.manifest.training.get("retrieval", {}).get("label_pooling", "mean")
+    if found not in get_args(LabelPooling):
+        what = f"label_pooling {found!r}, wanted one of {get_args(LabelPooling)}"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
+    pooling: LabelPooling = found
+    return pooling
+
+
+def _read_linear(bundle: Bundle) -> LinearScorer:
+    """Return the linear scorer of a bundle that has one.
+
+    Raises:
+        BundleCorruptError: Its tree is no tree.
+    """
+    correction = bundle.manifest.linear_correction
+    if correction is None:
+        what = f"scorer {LINEAR!r} without linear_correction"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
+    tree = LabelTree.from_arrays(bundle.tensors(_TREE_FILE)) if correction == "tree" else None
+    return LinearScorer(LinearModel(**bundle.tensors(_LINEAR_FILE)), correction, tree)
+
+
+def _sparse_arrays(model: SparseModel) -> dict[str, np.ndarray]:
+    return {
+        "data": _shortest(model.weights.data),
+        "indices": model.weights.indices.astype(np.int32),
+        "indptr": model.weights.indptr.astype(np.int64),
+        "bias": model.bias,
+        "labels": model.labels,
+        "idf": model.tfidf.idf,
+    }
+
+
+def _shortest(values: Float32[np.ndarray, entry]) -> np.ndarray:
+    """Return the values in half precision where that loses nothing."""
+    with np.errstate(over="ignore"):
+        halves = values.astype(np.float16)
+    return halves if np.array_equal(halves, values) else values
+
+
+def read_sparse(bundle: Bundle) -> SparseModel:
+    """Return the sparse model of a verified bundle, without loading its encoder."""
+    arrays = bundle.tensors(_SPARSE_FILE)
+    tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
+    weights = csr_array(
+        (arrays["data"].astype(np.float32, copy=False), arrays["indices"], arrays["indptr"]),
+        shape=(len(arrays["bias"]), len(tfidf.tokens)),
+    )
+    weights.check_format()
+    return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])

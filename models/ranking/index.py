@@ -1,0 +1,204 @@
+"""Inner products with every label vector, exactly: a matrix product on a CPU, FAISS on a GPU.
+
+float32 proposes, float64 decides: a search yields candidates by float32 matrix products whose
+rounding depends on the batch; each candidate is scored again in float64 and rounded once. So a
+text has the same scores and order whatever batch it came in, and equal vectors tie exactly.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import faiss
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+
+from models.errors import ConfigError
+from models.ranking.inner_products import products_with_rows
+from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
+
+_GPU_MOST_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
+_MOST_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
+_MOST_HALF = 65504.0
+_SLACK = 16  # candidates beyond k in the first search; more are asked for when ties need them
+
+
+class InnerProductIndex:
+    """Label vectors, with exact top-k search; on a GPU in a flat index of FAISS.
+
+    FAISS GPU indexes are not safe for concurrent use, so searches on a GPU hold a lock.
+    """
+
+    def __init__(
+        self,
+        vectors: Float32[np.ndarray, "covered dim"],
+        labels: Int64[np.ndarray, covered],
+        *,
+        device: str = "cpu",
+        half: bool = False,
+    ) -> None:
+        """Index the vectors.
+
+        Args:
+            vectors: One row for every label that can be scored; a shard may have none.
+            labels: The label index of each row, rising.
+            device: "cpu", "cuda" (the first GPU) or "auto" (a GPU if FAISS sees one).
+            half: Whether a GPU searches float16 copies, in half the memory. What is found is the
+                same, as float64 products of the float32 vectors decide; near ties take longer.
+
+        Raises:
+            ConfigError: A GPU is asked for and FAISS sees none, or float16 can't hold a vector.
+        """
+        assert len(vectors) == len(labels) and (np.diff(labels) > 0).all()
+        self.vectors = np.ascontiguousarray(vectors)
+        self.labels = labels
+        self.is_on_gpu = _wants_gpu(device)
+        if self.is_on_gpu:
+            self._resources = faiss.StandardGpuResources()
+            config = faiss.GpuIndexFlatConfig()
+            config.useFloat16 = half
+            if half:
+                config.use_cuvs = False  # which searches float32 only
+            self._index: faiss.Index = faiss.GpuIndexFlatIP(
+                self._resources, vectors.shape[1], config
+            )
+            self._index.add(self.vectors)
+        self._is_half = half and self.is_on_gpu
+        if self._is_half and np.abs(self.vectors).max(initial=0) > _MOST_HALF:
+            raise ConfigError(
+                f"device {device!r}: a label vector has numbers beyond {_MOST_HALF:g}, the most of "
+                "float16; search in float32"
+            )
+        self._largest_norm = float(np.linalg.norm(self.vectors, axis=1).max(initial=0))
+        self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
+        self._row_of_label[labels] = np.arange(len(labels))
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def top(self, queries: Float32[np.ndarray, "row dim"], k: int) -> Ranking:
+        """Return the exact k best labels of each query, ties by the smaller label index.
+
+        A search of m > k candidates is enough for a query when its k-th exact score is above the
+        m-th score of the search by more than float32 rounding can explain; else m grows fourfold.
+        """
+        k_found = min(k, len(self))
+        labels = np.full((len(queries), k), NO_LABEL, dtype=np.int64)
+        scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+        margin = self._rounding_bound(queries)
+        rows = np.arange(len(queries))
+        m = min(len(self), k_found + _SLACK)
+        while len(rows) and m:
+            proposed, found = self._search(queries[rows], m)
+            exact = self._dot(queries[rows], found)
+            best = top_of_candidates(self.labels[found], exact, k_found)
+            is_done = best.scores[:, -1] > proposed[:, -1] + margin[rows]
+            is_done |= m == len(self)
+            labels[rows[is_done], :k_found] = best.labels[is_done]
+            scores[rows[is_done], :k_found] = best.scores[is_done]
+            rows = rows[~is_done]
+            m = min(len(self), 4 * m)
+        return Ranking(labels=labels, scores=scores)
+
+    def score(
+        self, queries: Float32[np.ndarray, "row dim"], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the inner products with given labels; -inf for labels that are not indexed."""
+        is_known = (labels >= 0) & (labels < len(self._row_of_label))
+        found = self._row_of_label[np.where(is_known, labels, 0)]
+        is_known &= found != NO_LABEL
+        if not len(self):
+            return np.full(labels.shape, -np.inf, dtype=np.float32)
+        scores = self._dot(queries, np.where(is_known, found, 0))
+        scores[~is_known] = -np.inf
+        return scores
+
+    def products(
+        self, queries: Float32[np.ndarray, "row dim"]
+    ) -> tuple[Float32[np.ndarray, "row covered"], Float32[np.ndarray, row]]:
+        """Return float32 inner products with all rows, and how far they may be from `score`."""
+        return queries @ self.vectors.T, self._rounding_bound(queries)
+
+    def _search(
+        self, queries: Float32[np.ndarray, "row dim"], m: int
+    ) -> tuple[Float32[np.ndarray, "row m"], Int64[np.ndarray, "row m"]]:
+        if m == len(self):  # every label is a candidate: nothing to search for
+            everything = np.arange(m, dtype=np.int64)
+            shape = (len(queries), m)
+            return np.zeros(shape, dtype=np.float32), np.broadcast_to(everything, shape)
+        if self.is_on_gpu and m <= _GPU_MOST_RESULTS:
+            with self._lock:
+                scores, rows = self._index.search(queries, m)
+            return scores, rows
+        num_parts = len(queries) * len(self) // _MOST_PRODUCTS + 1
+        parts = [
+            torch.from_numpy(part @ self.vectors.T).topk(m)
+            for part in np.array_split(queries, num_parts)
+        ]
+        scores = torch.cat([part.values for part in parts]).numpy()
+        return scores, torch.cat([part.indices for part in parts]).numpy()
+
+    def _dot(
+        self, queries: Float32[np.ndarray, "row dim"], rows: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return inner products with indexed rows, in float64, rounded once."""
+        return products_with_rows(queries, self.vectors, rows)
+
+    def _rounding_bound(self, queries: Float32[np.ndarray, "row dim"]) -> Float32[np.ndarray, row]:
+        """Return how far a float32 inner product may lie from the exact one (Higham 2002, 3.1).
+
+        In half precision, either vector may be rounded first: by 2^-11 of each number, or 2^-25.
+        """
+        unit = 2.0**-24
+        dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
+        gamma = dim * unit / (1 - dim * unit)
+        norms: Float32[np.ndarray, row] = np.linalg.norm(queries, axis=1).astype(np.float32)
+        margin = norms * np.float32(2 * gamma * self._largest_norm)
+        if self._is_half:
+            margin *= np.float32(1 + 2**-9)  # of products of vectors that may have grown so much
+            margin += norms * np.float32(2.0**-9.5 * self._largest_norm)
+            margin += (norms + np.float32(self._largest_norm)) * np.float32(dim**0.5 * 2.0**-24)
+        return margin
+
+
+class InnerProductSource:
+    """The `Source` of one batch of query vectors over an index."""
+
+    def __init__(self, index: InnerProductIndex, queries: Float32[np.ndarray, "batch dim"]) -> None:
+        """Bind the queries to the index."""
+        self._index = index
+        self._queries = np.ascontiguousarray(queries)
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the batch."""
+        return len(self._queries)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of indexed labels; 1 where there are none."""
+        return max(1, len(self._index))
+
+    def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
+        """Return the m best labels of these queries (see `Source.top`)."""
+        return self._index.top(self._queries[rows], m)
+
+    def score(
+        self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the scores of given labels (see `Source.score`)."""
+        return self._index.score(self._queries[rows], labels)
+
+
+def _wants_gpu(device: str) -> bool:
+    num_gpus: int = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    if device == "auto":
+        return num_gpus > 0
+    if device == "cuda" and num_gpus == 0:
+        raise ConfigError(
+            f"device {device!r}: FAISS sees no GPU; install the extra 'gpu' on a machine with an "
+            "NVIDIA GPU, or use the device 'cpu'"
+        )
+    return device == "cuda"

@@ -1,0 +1,214 @@
+"""What a prediction is: labels with scores, and why. Needs no PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from models.labels.catalogue import Label
+from models.names import (
+    CorrectionName,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPart:
+    """What a token of the text adds to the score of the sparse model.
+
+    Attributes:
+        token: A word or phrase as the sparse model knows it: lower-case, a lemma.
+        contribution: Its tf-idf in the text times its weight for the label.
+        spans: Where it stands in the text, the first `MOST_SPANS` places.
+    """
+
+    token: str
+    contribution: float
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseParts:
+    """Of what the sparse model's score of a label is the sum.
+
+    Attributes:
+        tokens: Those that count most, for and against: the largest contribution first.
+        rest: The sum of all other tokens.
+        bias: What the label gets whatever the text.
+    """
+
+    tokens: tuple[TokenPart, ...]
+    rest: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """Of what the score that a scorer gives to a label is the sum.
+
+    Attributes:
+        scorer: Its name.
+        score: With the correction and the tail dial of the query; another scorer than the query's
+            is corrected as it was trained.
+        base: What it gives by itself.
+        correction: What the correction adds.
+        tail_dial: What the tail dial adds.
+    """
+
+    scorer: str
+    score: float
+    base: float
+    correction: float
+    tail_dial: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a text got a label.
+
+    Attributes:
+        sparse: What its tokens say; None where the sparse model does not know the label.
+        keywords: What the sparse model knows the label by, the largest weight first.
+        nearest: Labels that are like it, the nearest first.
+        training_count: Training documents that carry it.
+        scores: Of every scorer that knows it.
+    """
+
+    sparse: SparseParts | None
+    keywords: tuple[Keyword, ...]
+    nearest: tuple[NearLabel, ...]
+    training_count: int
+    scores: tuple[ScoreParts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """A token by which the sparse model knows a label, and its weight."""
+
+    token: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class NearLabel:
+    """A label that is like another one.
+
+    Attributes:
+        index: Its row in the catalogue.
+        id: The caller's identifier.
+        name: What people read.
+        similarity: Cosine of the two labels' retrieval vectors, or of their sparse weights where
+            the model has no encoder.
+    """
+
+    index: int
+    id: str
+    name: str
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class LabelDetails:
+    """All that is known of a label.
+
+    Attributes:
+        index: Its row in the catalogue.
+        label: What the catalogue says.
+        keywords: What the sparse model knows it by, the largest weight first.
+        nearest: Labels that are like it, the nearest first.
+        scorers: Those that can give it a score.
+    """
+
+    index: int
+    label: Label
+    keywords: tuple[Keyword, ...]
+    nearest: tuple[NearLabel, ...]
+    scorers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelScore:
+    """A label of a text.
+
+    Attributes:
+        index: Its row in the catalogue.
+        id: The caller's identifier.
+        name: What people read.
+        score: What labels are ordered by, correction and tail dial included; comparable only
+            within one scorer, correction and tail dial.
+        probability: That the text carries the label, as calibrated on the dev split; where nothing
+            was calibrated, the model's own estimate. None where the scorer has neither, and where
+            the tail dial or another correction has changed the scores.
+    """
+
+    index: int
+    id: str
+    name: str
+    score: float
+    probability: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The labels of one text, best first.
+
+    Attributes:
+        labels: At most k; fewer where a threshold or the scorer's own labels leave no more.
+        num_tokens: Tokens that the scorer has read: the encoder's with its special ones, those in
+            several windows counted once; words for `sparse`. A blend counts as its encoder does.
+        truncated: Whether the text has more tokens (`num_text_tokens`), so that its end was left
+            out; of a blend, for those of its scorers that read by the encoder.
+        exact: Whether no other label can have a better score. Every way of ranking that there is
+            certifies that before it answers.
+        correction: What was added to the scores.
+        num_text_tokens: Tokens that the text has.
+        known_tokens: How much of what was read the scorer's vocabulary knows: the encoder's tokens
+            but for special and unknown ones; for `sparse`, different words and phrases with a
+            feature; for a blend of both, the larger number. With 0 the labels say nothing about
+            the text.
+        explanations: Why, of each label; empty where nobody asked.
+        warnings: What to know about labels before relying on them: that their probabilities are
+            often too high (see `models.scorers.reliability`).
+    """
+
+    labels: tuple[LabelScore, ...]
+    num_tokens: int
+    truncated: bool
+    exact: bool
+    correction: CorrectionName
+    num_text_tokens: int
+    known_tokens: int
+    explanations: tuple[Explanation, ...] = ()
+    warnings: tuple[AnswerWarning, ...] = ()
+
+
+def with_explanations(
+    predictions: Iterable[Prediction], explained: Iterable[tuple[Explanation, ...]]
+) -> list[Prediction]:
+    """Return predictions with the explanations of their labels."""
+    return [
+        replace(prediction, explanations=explanations)
+        for prediction, explanations in zip(predictions, explained, strict=True)
+    ]
+
+
+UNRELIABLE_PROBABILITIES: Literal["unreliable-probabilities"] = "unreliable-probabilities"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerWarning:
+    """What to know about some labels of an answer before relying on them.
+
+    Attributes:
+        code: The kind, for programs.
+        detail: In words.
+        label_ids: The labels that it is about.
+    """
+
+    code: Literal["unreliable-probabilities"]
+    detail: str
+    label_ids: tuple[str, ...]
+
+
+Span = tuple[int, int]
+"""First character, and the one behind the last; characters are Unicode code points."""

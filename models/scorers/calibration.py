@@ -1,0 +1,43 @@
+"""Calibrated probabilities: the sigmoid of a line with bends, fitted on the dev split.
+
+With one slope it is Platt's (1999). It rises everywhere, so calibrated labels rank as their scores
+do. `training.calibration.fit` fits it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32, Float64
+from scipy.special import expit
+
+from models.bundle.manifest import Calibration
+
+IDENTITY = Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=0.0)
+"""Of scores that are log-odds already."""
+
+
+def log_odds_of(
+    calibration: Calibration, values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
+) -> Float64[np.ndarray, "*shape"]:
+    """Return the calibrated log-odds that labels are right, in nats.
+
+    Args:
+        calibration: Of the scorer.
+        values: Its scores; -inf, of a label that it can't score, stays so.
+    """
+    values = values.astype(np.float64)
+    knots, slopes = calibration.knots, calibration.slopes
+    log_odds = calibration.intercept + slopes[0] * np.minimum(values - knots[0], 0)
+    # Each piece adds its part of the rise, so the sum rises too, whatever rounding does.
+    for start, stop, slope in zip(knots, (*knots[1:], np.inf), slopes[1:], strict=True):
+        log_odds += slope * (np.clip(values, start, stop) - start)
+    found: Float64[np.ndarray, "*shape"] = log_odds
+    return found
+
+
+def probabilities_of(
+    calibration: Calibration, values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
+) -> Float64[np.ndarray, "*shape"]:
+    """Return the calibrated probabilities that labels are right (see `log_odds_of`)."""
+    probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds_of(calibration, values))
+    return probabilities

@@ -1,0 +1,99 @@
+"""Which calibrated probabilities are too high, and the warning that says so.
+
+A scorer's scores become probabilities by one curve for all labels, fitted on the dev split, where
+nearly all right answers are of labels with many training documents. A scorer that learns from each
+label's own documents gives the others low scores, so the curve holds for them too. `retrieval`
+compares texts, whether or not a label was ever right; for labels with no training document or one
+its probabilities are far too high. On the demo, of the best five labels with a probability of at
+least 0.5: labels without a training document have a mean probability of 0.68 and are right in 26 %
+of the cases on dev (81 labels), 0.70 and 18 % on test (127); with one, 0.66 and 27 % on dev (15),
+0.67 and 32 % on test (37). For `sparse`, `linear`, `hybrid` and `ensemble` no such gap was found.
+The table of probabilities in a model's evaluation and report shows its own figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Literal, Protocol, runtime_checkable
+
+from models.labels.catalogue import LabelCatalogue
+from models.results import UNRELIABLE_PROBABILITIES, AnswerWarning
+
+MOST_DOCUMENTS = 1
+"""Training documents of a label, up to which a text-matching scorer's probability is too high."""
+CONFIDENT = 0.5
+"""Where no threshold is given, the probability from which a reader takes a label to be right."""
+_MOST_WEIGHT = 0.5
+"""Of `retrieval` in a blend, above which the blend's probabilities are too high as well."""
+
+
+@runtime_checkable
+class _Warning(Protocol):
+    """A warning here, or as the service answers it."""
+
+    @property
+    def code(self) -> Literal["unreliable-probabilities"]: ...
+
+    @property
+    def detail(self) -> str: ...
+
+    @property
+    def label_ids(self) -> Sequence[str]: ...
+
+
+def is_overconfident(scorer: str, weights: Mapping[str, float], matching: str) -> bool:
+    """Return whether a scorer's probabilities are too high for labels hardly seen in training.
+
+    Args:
+        scorer: Its name.
+        weights: Of the scorers that it blends; empty where it blends none.
+        matching: The scorer that compares texts.
+    """
+    return scorer == matching or weights.get(matching, 0.0) > _MOST_WEIGHT
+
+
+def warnings_about(
+    scorer: str,
+    labels: Iterable[tuple[int, float | None]],
+    catalogue: LabelCatalogue,
+    threshold: float | None,
+) -> tuple[AnswerWarning, ...]:
+    """Return the warning about an overconfident scorer's labels, if one of them calls for it.
+
+    Args:
+        scorer: Who found them; `is_overconfident` of it.
+        labels: Index and probability of each label of an answer.
+        catalogue: All labels.
+        threshold: That all of these labels have passed; None: those of at least `CONFIDENT` count.
+    """
+    least = CONFIDENT if threshold is None else threshold
+    found = (catalogue[index] for index, p in labels if p is not None and p >= least)
+    rare = tuple(label.id for label in found if label.training_count <= MOST_DOCUMENTS)
+    if not rare:
+        return ()
+    detail = (
+        f"labels with at most {MOST_DOCUMENTS} training document: the probabilities that "
+        f"{scorer!r} gives them are often far too high; don't decide by probability or threshold "
+        "alone, but let a person check them, or use another scorer"
+    )
+    return (AnswerWarning(UNRELIABLE_PROBABILITIES, detail, rare),)
+
+
+def merge_warnings(
+    found: Iterable[Sequence[_Warning]], label_ids: Sequence[str]
+) -> tuple[AnswerWarning, ...]:
+    """Return the warnings of the parts of a model about the labels that an answer has kept.
+
+    Args:
+        found: Of each part.
+        label_ids: Those that were kept, the best first.
+    """
+    about: dict[tuple[Literal["unreliable-probabilities"], str], set[str]] = {}
+    for warning in chain(*found):
+        about.setdefault((warning.code, warning.detail), set()).update(warning.label_ids)
+    merged = (
+        AnswerWarning(code, detail, tuple(each for each in label_ids if each in named))
+        for (code, detail), named in about.items()
+    )
+    return tuple(warning for warning in merged if warning.label_ids)

@@ -1,0 +1,129 @@
+"""The sparse model: tf-idf of words and phrases, a sparse weight vector a label (DEPL section 3.2).
+
+Stored as plain arrays: a vocabulary (JSON) and CSR weights (safetensors); see `training.sparse.fit`
+for how they are learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+
+from models.ranking.top_k import NO_LABEL, Ranking, nothing
+from models.scorers.sparse_kernels import best_of_rows, scores_of_labels
+from models.scorers.tfidf import TfidfModel
+
+_ROWS_A_PART = 64  # that one thread ranks at a time
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class SparseModel:
+    """Linear scores of labels over tf-idf features: f_sparse(x, l) = <phi_t(x), w_l> + b_l.
+
+    Attributes:
+        tfidf: The features phi_t.
+        weights: One row w_l for each label with a classifier.
+        bias: b_l of each row.
+        labels: The label index of each row, rising; labels without training documents have none.
+    """
+
+    tfidf: TfidfModel
+    weights: Float32[csr_array, "covered feature"]
+    bias: Float32[np.ndarray, covered]
+    labels: Int64[np.ndarray, covered]
+
+    @cached_property
+    def weights_by_feature(self) -> Float32[csr_array, "feature covered"]:
+        """The weights transposed: a query then costs what its own tokens weigh, not all tokens."""
+        return csr_array(self.weights.T)
+
+
+class SparseSource:
+    """The `Source` of one batch of tf-idf rows over a sparse model."""
+
+    def __init__(
+        self,
+        model: SparseModel,
+        features: Float32[csr_array, "batch feature"],
+        *,
+        bias: Float32[np.ndarray, covered] | None = None,
+        num_threads: int = 1,
+    ) -> None:
+        """Bind the features to the model.
+
+        Args:
+            model: The classifiers.
+            features: What they score.
+            bias: Of each row, in the place of the model's; None: the model's.
+            num_threads: That rank at the same time, where there are many rows.
+        """
+        self._model = model
+        self._features = features
+        self._bias = model.bias if bias is None else bias
+        self._num_threads = num_threads
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the batch."""
+        return int(self._features.shape[0])
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels with a classifier; 1 where there are none."""
+        return max(1, len(self._model.labels))
+
+    def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
+        """Return the m best labels of these queries (see `Source.top`)."""
+        model, k = self._model, min(m, len(self._model.labels))
+        if not k:
+            return nothing(len(rows), m)
+        parts = self._in_parts(
+            lambda part: best_of_rows(
+                self._features[rows[part]], model.weights_by_feature, self._bias, k
+            ),
+            len(rows),
+        )
+        found = np.concatenate([labels for labels, _ in parts])
+        scores = np.concatenate([scores for _, scores in parts])
+        missing = ((0, 0), (0, m - k))
+        return Ranking(
+            labels=np.pad(model.labels[found], missing, constant_values=NO_LABEL),
+            scores=np.pad(scores, missing, constant_values=-np.inf),
+        )
+
+    def score(
+        self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the scores of given labels (see `Source.score`)."""
+        model = self._model
+        if not len(model.labels):
+            return np.full(labels.shape, -np.inf, dtype=np.float32)
+        found = np.searchsorted(model.labels, labels)
+        found = np.minimum(found, len(model.labels) - 1)
+        parts = self._in_parts(
+            lambda part: scores_of_labels(
+                self._features[rows[part]], model.weights_by_feature, self._bias, found[part]
+            ),
+            len(rows),
+        )
+        scores: Float32[np.ndarray, "row m"] = np.concatenate(parts)
+        scores[model.labels[found] != labels] = -np.inf
+        return scores
+
+    def _in_parts(self, work: Callable[[slice], _Result], num_rows: int) -> list[_Result]:
+        """Return the results of some work on parts of the rows, done by several threads."""
+        parts = [
+            slice(start, start + _ROWS_A_PART) for start in range(0, max(1, num_rows), _ROWS_A_PART)
+        ]
+        if len(parts) == 1 or self._num_threads == 1:
+            return [work(part) for part in parts]
+        with ThreadPoolExecutor(self._num_threads) as threads:
+            return list(threads.map(work, parts))

@@ -1,0 +1,163 @@
+"""Features that were made elsewhere, as a model reads them: each row at unit length."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Float32
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.preprocessing import normalize
+
+from models.errors import BundleCorruptError
+from models.scorers.character_terms import num_words, placed_terms
+
+
+def unit_rows(
+    features: Float32[csr_array, "document feature"],
+) -> Float32[csr_array, "document feature"]:
+    """Return the rows scaled to length one, rows of zeros as they are.
+
+    Values are not weighed: whoever made them has chosen counts, tf-idf or anything else.
+
+    Args:
+        features: Finite; left as it is.
+    """
+    rows = csr_array(features, dtype=np.float32, copy=True)
+    rows.sum_duplicates()
+    return csr_array(normalize(rows, copy=False))
+
+
+TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
+"""A word of at least two letters or digits, as scikit-learn's default."""
+Analyzer = Literal["word", "char"]
+"""What a text is split into: words, or character n-grams (`models.scorers.character_terms`)."""
+WORD: Analyzer = "word"
+CHAR: Analyzer = "char"
+
+
+def tokenize(text: str, lemmas: Mapping[str, str]) -> list[str]:
+    """Return the lower-case words of a text, those with a lemma replaced by it."""
+    tokens = TOKEN_PATTERN.findall(text.lower())
+    return [lemmas.get(token, token) for token in tokens] if lemmas else tokens
+
+
+def terms_of(
+    text: str, lemmas: Mapping[str, str], max_ngram: int, analyzer: Analyzer = WORD
+) -> list[str]:
+    """Return the words of a text, then its phrases of 2 to `max_ngram` words, spaces between.
+
+    With the analyzer "char": its character n-grams, which have no lemmas and no phrases.
+    """
+    if analyzer == CHAR:
+        return [term for term, _, _ in placed_terms(text.lower())]
+    words = tokenize(text, lemmas)
+    terms = words
+    for length in range(2, max_ngram + 1):
+        shifted = (words[start:] for start in range(length))
+        terms = terms + [" ".join(phrase) for phrase in zip(*shifted, strict=False)]
+    return terms
+
+
+class TfidfModel:
+    """Turns texts into L2-normalised tf-idf rows over a fixed vocabulary.
+
+    A value is (1 + ln tf) times idf, with idf = ln((1 + N) / (1 + df)) + 1 as in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        idf: Float32[np.ndarray, feature],
+        lemmas: Mapping[str, str] | None = None,
+        max_ngram: int = 1,
+        analyzer: Analyzer = WORD,
+    ) -> None:
+        """Take what is learned from the training documents.
+
+        Args:
+            tokens: The vocabulary in column order.
+            idf: Inverse document frequency of each token.
+            lemmas: Lemma of each surface form that has another one; the tokens are lemmas then.
+            max_ngram: Words of the longest phrase; with 1, all tokens are words.
+            analyzer: What texts are taken apart into.
+        """
+        assert len(tokens) == len(idf)
+        self.tokens = tuple(tokens)
+        self.idf = idf
+        self.lemmas = dict(lemmas or {})
+        self.max_ngram = max_ngram
+        self.analyzer: Analyzer = analyzer
+
+    @cached_property
+    def _counter(self) -> CountVectorizer:
+        return CountVectorizer(
+            analyzer=self.terms,
+            vocabulary={token: column for column, token in enumerate(self.tokens)},
+        )
+
+    def terms(self, text: str) -> list[str]:
+        """Return all terms of a text, in the vocabulary or not."""
+        return terms_of(text, self.lemmas, self.max_ngram, self.analyzer)
+
+    def num_words(self, text: str) -> int:
+        """Return how long a text is: its words, in scripts without spaces its characters."""
+        return num_words(text) if self.analyzer == CHAR else len(tokenize(text, self.lemmas))
+
+    def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
+        """Return one row for each text; all zero where no token is in the vocabulary."""
+        return weigh_counts(csr_array(self._counter.transform(texts)), self.idf)
+
+    def is_phrase(self, column: int) -> bool:
+        """Return whether a token is of more than one word."""
+        return self.max_ngram > 1 and " " in self.tokens[column]
+
+    def to_json(self) -> str:
+        """Return vocabulary, lemmas, phrase length and analyzer; the idf goes with the weights."""
+        fields: dict[str, object] = {
+            "tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram
+        }  # fmt: skip
+        if self.analyzer != WORD:  # which bundles of earlier releases do not name
+            fields["analyzer"] = self.analyzer
+        return json.dumps(fields, ensure_ascii=False, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str, idf: Float32[np.ndarray, feature]) -> TfidfModel:
+        """Read what `to_json` wrote.
+
+        Raises:
+            BundleCorruptError: The fields or the number of tokens are not what was written.
+        """
+        try:
+            fields = json.loads(text)
+            tokens, lemmas = fields["tokens"], fields["lemmas"]
+            max_ngram = int(fields["max_ngram"])
+            analyzer = fields.get("analyzer", WORD)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
+        if analyzer not in get_args(Analyzer):
+            raise BundleCorruptError(
+                f"sparse vocabulary: analyzer {analyzer!r}, expected one of {get_args(Analyzer)}"
+            )
+        if len(tokens) != len(idf):
+            raise BundleCorruptError(
+                f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
+            )
+        return cls(tokens, idf, lemmas, max_ngram, analyzer)
+
+
+def weigh_counts(
+    counts: csr_array, idf: Float32[np.ndarray, feature]
+) -> Float32[csr_array, "document feature"]:
+    """Return (1 + ln count) x idf of each count, every row scaled to length one."""
+    weighted = csr_array(counts, dtype=np.float32)
+    if not weighted.has_canonical_format:
+        weighted = weighted.copy()  # the arrays may be the caller's
+        weighted.sum_duplicates()
+    weighted.data = (1 + np.log(weighted.data)) * idf[weighted.indices]
+    return csr_array(normalize(weighted, copy=False))

@@ -1,0 +1,364 @@
+"""A client of the service in Python: `Client`, and `AsyncClient` for asyncio.
+
+```python
+with Client("http://localhost:8000") as client:
+    for label in client.predict("Duties on imports of olive oil").results[0].labels:
+        print(label.name, label.score)
+```
+
+It loads neither PyTorch nor the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from threading import Thread
+from typing import Any, Self, TypeVar, Unpack
+
+import httpx
+from pydantic import BaseModel
+
+from service.client import calls
+from service.client.calls import (
+    NEVER,
+    Attempts,
+    Call,
+    ConnectionFailedError,
+    PredictOptions,
+    ProblemError,
+    RequestOptions,
+    Retry,
+    Version,
+)
+from service.client.stream import BatchAnswer, Line, Target, open_stream
+from service.schemas.labels import LabelDetail, LabelList
+from service.schemas.models import ModelChange, ModelList
+from service.schemas.predict import PredictResponse, TextResult
+
+T = TypeVar("T", bound=BaseModel)
+Result = TypeVar("Result")
+
+TIMEOUT_S = 60.0
+CHUNK_TEXTS = 32
+DEFAULT_RETRY = Retry()
+
+
+class Client:
+    """Asks the service; several threads may share one. Close it, or use it as a context.
+
+    Every method raises `ProblemError` where the service answers with a problem,
+    `ConnectionFailedError` where it can't be reached, and `NoAnswerError` where it is too late;
+    after 429, 503 and broken connections it has come back before, as `Retry` says.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retry: Retry = DEFAULT_RETRY,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            url: Of the service, with the path that a proxy may put before `/v1`.
+            key: A key to ask with, or to change models with.
+            timeout_s: Seconds to wait for an answer; loading a model may take longer.
+            retry: What to do where the service is busy or away.
+        """
+        self._target = _target(url, key, timeout_s, retry)
+        self._http = httpx.Client(**_options_of(self._target))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
+    def predict(
+        self, texts: str | Sequence[str], **options: Unpack[RequestOptions]
+    ) -> PredictResponse:
+        """Return the best labels of one text or several, as many as one request may have."""
+        return self._do(calls.predict(texts, options))
+
+    def predict_many(
+        self,
+        texts: Iterable[str],
+        *,
+        chunk_texts: int = CHUNK_TEXTS,
+        **options: Unpack[RequestOptions],
+    ) -> Iterator[TextResult]:
+        """Yield the best labels of any number of texts, by one request after the other.
+
+        Each request comes back by itself where the service is away for a while; `stream_batch` is
+        faster, and does not.
+
+        Args:
+            texts: Read as the results are.
+            chunk_texts: Texts in one request.
+            options: As of `predict`.
+        """
+        for chunk in calls.chunks_of(iter(texts), chunk_texts):
+            yield from self.predict(chunk, **options).results
+
+    def stream_batch(
+        self, lines: Iterable[Line], **options: Unpack[PredictOptions]
+    ) -> Iterator[BatchAnswer]:
+        """Yield the answer to each line, a result or an error, in order, while lines are sent.
+
+        Neither side is ever held whole. Answers that are not read stop the sending.
+
+        Args:
+            lines: Texts, or mappings as `service.schemas.batch.BatchLine`; taken on another thread,
+            where
+                they are not a sequence.
+            options: What is asked for where a line says nothing.
+
+        Raises:
+            IncompleteBatchError: It ended early; send again the lines without answers.
+        """
+        with _LoopThread() as loop:
+            stream = loop.run(open_stream(self._target, options))
+            answers = stream.answers(lines)
+            try:
+                while (found := loop.run(_next(answers))) is not None:
+                    yield from found
+            finally:
+                loop.run(stream.close())
+
+    def models(self) -> ModelList:
+        """Return all versions of the registry."""
+        return self._do(calls.models())
+
+    def labels(
+        self, query: str = "", *, limit: int = 20, offset: int = 0, version: Version | None = None
+    ) -> LabelList:
+        """Return the labels that a query finds, and how many there are."""
+        return self._do(calls.labels(query, limit, offset, version))
+
+    def label(self, label_id: str, *, version: Version | None = None) -> LabelDetail:
+        """Return all that is known of a label."""
+        return self._do(calls.label(label_id, version))
+
+    def is_ready(self) -> bool:
+        """Whether the service can predict now; asks once."""
+        try:
+            self._do(calls.ready(), NEVER)
+        except (ProblemError, ConnectionFailedError):
+            return False
+        return True
+
+    def load(self, version: int) -> ModelChange:
+        """Load a version beside the others."""
+        return self._do(calls.change_model(version, "load"))
+
+    def unload(self, version: int) -> ModelChange:
+        """Let go of a version."""
+        return self._do(calls.change_model(version, "unload"))
+
+    def activate(self, version: int) -> ModelChange:
+        """Let `current` be this version, and answer with it."""
+        return self._do(calls.change_model(version, "activate"))
+
+    def rollback(self) -> ModelChange:
+        """Go back to the version that was `current` before."""
+        return self._do(calls.rollback(), NEVER)
+
+    def set_canary(self, version: int, share: float) -> ModelChange:
+        """Give a version a share, from 0 to 1, of the requests that name none."""
+        return self._do(calls.set_canary(version, share))
+
+    def end_canary(self) -> ModelChange:
+        """Answer all requests that name no version with the default again."""
+        return self._do(calls.end_canary())
+
+    def _do(self, call: Call[T], retry: Retry | None = None) -> T:
+        attempts = Attempts(retry or self._target.retry)
+        while True:
+            try:
+                return call.read(self._send(call))
+            except (ProblemError, ConnectionFailedError) as error:
+                time.sleep(attempts.wait_after(error))
+
+    def _send(self, call: Call[T]) -> httpx.Response:
+        try:
+            return self._http.request(**_request_of(call, self._target))
+        except httpx.TransportError as error:
+            raise calls.http_error(self._target.url, error) from error
+
+
+class AsyncClient:
+    """The same for asyncio; belongs to one event loop. See `Client`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retry: Retry = DEFAULT_RETRY,
+    ) -> None:
+        """Prepare; see `Client`."""
+        self._target = _target(url, key, timeout_s, retry)
+        self._http = httpx.AsyncClient(**_options_of(self._target))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._http.aclose()
+
+    async def predict(
+        self, texts: str | Sequence[str], **options: Unpack[RequestOptions]
+    ) -> PredictResponse:
+        """Return the best labels of one text or several, as many as one request may have."""
+        return await self._do(calls.predict(texts, options))
+
+    async def predict_many(
+        self,
+        texts: Iterable[str],
+        *,
+        chunk_texts: int = CHUNK_TEXTS,
+        **options: Unpack[RequestOptions],
+    ) -> AsyncIterator[TextResult]:
+        """Yield the best labels of any number of texts, by one request after the other."""
+        for chunk in calls.chunks_of(iter(texts), chunk_texts):
+            for result in (await self.predict(chunk, **options)).results:
+                yield result
+
+    async def stream_batch(
+        self, lines: Iterable[Line] | AsyncIterator[Line], **options: Unpack[PredictOptions]
+    ) -> AsyncIterator[BatchAnswer]:
+        """Yield the answer to each line, a result or an error, in order, while lines are sent."""
+        stream = await open_stream(self._target, options)
+        try:
+            async for found in stream.answers(lines):
+                for answer in found:
+                    yield answer
+        finally:
+            await stream.close()
+
+    async def models(self) -> ModelList:
+        """Return all versions of the registry."""
+        return await self._do(calls.models())
+
+    async def labels(
+        self, query: str = "", *, limit: int = 20, offset: int = 0, version: Version | None = None
+    ) -> LabelList:
+        """Return the labels that a query finds, and how many there are."""
+        return await self._do(calls.labels(query, limit, offset, version))
+
+    async def label(self, label_id: str, *, version: Version | None = None) -> LabelDetail:
+        """Return all that is known of a label."""
+        return await self._do(calls.label(label_id, version))
+
+    async def is_ready(self) -> bool:
+        """Whether the service can predict now; asks once."""
+        try:
+            await self._do(calls.ready(), NEVER)
+        except (ProblemError, ConnectionFailedError):
+            return False
+        return True
+
+    async def load(self, version: int) -> ModelChange:
+        """Load a version beside the others."""
+        return await self._do(calls.change_model(version, "load"))
+
+    async def unload(self, version: int) -> ModelChange:
+        """Let go of a version."""
+        return await self._do(calls.change_model(version, "unload"))
+
+    async def activate(self, version: int) -> ModelChange:
+        """Let `current` be this version, and answer with it."""
+        return await self._do(calls.change_model(version, "activate"))
+
+    async def rollback(self) -> ModelChange:
+        """Go back to the version that was `current` before."""
+        return await self._do(calls.rollback(), NEVER)
+
+    async def set_canary(self, version: int, share: float) -> ModelChange:
+        """Give a version a share, from 0 to 1, of the requests that name none."""
+        return await self._do(calls.set_canary(version, share))
+
+    async def end_canary(self) -> ModelChange:
+        """Answer all requests that name no version with the default again."""
+        return await self._do(calls.end_canary())
+
+    async def do(self, call: Call[T]) -> T:
+        """Return the answer to a call of `service.client.calls`."""
+        return await self._do(call)
+
+    async def _do(self, call: Call[T], retry: Retry | None = None) -> T:
+        attempts = Attempts(retry or self._target.retry)
+        while True:
+            try:
+                return call.read(await self._send(call))
+            except (ProblemError, ConnectionFailedError) as error:
+                await asyncio.sleep(attempts.wait_after(error))
+
+    async def _send(self, call: Call[T]) -> httpx.Response:
+        try:
+            return await self._http.request(**_request_of(call, self._target))
+        except httpx.TransportError as error:
+            raise calls.http_error(self._target.url, error) from error
+
+
+class _LoopThread:
+    """An event loop on a thread, for callers that have none, or one that is not ours."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="longtail-client", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of some work on the loop."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # where the caller was interrupted
+
+
+async def _next(answers: AsyncIterator[Result]) -> Result | None:
+    return await anext(answers, None)
+
+
+def _target(url: str, key: str | None, timeout_s: float, retry: Retry) -> Target:
+    headers = {"User-Agent": "longtail-client"}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    return Target(httpx.URL(url), headers, timeout_s, retry)
+
+
+def _options_of(target: Target) -> dict[str, Any]:
+    return {"base_url": target.url, "headers": target.headers, "timeout": target.timeout_s}
+
+
+def _request_of(call: Call[T], target: Target) -> dict[str, Any]:
+    request: dict[str, Any] = {"method": call.method, "url": call.path, "json": call.content}
+    if query := {name: value for name, value in call.query.items() if value is not None}:
+        request["params"] = query
+    if call.is_slow:
+        request["timeout"] = httpx.Timeout(target.timeout_s, read=None)
+    return request

@@ -1,0 +1,181 @@
+"""The command `longtail predict`: a file of documents in, a file of answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from service.offline.unfinished import Tally, Task
+
+RegistryOption = Annotated[
+    Path, typer.Option("--registry", envvar="LONGTAIL_REGISTRY", help="Folder of the registry.")
+]
+DEFAULT_REGISTRY = Path("registry")
+
+
+def predict(
+    source: Annotated[
+        Path,
+        typer.Option(
+            "--input",
+            help="JSON lines with a text (or title and content) each; .csv; .txt, a text a line; "
+            "each also with .gz.",
+        ),
+    ],
+    target: Annotated[
+        Path, typer.Option("--output", help="File for the answers, JSON lines; packed with .gz.")
+    ],
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace answers that are there already.")
+    ] = False,
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels for each text.")] = 5,
+    scorer: Annotated[
+        str | None, typer.Option(help="One of the model's.", show_default="the model's default")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Least probability of a label.")
+    ] = None,
+    correction: Annotated[
+        str | None,
+        typer.Option(help="none, prior or tree.", show_default="what the scorer was trained with"),
+    ] = None,
+    tail_dial: Annotated[
+        float, typer.Option(min=0, max=1000, help="How much rare labels are raised.")
+    ] = 0.0,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(help="Id of a label to return, and no others; repeat it for more."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Id of a label not to return; repeat it for more.")
+    ] = None,
+    include_set: Annotated[
+        str | None, typer.Option(help="Stored set of labels to return besides.")
+    ] = None,
+    exclude_set: Annotated[
+        str | None, typer.Option(help="Stored set of labels not to return besides.")
+    ] = None,
+    label_sets: Annotated[
+        Path | None,
+        typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why, too.")] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="cpu or cuda (the first GPU).", show_default="chosen by itself"),
+    ] = None,
+    num_threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads for computing.", show_default="chosen by itself"),
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(help="auto, float32, bfloat16, onnx-float32 or onnx-int8.")
+    ] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
+    ] = "local",
+    workers: Annotated[int, typer.Option(min=1, help="With ray: processes with a model each.")] = 1,
+) -> None:
+    """Label every text of a file, without a service; the same command resumes unfinished work.
+
+    A line that can't be answered gets an error as its answer. The exit status is 0 if any line was
+    answered, and 1 if none was.
+    """
+    from models.bundle.registry import Registry
+    from service.engine.label_sets import LabelSets
+    from service.offline.documents import check_source
+    from service.offline.predict import (
+        check_options,
+        check_task,
+        checked_engine,
+        checked_options,
+        checked_precision,
+    )
+    from service.offline.unfinished import Task
+
+    options = {
+        "k": k,
+        "scorer": scorer,
+        "threshold": threshold,
+        "correction": correction,
+        "tail_dial": tail_dial,
+        "include": include or None,
+        "exclude": exclude or None,
+        "include_set": include_set,
+        "exclude_set": exclude_set,
+        "explain": explain or None,
+    }
+    wanted, checked, by = (
+        checked_options(options),
+        checked_precision(precision),
+        checked_engine(engine),
+    )
+    has_labels = check_source(source)
+    store, sets = Registry(registry), LabelSets(label_sets)
+    number = store.resolve(version)
+    bundle = store.open(number)
+    task = Task(source, target, number, bundle.manifest.digest, wanted, sets)
+    check_task(task, registry, overwrite=overwrite)
+    check_options(bundle, wanted, sets)
+    if has_labels:
+        typer.echo("The documents have labels, which are left out.", err=True)
+    if by == "ray":
+        from service.offline.ray import Workers, predict_on_ray
+
+        on_cluster = Workers(
+            registry.resolve(), label_sets, workers, num_threads or 1, device or "cpu", checked
+        )
+        with _progress_bar(source) as progress:
+            tally = predict_on_ray(task, on_cluster, progress)
+    else:
+        from models.predict.predictor import Predictor
+        from service.offline.predict import check_answerable, predict_file
+
+        predictor = Predictor.of_bundle(
+            bundle, device=device, num_threads=num_threads, precision=checked
+        )
+        check_answerable(predictor, task)
+        with _progress_bar(source) as progress:
+            tally = predict_file(task, predictor, progress)
+    _tell(tally, task)
+
+
+def _tell(tally: Tally, task: Task) -> None:
+    """Print what became of the lines.
+
+    Raises:
+        DataError: None of them could be answered.
+    """
+    from models.errors import DataError
+
+    typer.echo(
+        f"{tally.num_lines} lines: {tally.num_results} answered, {tally.num_errors} with "
+        f"errors, {tally.num_truncated} texts cut. Written: {task.target}"
+    )
+    if tally.num_errors and not tally.num_results:
+        raise DataError(
+            f"none of the {tally.num_lines} lines of {str(task.source)!r} could be answered; "
+            f"{tally.first_error}"
+        )
+    if tally.num_errors:
+        typer.echo(
+            f"{tally.num_errors} of {tally.num_lines} lines could not be answered; the first: "
+            f"{tally.first_error}",
+            err=True,
+        )
+
+
+@contextmanager
+def _progress_bar(source: Path) -> Iterator[Callable[[int], object]]:
+    from tqdm import tqdm
+
+    size = source.stat().st_size if source.is_file() else None
+    with tqdm(total=size, unit="B", unit_scale=True, desc="predict") as bar:
+        yield bar.update

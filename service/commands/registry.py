@@ -1,0 +1,286 @@
+"""`longtail registry`: look at model versions and choose one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.commands.options import (
+    DEFAULT_REGISTRY,
+    JsonOption,
+    NumberArgument,
+    RegistryOption,
+    VersionArgument,
+    print_json,
+)
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from models.bundle.manifest import Manifest
+    from models.bundle.registry import Registry
+    from models.labels.catalogue import Label
+
+
+registry_app = typer.Typer(no_args_is_help=True, help="Look at model versions and choose one.")
+
+
+@registry_app.command("list")
+def list_versions(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
+    """List all versions, the current one marked with a star."""
+    store = _registry(registry)
+    rows = [_summary(store, version) for version in store.versions()]
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        print(f"No versions in {str(registry)!r}; train one with 'longtail train'.")
+    else:
+        _print_table(
+            ("", "VERSION", "PUBLISHED", "LABELS", "DEFAULT SCORER", "DIGEST"),
+            [
+                (
+                    "*" if row["current"] else "",
+                    row["version"],
+                    row["published_at"] or "unknown",
+                    row.get("label_count", "?"),
+                    row.get("default_scorer", row.get("problem", "")),
+                    row.get("digest", "")[:12],
+                )
+                for row in rows
+            ],
+        )
+
+
+@registry_app.command()
+def show(
+    version: VersionArgument = "current",
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what one version says of itself; reads its manifest only."""
+    from models.bundle.bundle import read_manifest
+    from service.commands.version_summary import metric_rows, version_rows
+
+    store = _registry(registry)
+    number = store.resolve(version)
+    manifest = read_manifest(store.folder_of(number))
+    if as_json:
+        print_json(_content(store, number, manifest))
+        return
+    is_current = number == store.current()
+    _print_table((), version_rows(manifest, number, store.published_at(number), is_current))
+    if rows := metric_rows(manifest):
+        print()
+        _print_table(rows[0], rows[1:])
+    print(f"\nEverything that the manifest says: longtail registry show {number} --json")
+
+
+@registry_app.command()
+def verify(
+    version: VersionArgument = "current",
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every file of one version and compare it with the manifest."""
+    store = _registry(registry)
+    number = store.resolve(version)
+    manifest = store.open(number).manifest
+    size_bytes = sum(info.size_bytes for info in manifest.files.values())
+    if as_json:
+        found = {"version": number, "digest": manifest.digest}
+        print_json(found | {"num_files": len(manifest.files), "size_bytes": size_bytes})
+    else:
+        print(
+            f"Version {number} is whole: {len(manifest.files)} files, "
+            f"{size_bytes / 1e6:.1f} MB, digest {manifest.digest}"
+        )
+
+
+@registry_app.command()
+def activate(
+    version: NumberArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify a version and let `current` name it."""
+    store = _registry(registry)
+    before = store.current()
+    store.activate(version)
+    _print_move(before, version, as_json)
+
+
+@registry_app.command()
+def rollback(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
+    """Let `current` name the version that it named before."""
+    store = _registry(registry)
+    before = store.current()
+    _print_move(before, store.rollback(), as_json)
+
+
+@registry_app.command()
+def remove(
+    version: NumberArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a version for good; the current one is refused."""
+    _registry(registry).remove(version)
+    if as_json:
+        print_json({"removed": version})
+    else:
+        print(f"Version {version} is removed.")
+
+
+@registry_app.command("add-label")
+def add_label(
+    label_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of the label.")] = None,
+    name: Annotated[str | None, typer.Argument(help="What people read.")] = None,
+    description: Annotated[str, typer.Option(help="A text about the label.")] = "",
+    source: Annotated[
+        Path | None,
+        typer.Option("--file", help="JSON lines with id, name, description instead; or .gz."),
+    ] = None,
+    version: Annotated[
+        str, typer.Option(help="The version to add to: a number, or 'current'.")
+    ] = "current",
+    move: Annotated[
+        bool, typer.Option("--activate", help="Let 'current' name the new version.")
+    ] = False,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Add labels to a model without training, as a new version; its encoder reads their text."""
+    from tqdm import tqdm
+
+    from models.bundle.bundle import read_manifest
+    from models.edit.add_labels import add_labels, equal_names
+
+    labels = _new_labels(label_id, name, description, source)
+    store = _registry(registry)
+    number = store.resolve(version)
+    store.check_writable()
+    bundle = store.open(number)
+    for warning in equal_names(bundle.catalogue, labels):
+        print(f"Warning: {warning}", file=sys.stderr)
+    with tqdm(total=len(labels), desc="new labels", unit="label") as bar:
+        write = add_labels(bundle, labels, bar.update)
+    made = store.publish(write, activate=move)
+    manifest = read_manifest(store.folder_of(made))
+    if as_json:
+        found = {"version": made, "from_version": number, "num_added": len(labels)}
+        print_json(
+            found
+            | {"label_count": manifest.label_count, "digest": manifest.digest}
+            | {"current": store.current()}
+        )
+        return
+    print(f"Version {made} has {manifest.label_count} labels, {len(labels)} more than {number}.")
+    print(f"Digest {manifest.digest}")
+    print(f"Current is version {store.current()}.")
+
+
+@registry_app.command("split")
+def split(
+    output: Annotated[
+        Path, typer.Option(help="Folder for the registries of the shards: 0, 1, ...")
+    ],
+    shards: Annotated[int, typer.Option(min=1, help="How many.")],
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Split the labels of a model into shards, each of which a service of its own can serve."""
+    from tqdm import tqdm
+
+    from models.edit.split_shards import publish_shards
+    from models.files.outputs import check_not_in_registry, check_writable_folder
+
+    check_not_in_registry(output, registry, "--output")
+    check_writable_folder(output, "--output")
+    bundle = _registry(registry).open(version)
+    with tqdm(total=shards, desc="shards", unit="shard") as bar:
+        made = publish_shards(bundle, shards, output, bar.update)
+    if as_json:
+        print_json(asdict(made))
+        return
+    print(f"{shards} shards of {made.shard_sizes[0]} labels, or one fewer, are in {output}.")
+    print("Serve each with 'longtail serve --registry', and ask all by 'service.client.sharded'.")
+
+
+def _new_labels(
+    label_id: str | None, name: str | None, description: str, source: Path | None
+) -> list[Label]:
+    """Return the labels of a file, or the one that is named.
+
+    Raises:
+        ConfigError: Neither is asked for in full, or both.
+    """
+    from models.edit.add_labels import read_new_labels
+    from models.errors import ConfigError
+    from models.files.outputs import check_readable_file
+    from models.labels.catalogue import Label
+
+    if source is None and label_id is not None and name is not None:
+        return [Label(label_id, name, description)]
+    if source is not None and label_id is None and not description:
+        check_readable_file(source, "--file")
+        return read_new_labels(source)
+    came = {"ID": label_id, "NAME": name, "--description": description, "--file": source}
+    given = ", ".join(key for key, value in came.items() if value) or "nothing"
+    raise ConfigError(f"add-label: {given} came; wanted ID and NAME, or --file alone")
+
+
+def _registry(folder: Path) -> Registry:
+    from models.bundle.registry import Registry
+
+    return Registry(folder)
+
+
+def _summary(store: Registry, version: int) -> dict[str, Any]:
+    """Return one row of the list; a version that can't be read says why instead of what."""
+    from models.bundle.bundle import read_manifest
+    from models.errors import BundleError
+
+    row = {
+        "version": version,
+        "current": version == store.current(),
+        "published_at": store.published_at(version),
+    }
+    try:
+        manifest = read_manifest(store.folder_of(version))
+    except BundleError as error:
+        return row | {"problem": str(error)}
+    return row | {
+        "label_count": manifest.label_count,
+        "scorers": list(manifest.scorers),
+        "default_scorer": manifest.default_scorer,
+        "digest": manifest.digest,
+    }
+
+
+def _content(store: Registry, version: int, manifest: Manifest) -> dict[str, Any]:
+    return {
+        "version": version,
+        "current": version == store.current(),
+        "published_at": store.published_at(version),
+    } | asdict(manifest)
+
+
+def _print_move(before: int | None, now: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"before": before, "current": now})
+        return
+    print(f"Current is version {now} (before: {before or 'none'}).")
+    print("A running service follows within its LONGTAIL_WATCH_INTERVAL_S.")
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print columns aligned to their widest cell, the last one ragged."""
+    lines = [[str(cell) for cell in row] for row in ([head] if head else []) + list(rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
+    for *cells, last in lines:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        print("  ".join([*padded, last]).rstrip())

@@ -1,0 +1,256 @@
+"""Who may wait: a bound on unfinished work, measured in tokens and in the time that it would take.
+
+One rule for all work: what finds no room is refused before any of it is done. A single request is
+refused at once, before its body is read where that can be told (`take_place`); a stream waits for
+room instead, which makes its client wait. Belongs to one event loop; only `note_speed` may be
+called from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from enum import IntEnum
+
+from service.engine.moving_average import MovingAverage
+from service.errors import QueueFullError
+
+CHARACTERS_A_TOKEN = 4
+"""Of English text and a WordPiece vocabulary, about; only for estimates before tokenising."""
+
+_BULK_SHARE = 0.5
+"""Of the room, which bulk work may fill; the rest of it stays for interactive work."""
+_WAIT_SHARE = 0.5
+"""Of its time limit, which a request may be expected to wait; work and surprises get the rest."""
+_SPEED_DECAY = 0.9
+_SLOWEST, _FASTEST = 0.1, 1e9
+"""Tokens a second between which the learned speed stays, whatever batches there were."""
+_SIZE_DECAY = 0.99
+_FIRST_SIZE = 16.0
+"""Tokens that a request is taken to have as long as none has been seen."""
+_SMALLEST_SIZE = 2.0
+_PLACES = 64
+"""Requests, at least, that may be read at a time: the learned size of a request never takes more
+than this share of the room, so that a few huge requests can't shut out all others."""
+_PLACE_S = 1.0
+_NUM_DESKS = 4
+"""Requests that are read, from JSON to their texts, at a time. It takes the event loop a
+millisecond each; what comes meanwhile must not wait for hundreds of them."""
+_MOST_RETRY_AFTER_S = 60
+
+
+class Priority(IntEnum):
+    """Who goes first: lower ones."""
+
+    INTERACTIVE = 0
+    BULK = 1
+
+
+class Place:
+    """Room for a request of which only is known that it comes.
+
+    It is held until more is known, or for a second: a slow client must not keep others out.
+    """
+
+    def __init__(self, room: AbstractContextManager[None], desks: asyncio.Semaphore) -> None:
+        """Hold it.
+
+        Args:
+            room: Entered now, and left when it is given back.
+            desks: Where requests are read, each at one.
+        """
+        self._room: AbstractContextManager[None] | None = room
+        self._desks = desks
+        self._has_desk = False
+        self._lapse = asyncio.get_running_loop().call_later(_PLACE_S, self.give_back)
+        room.__enter__()
+
+    async def wait_for_desk(self) -> None:
+        """Wait until few other requests are being read; to be called when all of this has come."""
+        if self._room is not None and not self._has_desk:
+            self._lapse.cancel()  # what is to come now takes no client's time
+            await self._desks.acquire()
+            self._has_desk = True
+
+    def give_back(self) -> None:
+        """Hold it no longer; what has been given back stays so."""
+        room, self._room = self._room, None
+        if room is not None:
+            self._lapse.cancel()
+            room.__exit__(None, None, None)
+        if self._has_desk:
+            self._has_desk = False
+            self._desks.release()
+
+
+_PLACE: ContextVar[Place | None] = ContextVar("place of the request at hand", default=None)
+
+
+def estimate_tokens(texts: Sequence[str], most: int | None) -> int:
+    """Return about how many tokens must be read of texts, without tokenising them.
+
+    Args:
+        texts: Any.
+        most: Tokens that are read of one text; None: all.
+    """
+    counts = (2 + len(text) // CHARACTERS_A_TOKEN for text in texts)  # 2: [CLS] and [SEP]
+    return sum(counts if most is None else (min(count, most) for count in counts))
+
+
+class Admission:
+    """Counts the tokens of all work that is not finished, and refuses what would be too much."""
+
+    def __init__(self, max_tokens: int, num_workers: Callable[[], int] = lambda: 1) -> None:
+        """Begin with nothing waiting.
+
+        Args:
+            max_tokens: Tokens that may be unfinished; work that alone has more is let in when
+                nothing else waits.
+            num_workers: Says how many batches are computed at a time.
+        """
+        self._max_tokens = max_tokens
+        self._num_workers = num_workers
+        self._tokens = dict.fromkeys(Priority, 0)
+        self._tokens_a_second = MovingAverage(  # of one worker
+            decay=_SPEED_DECAY, lower=_SLOWEST, upper=_FASTEST
+        )
+        self._size = MovingAverage(  # tokens of a request
+            decay=_SIZE_DECAY,
+            lower=_SMALLEST_SIZE,
+            upper=max(_FIRST_SIZE, max_tokens / _PLACES),
+            initial=_FIRST_SIZE,
+        )
+        self._desks = asyncio.Semaphore(_NUM_DESKS)
+        self._turns: list[asyncio.Future[None]] = []
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all unfinished work."""
+        return sum(self._tokens.values())
+
+    def note_speed(self, tokens: int, seconds: float) -> None:
+        """Learn how fast work is done, from a batch that was; a time that is none is ignored."""
+        if 0 < seconds < math.inf:
+            self._tokens_a_second.add(tokens / seconds)
+
+    def expected_wait_s(self) -> float:
+        """Return the seconds that all unfinished interactive work will take, about."""
+        speed = self._tokens_a_second.value
+        if speed is None:  # nothing has been computed yet
+            return 0.0
+        return self._tokens[Priority.INTERACTIVE] / (speed * max(1, self._num_workers()))
+
+    def check(self, tokens: int, timeout_s: float) -> None:
+        """Refuse interactive work that there is no room for.
+
+        Args:
+            tokens: How much it is.
+            timeout_s: Its time limit.
+
+        Raises:
+            QueueFullError: Too much waits already, or it would wait too long.
+        """
+        ahead = self._tokens[Priority.INTERACTIVE]
+        wait_s = self.expected_wait_s()
+        if ahead and ahead + tokens > self._max_tokens:
+            raise QueueFullError(
+                f"{ahead} tokens of text are waiting, and {self._max_tokens} may; ask again later",
+                _retry_after_s(wait_s),
+            )
+        if wait_s > _WAIT_SHARE * timeout_s:
+            raise QueueFullError(
+                f"{ahead} tokens of text are waiting, which takes about {wait_s:.1f} s: too long "
+                f"for a time limit of {timeout_s:g} s; ask again later",
+                _retry_after_s(wait_s - _WAIT_SHARE * timeout_s),
+            )
+
+    def take_place(self, timeout_s: float) -> Place:
+        """Hold room for the request at hand, as for one of usual size, before anything is read.
+
+        `admit`, within the same request, gives it back for the room that is really needed; so does
+        time.
+
+        Raises:
+            QueueFullError: There is none (see `check`).
+        """
+        tokens = math.ceil(self._size.value or _FIRST_SIZE)
+        self.check(tokens, timeout_s)
+        place = Place(self._held(tokens, Priority.INTERACTIVE), self._desks)
+        _PLACE.set(place)
+        return place
+
+    @contextmanager
+    def admit(self, tokens: int, timeout_s: float) -> Iterator[None]:
+        """Hold room for interactive work as long as the context lasts.
+
+        Raises:
+            QueueFullError: There is none (see `check`).
+        """
+        if (place := _PLACE.get()) is not None:
+            place.give_back()
+        self.check(tokens, timeout_s)
+        self._size.add(tokens)
+        with self._held(tokens, Priority.INTERACTIVE):
+            yield
+
+    @asynccontextmanager
+    async def admit_when_room(self, tokens: int) -> AsyncIterator[None]:
+        """Wait until there is room for bulk work, and hold it as long as the context lasts."""
+        while not self._has_room_for_bulk(tokens):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            await turn
+        with self._held(tokens, Priority.BULK):
+            yield
+
+    def _has_room_for_bulk(self, tokens: int) -> bool:
+        held = self._tokens[Priority.BULK]
+        return not held or held + tokens <= _BULK_SHARE * self._max_tokens
+
+    @contextmanager
+    def _held(self, tokens: int, priority: Priority) -> Iterator[None]:
+        self._tokens[priority] += tokens
+        try:
+            yield
+        finally:
+            self._tokens[priority] -= tokens
+            turns, self._turns = self._turns, []
+            for turn in turns:  # each looks again whether there is room, the longest waiting first
+                if not turn.done():
+                    turn.set_result(None)
+
+
+class Streams:
+    """How many batches run, and may."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.num_running = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count a batch as long as the context lasts."""
+        self.num_running += 1
+        try:
+            yield
+        finally:
+            self.num_running -= 1
+
+    def check(self) -> None:
+        """Refuse one more batch where there are as many as may be.
+
+        Raises:
+            QueueFullError: There are.
+        """
+        if self.num_running >= self._most:
+            raise QueueFullError(
+                f"{self.num_running} batches are running, and {self._most} may; ask again later",
+                retry_after_s=5,
+            )
+
+
+def _retry_after_s(wait_s: float) -> int:
+    return min(max(1, math.ceil(wait_s)), _MOST_RETRY_AFTER_S)

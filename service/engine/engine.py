@@ -1,0 +1,352 @@
+"""Text to labels, for whatever face asks; knows no HTTP.
+
+A query is admitted or refused, its texts are tokenised on one thread and computed on others, in
+batches that queries share. On a GPU there is one compute thread, as its indexes are not thread-safe
+even for reads. On processors there are several, each with few threads of the libraries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, TypeVar
+
+from models.errors import LabelNotFoundError, NotReadyError, RequestError
+from models.labels.filters import KnownLabels, LabelFilter, LabelSet
+from service.engine.admission import Admission, Priority, estimate_tokens
+from service.engine.batching import EXPLANATION_TOKENS, Job, Options, Seconds, WorkQueue
+from service.engine.label_sets import LabelSets
+from service.engine.queries import Limits, Query, check_filter, check_query
+from service.engine.worker import (
+    Observer,
+    compute_batches,
+    help_to_compute,
+    keep_running,
+    tokenise_jobs,
+)
+from service.errors import DeadlineError
+from service.versions.serving import LoadedModel, ModelManager, Predictor
+
+if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
+    from models.results import LabelDetails, Prediction
+
+T = TypeVar("T")
+
+_STOPPING = "the service is stopping; ask another instance"
+_OWN_TEXT = "The service asks itself about imports of olive oil from third countries"
+"""What the engine asks itself about (see `service.engine.self_check`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The labels of each text, and who found them in what time."""
+
+    model: LoadedModel
+    scorer: str
+    predictions: Sequence[Prediction]
+    seconds: Seconds
+
+
+class Engine:
+    """Answers queries with the models of a manager; belongs to one event loop."""
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        limits: Limits,
+        observer: Observer,
+        *,
+        label_sets: LabelSets | None = None,
+        num_workers: int = 1,
+        prepare_thread: Callable[[], object] = int,
+    ) -> None:
+        """Take the parts; `start` comes next.
+
+        Args:
+            manager: Has the models.
+            limits: What queries may ask for.
+            observer: Is told of every batch.
+            label_sets: The sets of labels that queries may name.
+            num_workers: Compute threads at most.
+            prepare_thread: Called first of all on each compute thread; says whether models can be
+                computed by several of them.
+        """
+        self._manager = manager
+        self._limits = limits
+        self.label_sets = label_sets or LabelSets()
+        self._queue = WorkQueue(limits.max_batch_tokens)
+        self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
+        self._queue.call(prepare_thread)
+        self._is_closed = False
+        self.num_answered = 0
+        """Queries that were answered so far, lines of streams among them."""
+        speed = self.admission.note_speed
+        works = {
+            "tokenise_0": partial(tokenise_jobs, self._queue, observer),
+            "compute_0": partial(compute_batches, self._queue, observer, speed),
+        }
+        helping = partial(help_to_compute, self._queue, observer, speed, prepare_thread)
+        works |= {f"compute_{number}": helping for number in range(1, num_workers)}
+        # Daemons, so that a process which never comes to `close` can end.
+        self._threads = [
+            Thread(target=keep_running, args=(work,), name=name, daemon=True)
+            for name, work in works.items()
+        ]
+
+    @property
+    def num_workers(self) -> int:
+        """Compute threads that there are."""
+        return self._queue.num_workers
+
+    def start(self) -> None:
+        """Start to work."""
+        for thread in self._threads:
+            thread.start()
+
+    def thread_problem(self) -> str | None:
+        """Return which of the threads has ended that nothing works without; None where none has."""
+        has_begun = self._threads[0].ident is not None
+        if self._is_closed or not has_begun:
+            return None
+        ended = [thread.name for thread in self._threads[:2] if not thread.is_alive()]
+        if not ended:
+            return None
+        return f"the thread {ended[0]!r} has ended, its cause is in the log; restart the service"
+
+    async def ask_itself(self, timeout_s: float) -> Answer:
+        """Return the best label of a text by the way that requests go: admission and all threads.
+
+        Raises:
+            LongtailError: As `predict` does.
+        """
+        place = self.admission.take_place(timeout_s)
+        try:
+            version = self._manager.serving().default  # a canary does not decide on readiness
+            return await self.predict(
+                Query((_OWN_TEXT,), k=1, version=version, timeout_s=timeout_s)
+            )
+        finally:
+            place.give_back()
+
+    async def predict(self, query: Query) -> Answer:
+        """Return the best labels of each text, in order.
+
+        Raises:
+            RequestError: The query breaks a limit, or asks for what the model can't do.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: No model is loaded yet, or the service is stopping.
+            QueueFullError: Too much work is waiting.
+            DeadlineError: The answer was not there in time; what had not begun is dropped.
+        """
+        model, options, tokens = self._examine(query)
+        most_s = self._limits.request_timeout_s
+        timeout_s = min(query.timeout_s or most_s, most_s)
+        with self.admission.admit(tokens, timeout_s):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await self._answer(model, query.texts, options, Priority.INTERACTIVE)
+            except TimeoutError as error:
+                raise DeadlineError(
+                    f"there was no answer within {timeout_s:g} s; ask for fewer texts, allow more "
+                    "time, or ask again later"
+                ) from error
+
+    async def predict_in_stream(self, query: Query) -> Answer:
+        """Return the best labels of each text as soon as there is room for them.
+
+        They go behind what `predict` is asked for, and have no time limit.
+
+        Raises:
+            RequestError: As `predict` does.
+            BundleNotFoundError: As `predict` does.
+            NotReadyError: As `predict` does.
+        """
+        _, _, tokens = self._examine(query)
+        async with self.admission.admit_when_room(tokens):
+            model, options, _ = self._examine(query)  # the model may be another one by now
+            return await self._answer(model, query.texts, options, Priority.BULK)
+
+    async def describe(
+        self, label_id: str, version: int | str | None = None
+    ) -> tuple[LoadedModel, LabelDetails]:
+        """Return all that a model knows of a label.
+
+        Raises:
+            LabelNotFoundError: It has no such label.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: No model is loaded yet, or the service is stopping.
+            QueueFullError: Too much work is waiting.
+            DeadlineError: The answer was not there in time.
+        """
+        model = self._manager.get(version)
+        row = model.predictor.catalogue.row_of_id(label_id)
+        if row is None:
+            raise LabelNotFoundError(
+                f"version {model.version} has no label with the id {label_id[:100]!r}; look for it "
+                "by GET /v1/labels?query=..., and send its id percent-encoded: GET /v1/labels?id="
+            )
+        return model, await self._look_up(1, partial(model.predictor.describe, row))
+
+    def known_labels(
+        self,
+        include: Sequence[str],
+        exclude: Sequence[str],
+        include_set: str | None,
+        exclude_set: str | None,
+        version: int | str | None = None,
+    ) -> tuple[LoadedModel, LabelFilter, KnownLabels]:
+        """Return a filter with its sets, and which of the labels that it names a model has.
+
+        Raises:
+            RequestError: The filter names too many labels, or there is no such set.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: No model is loaded yet.
+        """
+        check_filter(len(include) + len(exclude), self._limits)
+        model = self._manager.get(version)
+        wanted = LabelFilter(
+            tuple(include), tuple(exclude), self._set_of(include_set), self._set_of(exclude_set)
+        )
+        return model, wanted, model.predictor.selector.known(wanted)
+
+    async def compare(
+        self, num_labels: int, version: int | str | None, work: Callable[[Predictor], T]
+    ) -> tuple[LoadedModel, T]:
+        """Return what some work says that compares labels of a model.
+
+        Args:
+            num_labels: How many are compared with all.
+            version: As in `Query`.
+            work: Done on a compute thread.
+
+        Raises:
+            RequestError: They are more than may be explained; or the work says so.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: No model is loaded yet, or the service is stopping.
+            QueueFullError: Too much work is waiting.
+            DeadlineError: The answer was not there in time.
+        """
+        if num_labels > self._limits.max_explained_labels:
+            raise RequestError(
+                f"{num_labels} labels are to be compared; wanted at most "
+                f"{self._limits.max_explained_labels}; ask for fewer"
+            )
+        model = self._manager.get(version)
+        return model, await self._look_up(num_labels, partial(work, model.predictor))
+
+    async def _look_up(self, num_labels: int, work: Callable[[], T]) -> T:
+        """Return the result of some work on labels, each as dear as an explanation."""
+        timeout_s = self._limits.request_timeout_s
+        with self.admission.admit(EXPLANATION_TOKENS * num_labels, timeout_s):
+            return await self._on_compute_thread(work, timeout_s)
+
+    async def _on_compute_thread(self, work: Callable[[], T], timeout_s: float) -> T:
+        """Return the result of some work that is done between two batches.
+
+        Raises:
+            NotReadyError: The service is stopping.
+            DeadlineError: It was not there in time.
+            CancelledError: Nobody waits for it any more.
+        """
+        results: list[T] = []
+        future = self._queue.call(lambda: results.append(work()))
+        try:
+            async with asyncio.timeout(timeout_s):
+                # Shielded, as the thread would stumble over a call that was cancelled under way.
+                await asyncio.shield(asyncio.wrap_future(future))
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"there was no answer within {timeout_s:g} s; ask again later"
+            ) from error
+        except asyncio.CancelledError:
+            if future.cancelled():
+                raise NotReadyError(_STOPPING) from None
+            raise
+        return results[0]
+
+    def check_room(self) -> None:
+        """Refuse a stream where a single request would be refused, or no model is loaded.
+
+        Raises:
+            QueueFullError: Too much work is waiting.
+            NotReadyError: No model is loaded yet.
+        """
+        self._manager.serving()
+        self.admission.check(0, self._limits.request_timeout_s)
+
+    def run(self, work: Callable[[], T], /) -> T:
+        """Do something on the first compute thread between its batches; not for the event loop."""
+        results: list[T] = []
+        self._queue.call(lambda: results.append(work())).result()
+        return results[0]
+
+    def close(self) -> None:
+        """Drop what has not begun, and wait for what has."""
+        self._is_closed = True
+        self._queue.close()
+        for thread in self._threads:
+            thread.join()
+        for job in self._queue.drain():
+            job.fail(NotReadyError(_STOPPING))
+
+    def _examine(self, query: Query) -> tuple[LoadedModel, Options, int]:
+        """Return who is to answer, what, and about how many tokens that is.
+
+        Raises:
+            RequestError: The query breaks a limit.
+            BundleNotFoundError: The version is not loaded.
+            NotReadyError: Nothing is loaded yet.
+        """
+        check_query(query, self._limits)
+        model = self._manager.get(query.version)
+        scorer = query.scorer or model.predictor.default_scorer
+        options = Options(
+            query.k, scorer, query.threshold, query.correction, query.tail_dial,
+            label_filter=self._filter_of(query), explain=query.explain,
+        )  # fmt: skip
+        most = model.predictor.max_tokens if model.predictor.needs_encoder(scorer) else None
+        tokens = estimate_tokens(query.texts, most) + len(query.texts) * options.extra_tokens
+        return model, options, tokens
+
+    def _filter_of(self, query: Query) -> LabelFilter | None:
+        wanted = LabelFilter(
+            include=query.include,
+            exclude=query.exclude,
+            include_set=self._set_of(query.include_set),
+            exclude_set=self._set_of(query.exclude_set),
+        )
+        return None if wanted.is_empty else wanted
+
+    def _set_of(self, name: str | None) -> LabelSet | None:
+        return None if name is None else self.label_sets.get(name)
+
+    async def _answer(
+        self, model: LoadedModel, texts: Sequence[str], options: Options, priority: Priority
+    ) -> Answer:
+        if self._is_closed:
+            raise NotReadyError(_STOPPING)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def on_done(_: Job) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
+                loop.call_soon_threadsafe(wake)
+
+        job = Job(model, texts, options, priority, on_done)
+        self._queue.add(job)
+        try:
+            await done
+        finally:
+            self._queue.drop(job)
+        if job.error is not None:
+            raise job.error
+        self.num_answered += 1
+        return Answer(model, options.scorer, job.answers, job.seconds)

@@ -1,0 +1,265 @@
+"""What the working threads do: tokenise jobs, and compute the labels of a batch of texts.
+
+A failure belongs to the job that caused it: where several fail together, each is tried alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import current_thread
+from typing import TYPE_CHECKING, Protocol
+
+from models.errors import LongtailError, RequestError
+from service.engine.batching import BATCH_COST, Call, Item, Job, Options, WorkQueue, jobs_of
+
+if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
+    from models.results import Prediction
+    from service.versions.serving import TextBatch
+
+logger = logging.getLogger(__name__)
+
+_RESTART_PAUSE_S = 0.1
+"""Before a thread begins anew, so that what fails at once does not keep a core busy."""
+
+
+class Observer(Protocol):
+    """Who wants to know of every batch."""
+
+    def observe_batch(self, num_texts: int, num_tokens: int) -> None:
+        """Take the size of a batch that is done, without padding."""
+        ...
+
+    def observe_phase(self, phase: str, seconds: float) -> None:
+        """Take how long something took: `queue` of a job, the others of a batch."""
+        ...
+
+
+def tokenise_jobs(queue: WorkQueue, observer: Observer) -> None:
+    """Tokenise what comes, until the queue is closed."""
+    while _tokenise_next(queue, observer):
+        pass
+
+
+def compute_batches(
+    queue: WorkQueue, observer: Observer, note_speed: Callable[[int, float], None]
+) -> None:
+    """Compute and call what comes, until the queue is closed."""
+    while _compute_next(queue, observer, note_speed):
+        pass
+
+
+def help_to_compute(
+    queue: WorkQueue,
+    observer: Observer,
+    note_speed: Callable[[int, float], None],
+    prepare_thread: Callable[[], object],
+) -> None:
+    """Compute batches beside the first thread, which does all else.
+
+    Args:
+        queue: As for `compute_batches`.
+        observer: As there.
+        note_speed: As there.
+        prepare_thread: Called first; says whether models can be computed by several threads.
+    """
+    if prepare_thread():
+        queue.add_worker()
+        try:
+            while _compute_next(queue, observer, note_speed, takes_calls=False):
+                pass
+        finally:
+            queue.remove_worker()
+
+
+def keep_running(work: Callable[[], None]) -> None:
+    """Do work until it ends by itself; where an error ends it, log that and begin anew.
+
+    One request must not take a thread from all others, whatever it does to it.
+    """
+    while True:
+        try:
+            work()
+        except BaseException:  # also what is meant to end a thread: the service needs it
+            logger.exception("the thread %r begins anew", current_thread().name)
+            time.sleep(_RESTART_PAUSE_S)
+        else:
+            return
+
+
+def compute(items: Sequence[Item], observer: Observer) -> None:
+    """Answer or fail all of these texts, which are of one model and of one kind."""
+    started = time.perf_counter()
+    try:
+        batch = _encoded(items)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to a job
+        _fail_or_split(items, error, lambda part: compute(part, observer))
+        return
+    encoded = time.perf_counter()
+    rows_of: dict[Options, list[int]] = {}
+    for row, item in enumerate(items):
+        rows_of.setdefault(item.job.options, []).append(row)
+    answers: list[tuple[Item, Prediction]] = []
+    for rows in rows_of.values():
+        part = batch if len(rows) == len(items) else batch.take(rows)
+        answers += _ranked(part, [items[row] for row in rows])
+    ranked = time.perf_counter()
+    observer.observe_phase("encode", encoded - started)
+    observer.observe_phase("rank", ranked - encoded)
+    for job in jobs_of(items):
+        job.seconds.compute += ranked - started
+        job.seconds.note("encode", started, encoded)
+        job.seconds.note("rank", encoded, ranked)
+    for item, prediction in answers:
+        _answer(item, prediction)
+
+
+def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
+    """Tokenise the next jobs; return whether there were any.
+
+    A function of its own, so that the thread holds no job, and by it no model, while it waits.
+    """
+    jobs = queue.next_jobs()
+    groups: dict[tuple[int, str], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((id(job.model.predictor), job.options.scorer), []).append(job)
+    for group in groups.values():
+        started = time.perf_counter()
+        with _failing(group):
+            _tokenise(group, queue)
+        observer.observe_phase("tokenise", time.perf_counter() - started)
+    return bool(jobs)
+
+
+def _compute_next(
+    queue: WorkQueue,
+    observer: Observer,
+    note_speed: Callable[[int, float], None],
+    *,
+    takes_calls: bool = True,
+) -> bool:
+    """Compute the next batch; return whether there was one (see `_tokenise_next`)."""
+    work = queue.next_work(takes_calls=takes_calls)
+    if work is None:
+        return False
+    if isinstance(work, Call):
+        work.run()
+        return True
+    started = time.perf_counter()
+    for job in jobs_of(work):
+        if not job.seconds.queue:
+            job.seconds.queue = started - job.added_at
+            job.seconds.note("queue", job.added_at, started)
+            observer.observe_phase("queue", job.seconds.queue)
+    with _failing(jobs_of(work)):
+        compute(work, observer)
+    tokens = sum(item.tokens for item in work)
+    if not any(item.job.error for item in work):  # a failure says nothing about speed
+        # With what a batch costs beside its tokens: small batches alone don't mean that it is slow.
+        note_speed(BATCH_COST + tokens, time.perf_counter() - started)
+    observer.observe_batch(len(work), tokens)
+    return True
+
+
+@contextmanager
+def _failing(jobs: Sequence[Job]) -> Iterator[None]:
+    """Let an error that belongs to no job fail all of these, and the thread go on.
+
+    What is no `Exception` ends what the thread is doing (see `keep_running`), but leaves none of
+    them waiting.
+    """
+    try:
+        yield
+    except BaseException as error:
+        logger.exception("jobs failed outside of the model with %s", type(error).__name__)
+        told = error if isinstance(error, Exception) else RuntimeError(f"a thread ended: {error!r}")
+        for job in jobs:
+            job.fail(told)
+        if told is not error:
+            raise
+
+
+def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
+    """Turn jobs of one model and scorer into texts that wait to be computed."""
+    predictor, scorer = jobs[0].model.predictor, jobs[0].options.scorer
+    started = time.perf_counter()
+    try:
+        batch = predictor.read([text for job in jobs for text in job.texts])
+        tokens = predictor.prepare(batch, scorer)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to a job
+        if len(jobs) == 1:
+            jobs[0].fail(error)
+            return
+        for job in jobs:
+            _tokenise([job], queue)
+        return
+    ended = time.perf_counter()
+    is_one = len(tokens) == 1  # which is most often so, and needs no copy
+    texts = iter([(batch if is_one else batch.take([i]), tokens[i]) for i in range(len(tokens))])
+    for job in jobs:
+        job.seconds.note("tokenise", started, ended)
+        extra = job.options.extra_tokens
+        numbered = zip(range(len(job.texts)), texts, strict=False)
+        queue.add_items(
+            job,
+            [Item(job, number, text, max(1, size) + extra) for number, (text, size) in numbered],
+        )
+
+
+def _encoded(items: Sequence[Item]) -> TextBatch:
+    job = items[0].job
+    batch: TextBatch = type(items[0].batch).joined([item.batch for item in items])
+    if job.model.predictor.needs_encoder(job.options.scorer):
+        job.model.predictor.encode(batch)
+    return batch
+
+
+def _ranked(batch: TextBatch, items: Sequence[Item]) -> list[tuple[Item, Prediction]]:
+    """Return the answers about texts of the same options, those that there are."""
+    model, options = items[0].job.model, items[0].job.options
+    answers: list[tuple[Item, Prediction]] = []
+    try:
+        predictions = model.predictor.predict_batch(batch, **options.as_arguments())
+        answers += zip(items, predictions, strict=True)
+    except RequestError as error:  # all have asked for the same
+        for job in jobs_of(items):
+            job.fail(error)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to a job
+        place = {item: row for row, item in enumerate(items)}
+
+        def try_again(part: Sequence[Item]) -> None:
+            answers.extend(_ranked(batch.take([place[item] for item in part]), part))
+
+        _fail_or_split(items, error, try_again)
+    return answers
+
+
+def _fail_or_split(
+    items: Sequence[Item], error: Exception, try_again: Callable[[Sequence[Item]], None]
+) -> None:
+    """Let the only job fail; or try again with the texts of each job alone."""
+    jobs = jobs_of(items)
+    if len(jobs) == 1:
+        jobs[0].fail(error)
+        return
+    for job in jobs:
+        try_again([item for item in items if item.job is job])
+
+
+def _answer(item: Item, prediction: Prediction) -> None:
+    """Give a job its answer, or the error that there is none in numbers."""
+    for label in prediction.labels:
+        if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):
+            item.job.fail(
+                LongtailError(
+                    f"version {item.job.model.version}, scorer {item.job.options.scorer!r}: label "
+                    f"{label.id!r} got the score {label.score!r}; the model is damaged or "
+                    "numerically unstable: retrain it, or roll back with 'longtail registry "
+                    "rollback'"
+                )
+            )
+            return
+    item.job.answer(item.number, prediction)

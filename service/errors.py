@@ -1,0 +1,25 @@
+"""Errors of the service that have a status of their own."""
+
+from __future__ import annotations
+
+from models.errors import LongtailError, OverloadedError
+
+
+class QueueFullError(OverloadedError):
+    """There is no room for more work.
+
+    Attributes:
+        retry_after_s: Whole seconds after which there may be.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineError(LongtailError):
+    """The time limit of a query passed before its answer was there."""
+
+
+class ChangeError(LongtailError):
+    """The models can't be changed as asked; what was served before still is."""

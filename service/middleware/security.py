@@ -1,0 +1,151 @@
+"""Who may ask for what, and the headers that tell browsers how to behave."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.web.api_keys import KeyRing, Keys
+from service.web.paths import PAGE_PREFIX
+from service.web.problem_handlers import problem_response
+from service.web.request_state import add_log_fields
+from service.web.root_path import path_of
+from service.wire.problems import Kind
+
+ADMIN_PREFIX = "/v1/admin"
+PUBLIC_PATHS = frozenset(
+    {"/", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/livez", "/readyz", "/metrics",
+     "/v2/health/live", "/v2/health/ready"}
+)  # fmt: skip
+"""Which need no key: those of probes, and those that tell nothing about texts."""
+
+NO_KEY = Kind("unauthorized", 401, "A key is needed")
+ADMIN_OFF = Kind("admin-off", 403, "The admin routes are off")
+
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+}
+RAW_SECURITY_HEADERS = [
+    (name.lower().encode("latin-1"), value.encode("latin-1"))
+    for name, value in SECURITY_HEADERS.items()
+]
+"""The same, as ASGI sends them."""
+_DOCS_POLICY = (  # FastAPI's page brings its scripts from there, and one of its own
+    "default-src 'self'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
+    "style-src 'unsafe-inline' https://cdn.jsdelivr.net; "
+    "img-src data: https://fastapi.tiangolo.com; frame-ancestors 'none'; base-uri 'none'"
+)
+
+
+class AuthMiddleware:
+    """Lets requests through that bring the key that their path wants, before their body is read."""
+
+    def __init__(self, app: ASGIApp, keys: Keys) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 401, or 403 where admin routes are off."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        ring = self._ring_for(path_of(scope))
+        if ring is self._keys.admin and not ring.is_configured:
+            response = problem_response(
+                Request(scope),
+                ADMIN_OFF,
+                "This service has no admin key; make one with 'longtail key NAME', and set "
+                "LONGTAIL_ADMIN_KEYS or LONGTAIL_ADMIN_KEYS_FILE",
+            )
+            await response(scope, receive, send)
+            return
+        if ring is not None and ring.is_configured:
+            name = ring.name_of(self._key_of(scope, ring))
+            if name is None:
+                response = problem_response(
+                    Request(scope),
+                    NO_KEY,
+                    "Send a valid key in the header 'Authorization: Bearer KEY'",
+                    headers={"WWW-Authenticate": 'Bearer realm="longtail"'},
+                )
+                await response(scope, receive, send)
+                return
+            add_log_fields(scope, key=name)
+        await self._app(scope, receive, send)
+
+    def _key_of(self, scope: Scope, ring: KeyRing) -> str:
+        kind, _, value = Headers(scope=scope).get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return value.strip()
+        # Clients that know no other keys. Not for admin: browsers send it without being told.
+        if kind.lower() == "basic" and ring is self._keys.api:
+            return _password(value)
+        return ""
+
+    def _ring_for(self, path: str) -> KeyRing | None:
+        # Wherever it stands: behind a prefix of a proxy, the router still finds the admin routes.
+        if ADMIN_PREFIX in path:
+            return self._keys.admin
+        if path in PUBLIC_PATHS or path.startswith(PAGE_PREFIX):
+            return None
+        return self._keys.api
+
+
+class HeadersMiddleware:
+    """Adds headers that keep browsers from guessing, framing and leaking."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and add the headers to its answer."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                if path_of(scope) == "/docs":
+                    policy = MutableHeaders(scope=message)
+                    policy.setdefault("Content-Security-Policy", _DOCS_POLICY)
+                headers = list(message.get("headers", ()))
+                present = {name for name, _ in headers}
+                headers += [header for header in RAW_SECURITY_HEADERS if header[0] not in present]
+                message["headers"] = headers
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+def describe_security(document: dict[str, Any], keys: Keys) -> dict[str, Any]:
+    """Let an OpenAPI document say which operations want a key; returns the same one."""
+    scheme = {"type": "http", "scheme": "bearer", "description": "A key from 'longtail key'"}
+    document.setdefault("components", {})["securitySchemes"] = {"key": scheme}
+    problem = {"$ref": "#/components/schemas/Problem"}
+    for path, operations in document["paths"].items():
+        is_admin = path.startswith(ADMIN_PREFIX)
+        if not is_admin and (path in PUBLIC_PATHS or not keys.api.is_configured):
+            continue
+        for operation in operations.values():
+            operation["security"] = [{"key": []}]
+            content = {"application/problem+json": {"schema": problem}}
+            operation["responses"].setdefault(
+                "401", {"description": "Unauthorized", "content": content}
+            )
+    return document
+
+
+def _password(value: str) -> str:
+    """Return the password of HTTP Basic credentials (RFC 7617); "" where they are none."""
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""

@@ -1,0 +1,196 @@
+"""Files of documents as `longtail predict` reads them: JSON lines, CSV, or a text a line.
+
+- JSON lines, by any other name than those below: as `POST /v1/batch` takes them, or documents of a
+  corpus: `title` and `content` may stand for `text`, and labels are left out.
+- CSV (`.csv`): a column `text`, or `title` and `content`; `id` if there is one. Other columns are
+  left out.
+- Plain text (`.txt`): one document a line.
+
+Each may be gzip-compressed, with `.gz` added to its name. Every form becomes JSON lines, one at a
+time, so that the rest of the work knows no other.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from models.errors import DataError
+from models.files.failures import reason_of
+from models.files.outputs import check_readable_file
+from service.schemas.batch import BatchLine
+from service.wire.lines import LineSplitter
+
+MAX_LINE_BYTES = 2**24
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_READ_BYTES = 2**20
+_LABEL_FIELDS = frozenset({"labels", "target_ind", "target_rel"})
+_TITLED = ("title", "content")
+_KNOWN_FIELDS = frozenset(BatchLine.model_fields) | {*_TITLED, "uid"}
+
+
+def check_source(path: Path) -> bool:
+    """Refuse a file that can't be read, before a model is loaded.
+
+    Returns:
+        Whether its first document has labels, which are left out.
+
+    Raises:
+        ConfigError: It is no file, or can't be opened.
+        DataError: Its beginning can't be read, or its CSV header lacks a column.
+    """
+    check_readable_file(path, "--input")
+    if not path.is_file():
+        return False  # a pipe, which can be read only once
+    if _form_of(path) == ".csv":
+        return bool(_LABEL_FIELDS & set(_Table(path, int).header))
+    first = next((line for line in document_lines(path) if line is None or line.strip()), None)
+    try:
+        content = json.loads((first or b"null").removeprefix(BYTE_ORDER_MARK))
+    except (ValueError, RecursionError):
+        return False  # it gets an answer that says so
+    return isinstance(content, dict) and bool(_LABEL_FIELDS & content.keys())
+
+
+def is_plain_json_lines(path: Path) -> bool:
+    """Whether the file has the JSON lines that `document_lines` gives, byte for byte."""
+    return _form_of(path) not in {".csv", ".txt"} and path.suffix != ".gz"
+
+
+def document_lines(
+    path: Path,
+    progress: Callable[[int], object] = int,
+    max_line_bytes: int = MAX_LINE_BYTES,
+) -> Iterator[bytes | None]:
+    """Yield the documents as JSON lines, blank lines too; None for one that is too long.
+
+    Args:
+        path: The file.
+        progress: Called with the bytes of the file, as it lies on disk, that were read since.
+        max_line_bytes: Most bytes of a line of the file.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    form = _form_of(path)
+    if form == ".csv":
+        yield from _Table(path, progress)
+    elif form == ".txt":
+        for line in _raw_lines(path, progress, max_line_bytes):
+            yield line and _json_line({"text": _decoded(line)}) if line and line.strip() else line
+    else:
+        yield from _raw_lines(path, progress, max_line_bytes)
+
+
+def as_question(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line as `POST /v1/batch` takes it; one of a corpus has its labels left out.
+
+    Of a line with labels, only what is asked about it counts, as in training: fields that mean
+    nothing here are left out, too. Other lines keep theirs, so that a misspelt one is told.
+    """
+    found = dict(content)
+    if _LABEL_FIELDS & found.keys():
+        found = {name: value for name, value in found.items() if name in _KNOWN_FIELDS}
+    if "text" not in found and set(_TITLED) & found.keys():
+        parts = [found.get(name) for name in _TITLED if found.get(name) is not None]
+        strange = next((part for part in parts if not isinstance(part, str)), None)
+        words = (part for part in parts if isinstance(part, str) and part.strip())
+        found["text"] = "\n".join(words) if strange is None else strange
+    if "id" not in found and "uid" in found:
+        found["id"] = found["uid"]
+    return {name: value for name, value in found.items() if name not in (*_TITLED, "uid")}
+
+
+class _Table:
+    """The documents of a CSV file, as JSON lines."""
+
+    def __init__(self, path: Path, progress: Callable[[int], object]) -> None:
+        """Read the header.
+
+        Raises:
+            DataError: It has no column with texts.
+        """
+        self._path = path
+        csv.field_size_limit(MAX_LINE_BYTES)
+        self._rows = csv.reader(self._decoded_lines(progress))
+        self.header = [name.strip() for name in next(self._records(), [])]
+        if not {"text", *_TITLED} & set(self.header):
+            raise DataError(
+                f"{path}, line 1: the header has the columns {self.header!r:.200}; expected "
+                "'text', or 'title' and 'content', among them, separated by commas"
+            )
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        known = {"id", "uid", "text", *_TITLED}
+        for cells in self._records():
+            if cells:
+                fields = zip(self.header, cells, strict=False)
+                yield _json_line({name: cell for name, cell in fields if name in known})
+
+    def _records(self) -> Iterator[list[str]]:
+        try:
+            yield from self._rows
+        except csv.Error as error:
+            raise DataError(
+                f"{self._path}, line {self._rows.line_num}: not CSV ({error}); save it as CSV in "
+                "UTF-8, with commas"
+            ) from error
+
+    def _decoded_lines(self, progress: Callable[[int], object]) -> Iterator[str]:
+        for number, line in enumerate(_raw_lines(self._path, progress, MAX_LINE_BYTES), 1):
+            if line is None:
+                raise DataError(
+                    f"{self._path}, line {number}: more than {MAX_LINE_BYTES} bytes; shorten it"
+                )
+            yield _decoded(line) + "\n"
+
+
+def _form_of(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _raw_lines(
+    path: Path, progress: Callable[[int], object], max_line_bytes: int
+) -> Iterator[bytes | None]:
+    """Yield all lines of a file; None for one that is too long.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    splitter = LineSplitter(max_line_bytes)
+    for piece in _pieces(path, progress):
+        yield from splitter.feed(piece)
+    yield from splitter.finish()
+
+
+def _pieces(path: Path, progress: Callable[[int], object]) -> Iterator[bytes]:
+    try:
+        with ExitStack() as stack:
+            raw = stack.enter_context(path.open("rb"))
+            is_packed = path.suffix == ".gz"
+            read = stack.enter_context(gzip.open(raw)).read if is_packed else raw.read
+            num_read = 0
+            while piece := read(_READ_BYTES):
+                yield piece
+                if raw.seekable():
+                    progress(raw.tell() - num_read)
+                    num_read = raw.tell()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = reason_of(error) if isinstance(error, OSError) and error.errno else error
+        raise DataError(f"{str(path)!r} can't be read to its end: {reason}") from error
+
+
+def _decoded(line: bytes) -> str:
+    # What is not UTF-8 becomes halves of surrogate pairs, which its answer refuses by name.
+    text = line.removesuffix(b"\r").decode(errors="surrogateescape")
+    return text.removeprefix("\ufeff")
+
+
+def _json_line(content: Mapping[str, str]) -> bytes:
+    return json.dumps(content).encode()

@@ -1,0 +1,276 @@
+"""A file of lines in, a file of answers out: what `POST /v1/batch` does, without a service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from pydantic import ValidationError
+
+from models.encoders.onnx import OnnxPrecision
+from models.encoders.pretrained import Precision
+from models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
+from models.files.outputs import check_output_file
+from models.labels.filters import LabelFilter
+from models.names import TEXT
+from service.engine.batching import Options
+from service.engine.label_sets import LabelSets
+from service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
+from service.offline.unfinished import Tally, Task, check_left, finish, option_of, resume, working
+from service.schemas.batch import BatchLine, BatchOptions
+from service.wire.lines import (
+    TOO_LONG,
+    LineError,
+    error_line,
+    parse_line,
+    problem_of_error,
+    result_line,
+)
+from service.wire.problems import KINDS
+
+if TYPE_CHECKING:  # the second brings PyTorch
+    from models.bundle.bundle import Bundle
+    from models.predict.predictor import Predictor
+
+MAX_LINE_BYTES = 2**24
+ENGINES = ("local", "ray")
+CHUNK_LINES = 512
+"""Lines that are answered, and written, together."""
+
+
+def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
+    """Return what to ask for where a line says nothing: what is given and not None.
+
+    Raises:
+        ConfigError: It is not as lines may have it.
+    """
+    wanted = {name: value for name, value in given.items() if value is not None}
+    try:
+        return BatchOptions.model_validate(wanted).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        name = str(found["loc"][0])
+        raise ConfigError(f"{option_of(name)}: got {found['input']!r}; {found['msg']}") from error
+
+
+def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -> None:
+    """Refuse options that no line of this model can be answered with, before it is loaded.
+
+    Args:
+        bundle: The model.
+        options: What `checked_options` returned.
+        sets: The stored sets of labels.
+
+    Raises:
+        ConfigError: An option asks for what the model doesn't have.
+        RequestError: There is no such stored set.
+    """
+    manifest = bundle.manifest
+    if manifest.input != TEXT:
+        raise ConfigError(
+            "predict: the model reads features, not texts; choose a version that was trained on "
+            "texts, with --version"
+        )
+    scorer = options.get("scorer", manifest.default_scorer)
+    if scorer not in manifest.scorers:
+        known = ", ".join(manifest.scorers)
+        raise ConfigError(f"--scorer: got {scorer!r}, expected one of the model's: {known}")
+    if options.get("k", 1) > manifest.label_count:
+        raise ConfigError(
+            f"-k: got {options['k']}, expected 1 to {manifest.label_count}, the number of labels"
+        )
+    for name in ("include_set", "exclude_set"):
+        if name in options:
+            sets.get(options[name])
+    for name in ("include", "exclude"):
+        unknown = [x for x in options.get(name, ()) if bundle.catalogue.row_of_id(x) is None]
+        if unknown:
+            raise ConfigError(
+                f"{option_of(name)}: got {unknown[0]!r}, expected the id of a label of the model; "
+                "'longtail describe NAME' tells ids"
+            )
+
+
+def check_answerable(predictor: Predictor, task: Task) -> None:
+    """Refuse options that contradict each other or the model, by answering a text of one word.
+
+    Raises:
+        ConfigError: No line can be answered with them.
+    """
+    line = BatchLine(text="text", **task.defaults)
+    try:
+        options = _options_of(line, task, predictor.default_scorer)
+        predictor.predict([line.text], **options.as_arguments())
+    except (RequestError, LineError) as error:
+        raise ConfigError(f"predict: {error}") from error
+
+
+def checked_precision(name: str) -> Precision | OnnxPrecision:
+    """Return a precision by its name.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    known = get_args(Precision) + get_args(OnnxPrecision)
+    if name not in known:
+        raise ConfigError(f"--precision: got {name!r}; wanted one of {known}")
+    return cast(Precision | OnnxPrecision, name)
+
+
+def checked_engine(name: str) -> str:
+    """Return what computes, by its name.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    if name not in ENGINES:
+        raise ConfigError(f"--engine: got {name!r}; wanted one of {ENGINES}")
+    return name
+
+
+def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = False) -> None:
+    """Refuse work whose input or output would stop it, before a model is loaded for it.
+
+    Args:
+        task: What is to be done.
+        registry: Folder of the registry.
+        overwrite: Whether answers that are there already may be replaced.
+
+    Raises:
+        ConfigError: The output is an input, is there already or can't be written; or what an
+            earlier run has left is about something else.
+    """
+    inputs = [task.source, *task.label_sets.files()]
+    check_output_file(task.target, inputs=inputs, registry=registry, overwrite=overwrite)
+    for path in (task.part, task.state):
+        check_output_file(path, inputs=inputs, registry=registry, overwrite=True)
+    check_left(task)
+
+
+def predict_file(
+    task: Task, predictor: Predictor, progress: Callable[[int], object] = int
+) -> Tally:
+    """Answer every line of a file; what an earlier run has answered is kept.
+
+    Args:
+        task: What to do.
+        predictor: The model of the task's version.
+        progress: Called with the bytes of the source, as it lies on disk, that were read since.
+
+    Returns:
+        What became of all lines, those of earlier runs among them.
+
+    Raises:
+        DataError: The source can't be read.
+        ConfigError: What an earlier run has left is about something else, or another process
+            works on it.
+    """
+    tally = Tally()
+    with working(task):
+        num_kept = resume(task, tally)
+        with task.part.open("ab") as out:
+            for number, lines in enumerate(_chunks(task.source, progress)):
+                index = number * CHUNK_LINES
+                left = lines[max(0, num_kept - index) :]
+                for answer in answers_to(predictor, task, max(index, num_kept), left):
+                    tally.note(answer)
+                    out.write(answer)
+                out.flush()
+                os.fsync(out.fileno())
+        finish(task)
+    return tally
+
+
+def _chunks(source: Path, progress: Callable[[int], object]) -> Iterator[list[bytes | None]]:
+    """Yield the lines that are not blank, `CHUNK_LINES` at a time; None for one too long."""
+    chunk: list[bytes | None] = []
+    for line in document_lines(source, progress, MAX_LINE_BYTES):
+        if line is None or line.strip():
+            chunk.append(line)
+        if len(chunk) == CHUNK_LINES:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def answers_to(
+    predictor: Predictor, task: Task, first: int, lines: Sequence[bytes | None]
+) -> list[bytes]:
+    """Return the answers to some lines, those that ask for the same computed together.
+
+    Args:
+        predictor: The model of the task's version.
+        task: What is to be done.
+        first: Number of the first line.
+        lines: That are not blank; None for one too long.
+    """
+    answers: dict[int, bytes] = {}
+    groups: dict[Options, list[tuple[int, BatchLine]]] = {}
+    for index, content in enumerate(lines, first):
+        try:
+            line = _parsed(content, task)
+            options = _options_of(line, task, predictor.default_scorer)
+        except LineError as error:
+            answers[index] = error_line(index, error.id, problem_of_error(error))
+        else:
+            groups.setdefault(options, []).append((index, line))
+    for options, group in groups.items():
+        answers |= _answer_group(predictor, task, options, group)
+    return [answers[index] for index in sorted(answers)]
+
+
+def _parsed(content: bytes | None, task: Task) -> BatchLine:
+    """Return what a line asks for.
+
+    Raises:
+        LineError: It can't be read, or asks for another version.
+    """
+    if content is None:
+        raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
+    line = parse_line(content.removeprefix(BYTE_ORDER_MARK), task.defaults, as_question)
+    if line.version not in {None, "current", task.version}:
+        raise LineError(
+            KINDS[BundleNotFoundError],
+            f"the line asks for version {line.version}, and all lines are answered by version "
+            f"{task.version}; run once more for the others",
+            known_by=line.id,
+        )
+    return line
+
+
+def _options_of(line: BatchLine, task: Task, default_scorer: str) -> Options:
+    """Return what a line asks for, as it is computed together with others.
+
+    Raises:
+        LineError: It names a set of labels that there is not.
+    """
+    try:
+        include_set, exclude_set = (
+            None if name is None else task.label_sets.get(name)
+            for name in (line.include_set, line.exclude_set)
+        )
+    except RequestError as error:
+        raise LineError(KINDS[RequestError], str(error), known_by=line.id) from error
+    include = None if line.include is None else tuple(line.include)
+    wanted = LabelFilter(include, tuple(line.exclude), include_set, exclude_set)
+    return Options(
+        line.k, line.scorer or default_scorer, line.threshold, line.correction, line.tail_dial,
+        label_filter=None if wanted.is_empty else wanted, explain=line.explain,
+    )  # fmt: skip
+
+
+def _answer_group(
+    predictor: Predictor, task: Task, options: Options, group: Sequence[tuple[int, BatchLine]]
+) -> dict[int, bytes]:
+    try:
+        predictions = predictor.predict([line.text for _, line in group], **options.as_arguments())
+    except LongtailError as error:  # all have asked for the same
+        problem = problem_of_error(error)
+        return {index: error_line(index, line.id, problem) for index, line in group}
+    return {
+        index: result_line(index, line, task.version, options.scorer, prediction)
+        for (index, line), prediction in zip(group, predictions, strict=True)
+    }

@@ -1,0 +1,225 @@
+"""Work of `longtail predict` that is not finished: noted, held, resumed, and moved into place.
+
+Answers are written to `OUTPUT.part`, in order, and moved to `OUTPUT` when all are there. Started
+again after it was cut off, the work goes on behind the last whole line; what it was about stands in
+`OUTPUT.part.json`, so that answers of another model or question are never mixed in.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from models.errors import ConfigError, DataError
+from models.files.failures import doing
+from models.files.outputs import held
+from service.engine.label_sets import LabelSets
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be answered from where to where.
+
+    Attributes:
+        source: Documents in a form of `service.offline.documents`.
+        target: Where the answers shall lie; gzip-compressed where its name ends in .gz.
+        version: Number of the model version; the only one that lines may name.
+        digest: Of that version.
+        defaults: What is asked for where a line says nothing.
+        label_sets: The sets of labels that lines may name.
+    """
+
+    source: Path
+    target: Path
+    version: int
+    digest: str
+    defaults: dict[str, Any]
+    label_sets: LabelSets = field(default_factory=LabelSets)
+
+    @property
+    def part(self) -> Path:
+        """Where the answers lie until all are there."""
+        return self.target.with_name(self.target.name + ".part")
+
+    @property
+    def state(self) -> Path:
+        """What the answers in `part` are about."""
+        return self.target.with_name(self.target.name + ".part.json")
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be the same for the work to go on."""
+        found = self.source.stat()
+        return {
+            "source": str(self.source.resolve()),
+            "size": found.st_size,
+            "modified_ns": found.st_mtime_ns,
+            "digest": self.digest,
+            "defaults": self.defaults,
+            "label_sets": self.label_sets.digest(),
+        }
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has become of the lines so far."""
+
+    num_lines: int = 0
+    num_errors: int = 0
+    num_truncated: int = 0
+    versions: Counter[int] = field(default_factory=Counter)
+    first_error: str = ""
+    """Why the first line that has no answer has none, and which line it is."""
+
+    def note(self, answer: bytes) -> None:
+        """Count the answer to a line."""
+        content = json.loads(answer)
+        self.num_lines += 1
+        if "error" in content:
+            self.num_errors += 1
+            self.first_error = self.first_error or (
+                f"document {content['index'] + 1}: {content['error']['detail']}"
+            )
+        else:
+            self.num_truncated += content["truncated"]
+            self.versions[content["version"]] += 1
+
+    @property
+    def num_results(self) -> int:
+        """How many lines were answered."""
+        return self.versions.total()
+
+
+@contextmanager
+def working(task: Task) -> Iterator[None]:
+    """Hold the output, so that two runs never write one file; errors of the disk name it.
+
+    Raises:
+        ConfigError: Another process holds it.
+    """
+    with doing("writing the answers", task.part):
+        task.target.parent.mkdir(parents=True, exist_ok=True)
+        lock = task.target.with_name(f".{task.target.name}.lock")
+        refusal = (
+            f"--output {str(task.target)!r}: another 'longtail predict' writes it; wait for it"
+        )
+        with held(lock, refusal):
+            yield
+
+
+def finish(task: Task) -> None:
+    """Move the answers, which are all there, to where they shall lie."""
+    if task.target.suffix == ".gz":
+        packed = task.target.with_name(f".{task.target.name}.incoming")
+        with task.part.open("rb") as answers, gzip.open(packed, "wb") as out:
+            shutil.copyfileobj(answers, out)
+        packed.replace(task.target)
+        task.part.unlink()
+    else:
+        task.part.replace(task.target)
+    task.state.unlink()
+
+
+def resume(task: Task, tally: Tally) -> int:
+    """Return how many answers an earlier run has left, and count them; begin where there was none.
+
+    Args:
+        task: What is to be done.
+        tally: Counts the answers.
+
+    Raises:
+        DataError: There is no such source.
+        ConfigError: They are about something else.
+    """
+    wanted = check_left(task)
+    if not (task.part.exists() and task.state.exists()):
+        task.state.write_text(json.dumps(wanted), encoding="utf-8")
+        task.part.write_bytes(b"")
+        return 0
+    whole = 0
+    with task.part.open("rb+") as part:
+        for answer in part:
+            if answer.endswith(b"\n"):
+                whole += len(answer)
+                _count(tally, answer, task.part)
+        part.truncate(whole)
+    return tally.num_lines
+
+
+def _count(tally: Tally, answer: bytes, part: Path) -> None:
+    try:
+        tally.note(answer)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{str(part)!r}, line {tally.num_lines + 1}: is no answer of an earlier run; remove "
+            "the file to begin anew"
+        ) from error
+
+
+def check_left(task: Task) -> dict[str, Any]:
+    """Return what the task is about; refuse what an earlier run has left that differs.
+
+    Raises:
+        DataError: There is no such source.
+        ConfigError: What is left is about something else, or is no such work.
+    """
+    try:
+        wanted = task.describe()
+    except OSError as error:
+        raise DataError(f"input {str(task.source)!r}: {error.strerror}") from error
+    if task.state.exists():
+        found = _read_state(task.state)
+        if differing := _differences(found, wanted):
+            raise ConfigError(
+                f"{str(task.part)!r} holds unfinished answers of another run ({differing}); give "
+                f"the same command to resume it, or remove {task.part.name!r} and "
+                f"{task.state.name!r} to begin anew"
+            )
+    elif task.part.exists():
+        raise ConfigError(
+            f"{str(task.part)!r} is there, and is not unfinished work (it has no "
+            f"{task.state.name!r}); move it away, or choose another --output"
+        )
+    return wanted
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "defaults" not in found:
+        raise ConfigError(
+            f"{str(path)!r} is not the note of an unfinished run; move it away, or choose another "
+            "--output"
+        )
+    return found
+
+
+def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Return in words what differs between two runs; empty where nothing does."""
+    told = {
+        "source": "its --input is another file",
+        "size": "its --input has changed since",
+        "modified_ns": "its --input has changed since",
+        "digest": "its model is another version",
+        "label_sets": "a stored label set has changed since",
+    }
+    words = [words for name, words in told.items() if found.get(name) != wanted[name]]
+    before, now = found["defaults"], wanted["defaults"]
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            values = (repr(x[name]) if name in x else "not given" for x in (before, now))
+            words.append(f"{option_of(name)} was {next(values)} and is now {next(values)}")
+    return "; ".join(dict.fromkeys(words))
+
+
+def option_of(name: str) -> str:
+    """Return the option of the command for a field of a line."""
+    return "-k" if name == "k" else f"--{name.replace('_', '-')}"

@@ -1,0 +1,152 @@
+"""What is set once for computing: threads, of our own and of the libraries, and told; caches.
+
+Several compute threads with few threads of the libraries each answer more texts, and sooner, than
+one that has all: the work of a small encoder on one text is too little to be shared out, and who
+waits for the others' part at each of some hundred steps waits for whatever else runs there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import dataclass
+
+from service.process.memory import search_rarely
+from service.process.priority import lower_priority
+
+logger = logging.getLogger(__name__)
+
+_SWITCH_INTERVAL_S = 0.0005
+"""How long the event loop may keep a compute thread from going on; Python's default is ten times as
+long, and a compute thread asks again some twenty times a batch."""
+
+_MOST_SHAPES = "128"
+"""Shapes of matrix products that oneDNN, and PyTorch's layer over it, keep what they have made for.
+By default it is 1,024 of them: with texts of all lengths, half a gigabyte. An encoder of BERT's
+architecture needs about a hundred (see `models.encoders.cpu.unpadded`)."""
+
+
+_OFF = frozenset({"off", "false", "f", "no", "n", "0"})
+"""What turns a variable of the tokenisers off."""
+_MOST_WORKERS = 4
+"""Where nobody says how many: beyond it, a batch gets more threads instead."""
+_NICENESS = 10
+"""Of a compute thread: the event loop goes before it, and it before a load."""
+
+
+def prepare_process(num_threads: int | None) -> None:
+    """Set what must be set before the compute libraries are loaded; for `cli.py`.
+
+    What the environment says wins.
+
+    Args:
+        num_threads: Of each library; None: as they choose.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    search_rarely()
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, _MOST_SHAPES)
+    if num_threads is not None:
+        for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # RAYON: the tokenisers
+            os.environ.setdefault(name, str(num_threads))
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeLibraries:
+    """The libraries that compute, as they are set up; numbers are of threads."""
+
+    torch_threads: int
+    faiss_threads: int
+    tokeniser_threads: int
+    torch_version: str
+    faiss_version: str
+
+
+class ComputeSetup:
+    """Sets the libraries up on each compute thread, and remembers how.
+
+    Attributes:
+        num_workers: Compute threads.
+        libraries: How they are; None before `prepare_thread`, and where there are none.
+    """
+
+    def __init__(
+        self, num_threads: int | None, num_workers: int | None = None, device: str | None = None
+    ) -> None:
+        """Take what was asked for.
+
+        Args:
+            num_threads: Of each library, in all compute threads together; None: as they choose.
+            num_workers: Compute threads; None: one for each of these threads, up to 4.
+            device: "cpu" or "cuda", for which there is one; None: a GPU if PyTorch sees one.
+        """
+        self.libraries: ComputeLibraries | None = None
+        self._num_threads = num_threads
+        self._device = device
+        wanted = num_workers or min(num_threads or _num_processors(), _MOST_WORKERS)
+        self.num_workers = 1 if device == "cuda" else wanted
+
+    def prepare_thread(self) -> bool:
+        """Set them up; to be called on each thread that will compute.
+
+        Returns:
+            Whether several threads may compute.
+        """
+        import torch
+
+        if self._device == "cpu" or not torch.cuda.is_available():
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads spin, too
+        elif self._device is None:
+            self.num_workers = 1
+        lower_priority(_NICENESS)
+        self.libraries = limit_threads(self._num_threads, self.num_workers)
+        return self.num_workers > 1
+
+
+def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibraries:
+    """Set, log and return the number of threads; to be called on each thread that will compute.
+
+    OpenMP keeps the number for each thread that calls it, so it must be set here once more.
+
+    Args:
+        num_threads: Of PyTorch and FAISS, in all compute threads together; None: what PyTorch
+            chooses, for both.
+        num_workers: Compute threads.
+    """
+    import faiss
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    chosen = torch.get_num_threads()  # asked in any case: PyTorch sets a thread up when first asked
+    count = max(1, (num_threads or chosen) // num_workers)
+    torch.set_num_threads(count)
+    faiss.omp_set_num_threads(count)
+    threadpool_limits(1, "blas")  # of NumPy: its other threads spin for long after each product
+    found = ComputeLibraries(
+        torch_threads=torch.get_num_threads(),
+        faiss_threads=faiss.omp_get_max_threads(),
+        tokeniser_threads=_tokeniser_threads(),
+        torch_version=torch.__version__,
+        faiss_version=faiss.__version__,
+    )
+    logger.info(
+        "compute threads: torch=%d faiss=%d tokenisers=%d",
+        found.torch_threads, found.faiss_threads, found.tokeniser_threads,
+    )  # fmt: skip
+    return found
+
+
+def _num_processors() -> int:
+    """Return about how many threads the libraries choose: what OpenMP is told, or one a core."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return int(said) if said.isdecimal() and int(said) else usable
+
+
+def _tokeniser_threads() -> int:
+    """Return how many threads read texts: one, or what Rayon's variable says, or one a core."""
+    if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in _OFF:
+        return 1
+    said = os.environ.get("RAYON_NUM_THREADS", "")
+    return (int(said) if said.isdecimal() else 0) or os.cpu_count() or 1

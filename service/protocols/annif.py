@@ -1,0 +1,311 @@
+"""The REST API of Annif 1.4 (`/v1/projects`), so that its clients and tools can ask this service.
+
+A project is a model version and a scorer. Errors are problem documents with the statuses and titles
+of Annif.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote_to_bytes
+
+import fastapi
+from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from service.protocols.annif_schemas import (
+    ApiInfo,
+    DocumentBatch,
+    DocumentSuggestions,
+    ProjectBackend,
+    ProjectInfo,
+    ProjectList,
+    SuggestForm,
+    Suggestion,
+    SuggestionList,
+    SuggestOptions,
+    Vocabulary,
+    VocabularyList,
+)
+from service.schemas.predict import PredictRequest
+from service.versions.serving import LoadedModel, Serving
+from service.web.answering import answer_request
+from service.web.deps import Service, ServiceDep, media_type_of, require_json
+from service.web.problem_handlers import BodyError, responses
+from service.wire.problems import Kind, KindError
+
+if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
+    from models.results import LabelScore
+
+NAME = "longtail"
+"""Of the project for requests that name no version, and the beginning of all others' names."""
+FORM = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 100
+_NOT_FOUND = Kind("project-not-found", 404, "Project not found")
+_NO_LEARNING = Kind("learning-not-allowed", 403, "Learning not allowed")
+_NO_LANGUAGE = Kind("language-not-supported", 400, "Bad Request")
+
+router = APIRouter(prefix="/v1", tags=["Annif"])
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A model and a scorer under a name.
+
+    Attributes:
+        name: In words.
+        model: Who is asked, unless a canary answers in its place.
+        version: Its number where the name holds one; None follows what the service serves.
+        scorer: None: the model's default.
+        is_listed: Whether the list shows it.
+    """
+
+    name: str
+    model: LoadedModel
+    version: int | None
+    scorer: str | None
+    is_listed: bool
+
+
+@router.get("/", summary="Annif: the service", responses=responses())
+async def show_info(request: Request) -> ApiInfo:
+    """Return the name of the API and the release of this service."""
+    return ApiInfo(title="Annif REST API", version=request.app.version)
+
+
+@router.get("/vocabs", summary="Annif: vocabularies", responses=responses(503))
+async def list_vocabs(service: ServiceDep) -> VocabularyList:
+    """Return one vocabulary for each loaded version, whose labels may differ."""
+    models = service.manager.serving().models
+    return VocabularyList(
+        vocabs=[_vocabulary(service, models[number]) for number in sorted(models)]
+    )
+
+
+@router.get("/projects", summary="Annif: projects", responses=responses(503))
+def list_projects(service: ServiceDep) -> ProjectList:
+    """Return a project for what the service serves, one for each scorer, and one for each version.
+
+    `longtail-3-sparse`, a scorer of a version, is a project too, but not in the list.
+    """
+    projects = projects_of(service.manager.serving())
+    return ProjectList(
+        projects=[_info(service, name, one) for name, one in projects.items() if one.is_listed]
+    )
+
+
+@router.get(
+    "/projects/{project_id}", summary="Annif: one project", responses=responses(404, 422, 503)
+)
+def show_project(project_id: str, service: ServiceDep) -> ProjectInfo:
+    """Return what is known of a project."""
+    return _info(service, project_id, _project(service, project_id))
+
+
+@router.post(
+    "/projects/{project_id}/suggest",
+    summary="Annif: labels of a text",
+    responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {FORM: {"schema": {"$ref": "#/components/schemas/SuggestForm"}}},
+        }
+    },
+)
+async def suggest(project_id: str, request: Request, service: ServiceDep) -> SuggestionList:
+    """Return the best labels of a text; none where it is blank."""
+    form = await _read_form(request)
+    (results,) = await _suggest(request, service, project_id, [form.text], form)
+    return SuggestionList(results=results)
+
+
+@router.post(
+    "/projects/{project_id}/suggest-batch",
+    summary="Annif: labels of several texts",
+    dependencies=[Depends(require_json)],
+    responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
+)
+async def suggest_batch(
+    project_id: str,
+    body: DocumentBatch,
+    request: Request,
+    service: ServiceDep,
+    options: Annotated[SuggestOptions, fastapi.Query()],
+) -> list[DocumentSuggestions]:
+    """Return the best labels of up to 32 texts, each with its id."""
+    texts = [document.text for document in body.documents]
+    found = await _suggest(request, service, project_id, texts, options)
+    return [
+        DocumentSuggestions(results=results, document_id=document.document_id)
+        for results, document in zip(found, body.documents, strict=True)
+    ]
+
+
+@router.post(
+    "/projects/{project_id}/learn",
+    summary="Annif: learn (refused)",
+    responses=responses(403, 404, 422, 503),
+    status_code=204,
+)
+async def learn(project_id: str, service: ServiceDep) -> None:
+    """Refuse, as Annif does for projects that are not set up to learn: train a version instead.
+
+    Raises:
+        KindError: Always.
+    """
+    _project(service, project_id)
+    raise KindError(
+        _NO_LEARNING, f"Project '{project_id}' is not configured to allow learning via API"
+    )
+
+
+def projects_of(serving: Serving) -> Mapping[str, Project]:
+    """Return all projects by their ids, in the order to list them."""
+    default = serving.models[serving.default]
+    projects = _named(NAME, "Longtail", default, None, lists_scorers=True)
+    for number in sorted(serving.models):
+        name, title = f"{NAME}-{number}", f"Longtail version {number}"
+        projects |= _named(name, title, serving.models[number], number, lists_scorers=False)
+    return projects
+
+
+def score_of(label: LabelScore) -> float:
+    """Return the score of a label from 0 to 1, as Annif has them.
+
+    The label's probability; else the logistic sigmoid of its score, which keeps the order.
+    """
+    if label.probability is not None:
+        return label.probability
+    return 0.5 * (1 + math.tanh(label.score / 2))
+
+
+def parse_form(body: bytes) -> dict[str, str]:
+    """Return the fields of a form (`application/x-www-form-urlencoded`) in UTF-8.
+
+    Of fields with one name the last one counts.
+
+    Raises:
+        BodyError: It is not UTF-8, or has too many fields.
+    """
+    parts = body.split(b"&", _MOST_FIELDS)
+    if len(parts) > _MOST_FIELDS:
+        raise BodyError(400, f"The form has more than {_MOST_FIELDS} fields; send fewer")
+    fields = (part.replace(b"+", b" ").partition(b"=") for part in parts if part)
+    try:
+        return {
+            unquote_to_bytes(name).decode(): unquote_to_bytes(value).decode()
+            for name, _, value in fields
+        }
+    except UnicodeDecodeError as error:
+        raise BodyError(400, "The form is not in UTF-8; send it in UTF-8") from error
+
+
+def _named(
+    name: str, title: str, model: LoadedModel, version: int | None, *, lists_scorers: bool
+) -> dict[str, Project]:
+    """Return the project of a model and those of its scorers."""
+    projects = {name: Project(title, model, version, None, is_listed=True)}
+    for scorer in model.predictor.scorers:
+        projects[f"{name}-{scorer}"] = Project(
+            f"{title}, {scorer}", model, version, scorer, is_listed=lists_scorers
+        )
+    return projects
+
+
+def _project(service: Service, project_id: str) -> Project:
+    project = projects_of(service.manager.serving()).get(project_id)
+    if project is None:
+        raise KindError(_NOT_FOUND, f"Project '{project_id[:100]}' not found")
+    return project
+
+
+def _info(service: Service, project_id: str, project: Project) -> ProjectInfo:
+    language = service.settings.language
+    return ProjectInfo(
+        project_id=project_id,
+        name=project.name,
+        language=language,
+        backend=ProjectBackend(backend_id=project.scorer or project.model.predictor.default_scorer),
+        vocab=_vocabulary(service, project.model),
+        vocab_language=language,
+        is_trained=True,
+        modification_time=service.manager.registry.published_at(project.model.version),
+    )
+
+
+def _vocabulary(service: Service, model: LoadedModel) -> Vocabulary:
+    return Vocabulary(
+        vocab_id=f"{NAME}-{model.version}",
+        languages=[service.settings.language],
+        size=len(model.predictor.catalogue),
+        loaded=True,
+    )
+
+
+async def _suggest(
+    request: Request,
+    service: Service,
+    project_id: str,
+    texts: Sequence[str],
+    options: SuggestOptions,
+) -> list[list[Suggestion]]:
+    """Return the labels of each text; blank ones have none.
+
+    Raises:
+        KindError: There is no such project, or its labels have no names in the language.
+        LongtailError: As `answer_request` does.
+    """
+    project = _project(service, project_id)
+    language = options.language or service.settings.language
+    if language != service.settings.language:
+        raise KindError(_NO_LANGUAGE, f'language "{language[:100]}" not supported by vocabulary')
+    asked = [text for text in texts if text.strip()]
+    if not options.limit or not asked:
+        return [[] for _ in texts]
+    body = PredictRequest(
+        texts=asked,
+        k=min(options.limit, len(project.model.predictor.catalogue)),
+        scorer=project.scorer,
+        version=project.version,
+    )
+    predictions = iter((await answer_request(request, service, body)).predictions)
+    return [
+        _suggestions(next(predictions).labels, options.threshold) if text.strip() else []
+        for text in texts
+    ]
+
+
+def _suggestions(labels: Sequence[LabelScore], threshold: float) -> list[Suggestion]:
+    return [
+        Suggestion(uri=label.id, label=label.name, notation=None, score=score)
+        for label in labels
+        if (score := score_of(label)) >= threshold
+    ]
+
+
+async def _read_form(request: Request) -> SuggestForm:
+    """Return what a form asks.
+
+    Raises:
+        HTTPException: With status 415, where the body is of another media type.
+        BodyError: The form can't be read.
+        RequestValidationError: A field is missing or out of bounds.
+    """
+    if media_type_of(request) != FORM:
+        raise HTTPException(415, f"Send the body with the header 'Content-Type: {FORM}'")
+    # On another thread: the escapes of a long text take a second.
+    fields = await run_in_threadpool(parse_form, await request.body())
+    try:
+        return SuggestForm.model_validate(fields)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError(
+            [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
+        ) from error

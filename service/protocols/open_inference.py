@@ -1,0 +1,261 @@
+"""The Open Inference Protocol, version 2, over REST (`/v2`), so that its clients can ask us.
+
+https://github.com/kserve/open-inference-protocol; with the binary tensor data extension. One model,
+`longtail`, whose versions are those of the registry. `service.protocols.tensors` reads and writes
+the bodies.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from service.protocols.output_tensors import OUTPUTS, TensorInfo, packed
+from service.protocols.tensors import (
+    BINARY_EXTENSION,
+    INPUT,
+    InferRequest,
+    WireBody,
+    options_of,
+    parse_request,
+    texts_of,
+    write_answer,
+)
+from service.schemas.base import Answer
+from service.schemas.predict import PredictRequest
+from service.versions.serving import LoadedModel
+from service.web.answering import answer_request
+from service.web.deps import Service, ServiceDep
+from service.web.encodings import accepts_gzip
+from service.web.paths import INFERENCE_PROTOCOL
+from service.web.problem_handlers import responses
+from service.wire.problems import Kind, KindError
+
+MODEL = "longtail"
+HEADER_LENGTH = "Inference-Header-Content-Length"
+_NO_MODEL = Kind("model-not-found", 404, "No such model version is loaded")
+_MOST_DIGITS = 18
+
+router = APIRouter(prefix=INFERENCE_PROTOCOL, tags=["Open Inference Protocol"])
+
+ModelName = Annotated[str, Path(description=f"`{MODEL}`.")]
+ModelVersion = Annotated[str, Path(description="Number of the version, or `current`.")]
+
+
+class ServerLive(Answer):
+    """That the process answers."""
+
+    live: bool
+
+
+class ServerReady(Answer):
+    """That requests can be answered."""
+
+    ready: bool
+
+
+class ModelReady(ServerReady):
+    """That a model can answer."""
+
+    name: str
+
+
+class ServerMetadata(Answer):
+    """Who answers."""
+
+    name: str
+    version: str
+    """Release of the service."""
+    extensions: list[str]
+
+
+class ModelMetadata(Answer):
+    """What goes into a model and comes out."""
+
+    name: str
+    versions: list[str]
+    """Those that are loaded, or the one that was asked for."""
+    platform: str
+    inputs: list[TensorInfo]
+    outputs: list[TensorInfo]
+
+
+@router.get("/health/live", summary="Is the process alive?", responses=responses())
+async def health_live() -> ServerLive:
+    """Answer 200 as long as the process can answer at all."""
+    return ServerLive(live=True)
+
+
+@router.get("/health/ready", summary="Can it predict?", responses=responses(503))
+async def health_ready(service: ServiceDep) -> ServerReady:
+    """Answer 200 once all models are loaded, and 503 before."""
+    service.check_ready()
+    return ServerReady(ready=True)
+
+
+@router.get("", summary="The server", responses=responses())
+async def server_metadata(request: Request) -> ServerMetadata:
+    """Return the name and release of the service, and the extensions that it knows."""
+    return ServerMetadata(name=MODEL, version=request.app.version, extensions=[BINARY_EXTENSION])
+
+
+@router.get("/models/{model}", summary="The model", responses=responses(404, 422, 503))
+async def model_metadata(model: ModelName, service: ServiceDep) -> ModelMetadata:
+    """Return the loaded versions, and the tensors that go in and come out."""
+    _check_name(model)
+    return _metadata([str(number) for number in sorted(service.manager.serving().models)])
+
+
+@router.get(
+    "/models/{model}/versions/{version}",
+    summary="A version of the model",
+    responses=responses(404, 422, 503),
+)
+async def version_metadata(
+    model: ModelName, version: ModelVersion, service: ServiceDep
+) -> ModelMetadata:
+    """Return the tensors that go in and come out."""
+    return _metadata([str(_loaded(service, model, version).version)])
+
+
+@router.get("/models/{model}/ready", summary="Can it predict?", responses=responses(404, 422, 503))
+async def model_ready(model: ModelName, service: ServiceDep) -> ModelReady:
+    """Answer 200 once all models are loaded, and 503 before."""
+    _check_name(model)
+    service.check_ready()
+    return ModelReady(name=model, ready=True)
+
+
+@router.get(
+    "/models/{model}/versions/{version}/ready",
+    summary="Can a version predict?",
+    responses=responses(404, 422, 503),
+)
+async def version_ready(model: ModelName, version: ModelVersion, service: ServiceDep) -> ModelReady:
+    """Answer 200 where the version is loaded, and 404 where it is not."""
+    _loaded(service, model, version)
+    service.check_ready()
+    return ModelReady(name=model, ready=True)
+
+
+_INFER: dict[str, Any] = {
+    "response_class": Response,
+    "responses": responses(400, 404, 413, 415, 422, 429, 503, 504)
+    | {
+        200: {
+            "description": "One tensor for each output; after the JSON come binary ones",
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/InferAnswer"}},
+                "application/octet-stream": {},
+            },
+        }
+    },
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "description": "JSON; binary tensors may follow it, whose JSON then is "
+            f"`{HEADER_LENGTH}` bytes long",
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/InferRequest"}}
+            },
+        }
+    },
+}
+
+
+@router.post("/models/{model}/infer", summary="Labels of texts", **_INFER)
+async def infer(model: ModelName, request: Request, service: ServiceDep) -> Response:
+    """Return the best labels of the texts in the input `text`, as tensors.
+
+    Parameters of the request: `k`, `scorer`, `threshold`, `correction`, `tail_dial`, `include_set`
+    and `exclude_set` as in `/v1/predict`, `timeout` in microseconds, `binary_data_output`.
+
+    Rows with fewer than k labels are filled up: with empty strings, the least float32 as score and
+    -1 as probability; `num_labels` says how many there are. A probability is -1 too where the
+    scorer has none.
+    """
+    _check_name(model)
+    return await _infer(request, service, None)
+
+
+@router.post(
+    "/models/{model}/versions/{version}/infer", summary="Labels of texts by a version", **_INFER
+)
+async def infer_by_version(
+    model: ModelName, version: ModelVersion, request: Request, service: ServiceDep
+) -> Response:
+    """Return the best labels by a version that is loaded; all else as without it."""
+    return await _infer(request, service, _loaded(service, model, version).version)
+
+
+async def _infer(request: Request, service: Service, version: int | None) -> Response:
+    asked, tensors = parse_request(await request.body(), request.headers.get(HEADER_LENGTH))
+    body = _predict_request(texts_of(asked, tensors), asked, version)
+    wanted = asked.wanted_outputs()
+    answer = await answer_request(request, service, body)
+    wire = write_answer(MODEL, asked, answer, wanted, body.k)
+    return await _response(wire, request.headers.get("accept-encoding", ""))
+
+
+def _predict_request(texts: list[str], asked: InferRequest, version: int | None) -> PredictRequest:
+    """Return what is asked as `/v1/predict` knows it, with all its checks.
+
+    Raises:
+        RequestValidationError: A text or a parameter is not as wanted.
+    """
+    try:
+        return PredictRequest.model_validate(
+            {"texts": texts, "version": version, **options_of(asked)}
+        )
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError(
+            [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
+        ) from error
+
+
+async def _response(wire: WireBody, accepted: str) -> Response:
+    headers, media_type = {}, "application/json"
+    if wire.header_bytes is not None:
+        headers[HEADER_LENGTH] = str(wire.header_bytes)
+        media_type = "application/octet-stream"
+    content = wire.content
+    headers["Vary"] = "Accept-Encoding"
+    if accepts_gzip(accepted):
+        content = await run_in_threadpool(packed, content)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, headers=headers, media_type=media_type)
+
+
+def _metadata(versions: list[str]) -> ModelMetadata:
+    return ModelMetadata(
+        name=MODEL, versions=versions, platform=MODEL, inputs=[INPUT], outputs=list(OUTPUTS)
+    )
+
+
+def _check_name(model: str) -> None:
+    if model != MODEL:
+        raise KindError(_NO_MODEL, f"there is no model {model[:100]!r}; the only one is {MODEL!r}")
+
+
+def _loaded(service: Service, model: str, version: str) -> LoadedModel:
+    """Return the model of a version named in a path.
+
+    Raises:
+        KindError: There is no such model, or the version is no version.
+        BundleNotFoundError: It is not loaded.
+        NotReadyError: Nothing is.
+    """
+    _check_name(model)
+    if version == "current":
+        return service.manager.get(version)
+    if not (version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS):
+        raise KindError(
+            _NO_MODEL, f"there is no version {version[:100]!r}; wanted a number, or 'current'"
+        )
+    return service.manager.get(int(version))

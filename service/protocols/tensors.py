@@ -1,0 +1,308 @@
+"""Bodies of the Open Inference Protocol: JSON, and binary tensors after it.
+
+Binary tensors (the protocol's extension `binary_tensor_data`) are little-endian and row-major; an
+element of BYTES is its length in four bytes, and its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from models.errors import RequestError
+from service.protocols.output_tensors import (
+    _DATATYPES,
+    _LENGTH,
+    _WRITERS,
+    InferAnswer,
+    OutputTensor,
+    Scalar,
+    TensorInfo,
+)
+from service.web.problem_handlers import BodyError
+
+if TYPE_CHECKING:
+    from service.engine.engine import Answer as EngineAnswer
+
+BINARY_EXTENSION = "binary_tensor_data"
+_TEXT_SHAPES = "[n] or [n, 1]"
+
+
+class InputTensor(BaseModel):
+    """An input: its values, or where they lie behind the JSON."""
+
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+    name: str
+    """`text`."""
+    shape: list[int]
+    """[n], or [n, 1]."""
+    datatype: str
+    """`BYTES`."""
+    parameters: dict[str, Any] = {}
+    """`binary_data_size`: bytes of the values, behind the JSON."""
+    data: list[Any] | None = None
+    """The values, flat or as nested as the shape says."""
+
+
+class RequestedOutput(BaseModel):
+    """An output that is wanted."""
+
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+    name: str
+    parameters: dict[str, Any] = {}
+    """`binary_data`: whether it is wanted behind the JSON."""
+
+
+class InferRequest(BaseModel):
+    """Texts, and what to answer about them."""
+
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "inputs": [
+                        {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["Olive oil"]}
+                    ],
+                    "parameters": {"k": 3},
+                }
+            ]
+        },
+    )
+
+    id: str | None = Field(None, max_length=1000)
+    """Given back."""
+    parameters: dict[str, Scalar] = {}
+    inputs: list[InputTensor] = Field(min_length=1, max_length=1)
+    outputs: list[RequestedOutput] | None = None
+    """All where absent."""
+
+    def wanted_outputs(self) -> dict[str, bool]:
+        """Return the names of the outputs that are wanted, and whether they shall be binary.
+
+        Raises:
+            RequestError: There is no such output, or it is wanted in a way that is not offered.
+        """
+        default = self.parameters.get("binary_data_output", False)
+        if not isinstance(default, bool):
+            raise RequestError(
+                f"parameter 'binary_data_output' is {default!r}; wanted true or false"
+            )
+        if not self.outputs:
+            return dict.fromkeys(_WRITERS, default)
+        wanted = {}
+        for output in self.outputs:
+            if output.name not in _WRITERS:
+                raise RequestError(
+                    f"there is no output {output.name[:100]!r}; wanted some of "
+                    f"{', '.join(_WRITERS)}"
+                )
+            unknown = sorted(set(output.parameters) - {"binary_data"})
+            if unknown:
+                raise RequestError(
+                    f"output {output.name!r} has the parameter {unknown[0][:100]!r}; "
+                    "wanted none but 'binary_data'"
+                )
+            wanted[output.name] = bool(output.parameters.get("binary_data", default))
+        return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class WireBody:
+    """A body to be sent.
+
+    Attributes:
+        content: All of it.
+        header_bytes: Length of the JSON where binary tensors follow it, else None.
+    """
+
+    content: bytes
+    header_bytes: int | None
+
+
+def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest, bytes]:
+    """Return the request and the binary tensors behind it.
+
+    Args:
+        body: All that came.
+        header_length: Bytes of its JSON, as the header says; None: all.
+
+    Raises:
+        BodyError: The JSON can't be read, or the header is wrong.
+        RequestError: The request is not as the protocol wants it.
+    """
+    end = len(body)
+    if header_length is not None:
+        is_number = header_length.isascii() and header_length.isdigit() and len(header_length) < 10
+        if not is_number or int(header_length) > len(body):
+            raise BodyError(
+                400,
+                f"The header 'Inference-Header-Content-Length' is {header_length[:40]!r}; wanted "
+                f"the bytes of the body's JSON, at most {len(body)}",
+            )
+        end = int(header_length)
+    try:
+        return InferRequest.model_validate_json(body[:end]), body[end:]
+    except ValidationError as error:
+        first, count = error.errors(include_url=False, include_input=False)[0], error.error_count()
+        if first["type"] == "json_invalid":
+            raise BodyError(
+                400, f"The body can't be read as JSON in UTF-8: {first['msg']}"
+            ) from error
+        place = "".join(f"/{step}" for step in first["loc"])[:200]
+        raise RequestError(
+            f"{count} things are wrong with the request; the first: {place}: {first['msg']}"
+        ) from error
+
+
+def texts_of(asked: InferRequest, binary: bytes) -> list[str]:
+    """Return the texts of a request.
+
+    Args:
+        asked: The request.
+        binary: What came behind its JSON.
+
+    Raises:
+        RequestError: The input is not `text`, or its shape, type and values do not agree.
+    """
+    (tensor,) = asked.inputs
+    if tensor.name != INPUT.name or tensor.datatype != INPUT.datatype:
+        raise RequestError(
+            f"the input is {tensor.name[:100]!r} of {tensor.datatype[:40]!r}; wanted "
+            f"{INPUT.name!r} of {INPUT.datatype!r}"
+        )
+    size = tensor.parameters.get("binary_data_size")
+    if (size is None) == (tensor.data is None):
+        raise RequestError(
+            "input 'text' wants its values either in 'data' or behind the JSON, with the parameter "
+            "'binary_data_size'"
+        )
+    texts = _texts_in_json(tensor.data or []) if size is None else _texts_in_binary(binary, size)
+    if size is None and binary:
+        raise RequestError(f"{len(binary)} bytes follow the JSON that no input claims")
+    if not 1 <= len(tensor.shape) <= 2 or tensor.shape[1:] not in ([], [1]):
+        raise RequestError(f"input 'text' has shape {tensor.shape[:9]}; wanted {_TEXT_SHAPES}")
+    if tensor.shape[0] != len(texts):
+        raise RequestError(
+            f"input 'text' has shape {tensor.shape} and {len(texts)} values; wanted as many as "
+            "the shape says"
+        )
+    return texts
+
+
+def options_of(asked: InferRequest) -> dict[str, Any]:
+    """Return the parameters of a request as `/v1/predict` names them.
+
+    Raises:
+        RequestError: There is no such parameter.
+    """
+    options: dict[str, Any] = {}
+    for name, value in asked.parameters.items():
+        if name not in _PARAMETERS:
+            raise RequestError(
+                f"parameter {name[:100]!r} is not known; wanted some of {', '.join(_PARAMETERS)}"
+            )
+        if name == "timeout":
+            if isinstance(value, str | bool):
+                raise RequestError(f"parameter 'timeout' is {value!r}; wanted microseconds")
+            options["timeout_s"] = value / 1e6
+        elif name != "binary_data_output":
+            options[name] = value
+    return options
+
+
+def write_answer(
+    model: str, asked: InferRequest, answer: EngineAnswer, wanted: Mapping[str, bool], k: int
+) -> WireBody:
+    """Return the answer to a request.
+
+    Args:
+        model: Its name.
+        asked: The request.
+        answer: What the engine found.
+        wanted: Names of outputs, and whether each shall be binary.
+        k: Labels a text, which is the width of the outputs.
+    """
+    outputs, binary = [], []
+    for name, is_binary in wanted.items():
+        info, values_of = _WRITERS[name]
+        values = values_of(answer, k)
+        shape = [len(answer.predictions), k][: len(info.shape)]
+        parameters, data = None, None
+        if is_binary:
+            binary.append(_DATATYPES[info.datatype](values))
+            parameters = {"binary_data_size": len(binary[-1])}
+        else:
+            data = list(values)
+        outputs.append(
+            OutputTensor(
+                name=name, datatype=info.datatype, shape=shape, parameters=parameters, data=data
+            )
+        )
+    header = InferAnswer(
+        model_name=model,
+        model_version=str(answer.model.version),
+        id=asked.id,
+        parameters={
+            "scorer": answer.scorer,
+            "correction": answer.predictions[0].correction,
+            "digest": answer.model.digest,
+        },
+        outputs=outputs,
+    )
+    content = json.dumps(header.model_dump(exclude_none=True), separators=(",", ":")).encode()
+    return WireBody(b"".join((content, *binary)), len(content) if any(wanted.values()) else None)
+
+
+def _texts_in_json(data: Sequence[Any]) -> list[str]:
+    flat: list[Any] = []
+    for item in data:
+        flat.extend(item if isinstance(item, list) else [item])
+    for index, item in enumerate(flat):
+        if not isinstance(item, str):
+            raise RequestError(
+                f"value {index} of input 'text' is a {type(item).__name__}; wanted a string"
+            )
+    return flat
+
+
+def _texts_in_binary(binary: bytes, size: object) -> list[str]:
+    if not isinstance(size, int) or isinstance(size, bool) or size != len(binary):
+        raise RequestError(
+            f"input 'text' has 'binary_data_size' {str(size)[:40]}, and {len(binary)} bytes follow "
+            "the JSON; wanted as many"
+        )
+    texts: list[str] = []
+    start = 0
+    while start < len(binary):
+        begin = start + _LENGTH.size
+        end = begin + _LENGTH.unpack_from(binary, start)[0] if begin <= len(binary) else math.inf
+        if end > len(binary):
+            raise RequestError(
+                f"value {len(texts)} of input 'text' ends behind the body; wanted its length in "
+                "four bytes, little-endian, and so many bytes"
+            )
+        start = int(end)
+        try:
+            texts.append(binary[begin:start].decode())
+        except UnicodeDecodeError as error:
+            raise RequestError(
+                f"value {len(texts)} of input 'text' is not in UTF-8; send it in UTF-8"
+            ) from error
+    return texts
+
+
+INPUT = TensorInfo(name="text", datatype="BYTES", shape=[-1])
+_PARAMETERS = (
+    "k", "scorer", "threshold", "correction", "tail_dial", "include_set", "exclude_set", "timeout",
+    "binary_data_output",
+)  # fmt: skip

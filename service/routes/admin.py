@@ -1,0 +1,102 @@
+"""Routes by which operators change what is served; `service.middleware.security` guards them."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path
+
+from models.errors import NotReadyError
+from service.schemas.models import CanaryRequest, ModelChange
+from service.versions.changes import Change
+from service.versions.serving import Canary
+from service.web.deps import ServiceDep, require_json, require_known_query
+from service.web.problem_handlers import responses
+
+router = APIRouter(
+    prefix="/v1/admin",
+    tags=["admin"],
+    dependencies=[Depends(require_known_query)],
+    responses=responses(401, 403, 404, 409, 422, 503),
+)
+
+VersionPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="Number of the version.")]
+
+
+@router.post("/models/{version}/load", summary="Load a version beside the others")
+async def load(version: VersionPath, service: ServiceDep) -> ModelChange:
+    """Load a version for requests that name it, and answer when it can answer.
+
+    It stays loaded until it is unloaded, whatever `current` names.
+    """
+    return await _done(service.redeployer.load(version))
+
+
+@router.post("/models/{version}/unload", summary="Unload a version")
+async def unload(version: VersionPath, service: ServiceDep) -> ModelChange:
+    """Let go of a version; requests that it is answering keep it until they end.
+
+    The default, `current` and the canary are refused with 409.
+    """
+    return await _done(service.redeployer.unload(version))
+
+
+@router.post("/models/{version}/activate", summary="Serve a version")
+async def activate(version: VersionPath, service: ServiceDep) -> ModelChange:
+    """Load a version if need be, move the registry's `current` to it, and answer with it.
+
+    The version that it replaces is unloaded, unless it was loaded for its own sake. Where the new
+    one can't be loaded, nothing changes and the answer (409) says why.
+    """
+    return await _done(service.redeployer.activate(version))
+
+
+@router.post("/rollback", summary="Go back to the version before")
+async def rollback(service: ServiceDep) -> ModelChange:
+    """Activate the version that `current` named before."""
+    return await _done(service.redeployer.rollback())
+
+
+@router.put(
+    "/canary",
+    summary="Try a version on a share of the traffic",
+    dependencies=[Depends(require_json)],
+    responses=responses(400, 413, 415),
+)
+async def put_canary(body: CanaryRequest, service: ServiceDep) -> ModelChange:
+    """Answer a share of the requests that name no version with another version than the default.
+
+    Compare the two by the label `version` of the metrics; then activate it, or end the canary.
+    """
+    return await _done(service.redeployer.set_canary(Canary(body.version, body.share)))
+
+
+@router.delete("/canary", summary="End the canary")
+async def delete_canary(service: ServiceDep) -> ModelChange:
+    """Answer all requests that name no version with the default again."""
+    return await _done(service.redeployer.set_canary(None))
+
+
+async def _done(wish: Future[Change]) -> ModelChange:
+    """Wait until a wish is granted; it goes on if the client does not wait.
+
+    Raises:
+        NotReadyError: The service stops before that.
+        CancelledError: Nobody waits any more.
+    """
+    try:
+        change = await asyncio.shield(asyncio.wrap_future(wish))
+    except asyncio.CancelledError:
+        if not wish.cancelled():
+            raise
+        raise NotReadyError("the service is stopping; ask another instance") from None
+    serving, canary = change.serving, change.serving.canary
+    return ModelChange(
+        default=serving.default,
+        current=serving.current,
+        loaded=sorted(serving.models),
+        canary=CanaryRequest(version=canary.version, share=canary.share) if canary else None,
+        seconds=round(change.seconds, 3),
+    )

@@ -1,0 +1,67 @@
+"""`POST /v1/batch`: a stream of texts in, a stream of labels out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import fastapi
+from fastapi import Depends, Request
+from starlette.responses import Response
+
+from service.routes.batch_stream import MEDIA_TYPE, BatchResponse, BatchSettings
+from service.routes.predict import router
+from service.schemas.batch import BatchOptions
+from service.web.deps import ServiceDep, require_lines
+from service.web.encodings import accepts_gzip, inflater_for
+from service.web.problem_handlers import responses
+
+_LINES = {"type": "string", "description": "JSON objects, one a line"}
+BATCH_BODY = {
+    "required": True,
+    "description": "One `BatchLine` a line",
+    "content": {MEDIA_TYPE: {"schema": _LINES}},
+}
+BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "One `BatchResult` or `BatchError` for each line, and a `BatchEnd`",
+        "content": {MEDIA_TYPE: {"schema": _LINES}},
+    }
+}
+
+
+@router.post(
+    "/v1/batch",
+    tags=["labels"],
+    summary="Labels of a stream of texts",
+    dependencies=[Depends(require_lines)],
+    response_class=Response,
+    responses=responses(415, 422, 429, 503) | BATCH_RESPONSES,
+    openapi_extra={"requestBody": BATCH_BODY},
+)
+async def batch(
+    request: Request, service: ServiceDep, options: Annotated[BatchOptions, fastapi.Query()]
+) -> BatchResponse:
+    """Return the best labels of each line's text, in order, while the lines still come.
+
+    Lines are JSON objects (`BatchLine`); every one that is not blank gets one line back, a
+    `BatchResult` or a `BatchError`, with its `id`. The last line is a `BatchEnd`; where it is
+    missing, the answer is not whole. What the query says holds for lines that say nothing
+    themselves. Body and answer may be gzip (`Content-Encoding`, `Accept-Encoding`). Read answers
+    while you send: who does not read is not read from either.
+    """
+    is_packed = inflater_for(request.headers) is not None
+    service.streams.check()
+    service.engine.check_room()
+    return BatchResponse(
+        service.engine,
+        service.telemetry,
+        service.streams,
+        service.self_check.note_failure,
+        BatchSettings(
+            defaults=options.model_dump(exclude_unset=True),
+            max_line_bytes=service.settings.max_body_bytes,
+            idle_timeout_s=service.settings.stream_idle_timeout_s,
+            is_gzip_in=is_packed,
+            is_gzip_out=accepts_gzip(request.headers.get("accept-encoding", "")),
+        ),
+    )

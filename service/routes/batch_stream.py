@@ -1,0 +1,338 @@
+"""The answer to a batch: a stream of lines in, a line for each of them out, in bounded memory.
+
+Lines are read only while there is room for their answers, and answers are written as fast as the
+client reads them: whoever is slow makes the other wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from models.errors import LongtailError, RequestError
+from service.engine.admission import Streams
+from service.engine.engine import Answer, Engine
+from service.errors import DeadlineError
+from service.schemas.batch import BatchLine, BatchSummary
+from service.schemas.problem import Problem
+from service.telemetry.metrics import Telemetry
+from service.web.answering import query_of
+from service.web.problem_handlers import HTTP_KINDS
+from service.web.request_state import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
+from service.wire.decompression import Inflater
+from service.wire.lines import (
+    LineError,
+    LineSplitter,
+    end_line,
+    error_line,
+    parse_line,
+    problem_of_error,
+    result_line,
+    too_long,
+)
+from service.wire.problems import INTERNAL, TYPE_PREFIX, problem_of
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/x-ndjson"
+
+_WINDOW_BYTES = 2**22
+"""Of lines and answers that one stream may hold, about."""
+_LINE_BYTES = 2**14
+"""That a line in work is counted with at least: 256 of them fill the window."""
+_LABEL_BYTES = 2**7
+"""That a label in an answer is counted with."""
+_EXPLAINED_BYTES = 2**12
+"""That one with an explanation is."""
+_CHUNK_BYTES = 2**16
+"""Answers that are ready go out together up to this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """What bounds one batch.
+
+    Attributes:
+        defaults: What is asked for where a line says nothing.
+        max_line_bytes: Longer lines are answered with an error.
+        idle_timeout_s: Seconds that the client may neither send nor read.
+        is_gzip_in: Whether the lines come packed.
+        is_gzip_out: Whether the answers shall be.
+    """
+
+    defaults: Mapping[str, Any]
+    max_line_bytes: int
+    idle_timeout_s: float
+    is_gzip_in: bool = False
+    is_gzip_out: bool = False
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What has become of the lines so far."""
+
+    num_lines: int = 0
+    num_errors: int = 0
+    num_truncated: int = 0
+    versions: Counter[int] = field(default_factory=Counter)
+
+    def summary(self, error: Problem | None) -> BatchSummary:
+        return BatchSummary(
+            complete=error is None,
+            num_lines=self.num_lines,
+            num_results=self.versions.total(),
+            num_errors=self.num_errors,
+            num_truncated=self.num_truncated,
+            versions=dict(self.versions),
+            error=error,
+        )
+
+
+class _Window:
+    """Room for lines in work; one task waits for it."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self._num_free = self._num_all = num_bytes
+        self._has_changed = asyncio.Event()
+
+    async def take(self, num_bytes: int) -> None:
+        """Wait until there is so much room, or all there is, and take it."""
+        while self._num_free < min(num_bytes, self._num_all):
+            self._has_changed.clear()
+            await self._has_changed.wait()
+        self._num_free -= num_bytes
+
+    def give_back(self, num_bytes: int) -> None:
+        self._num_free += num_bytes
+        self._has_changed.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line in work: its answer to come, and the room that it takes."""
+
+    answer: asyncio.Task[bytes]
+    num_bytes: int
+
+
+class BatchResponse(Response):
+    """Reads lines from the request while it writes the answers."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self,
+        engine: Engine,
+        telemetry: Telemetry,
+        streams: Streams,
+        on_failure: Callable[[], None],
+        settings: BatchSettings,
+    ) -> None:
+        """Take the parts; the answer begins when it is called.
+
+        Args:
+            engine: Answers the lines.
+            telemetry: Counts them.
+            streams: Counts this batch.
+            on_failure: Called when a line fails by a fault of the service or the model.
+            settings: What bounds this batch.
+        """
+        headers = {"Vary": "Accept-Encoding"}
+        if settings.is_gzip_out:
+            headers["Content-Encoding"] = "gzip"
+        super().__init__(headers=headers)
+        del self.headers["content-length"]
+        self._engine = engine
+        self._telemetry = telemetry
+        self._streams = streams
+        self._on_failure = on_failure
+        self._settings = settings
+        self._tally = _Tally()
+        self._window = _Window(_WINDOW_BYTES)
+        self._entries: deque[_Entry] = deque()
+        self._has_entries = asyncio.Event()
+        self._is_read = False
+        self._error: Problem | None = None
+        self._packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS) if settings.is_gzip_out else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer until all is answered, or the client is gone."""
+        started = time.perf_counter()
+        with self._streams.one_more():
+            reader = asyncio.create_task(self._read(receive))
+            writer = asyncio.create_task(self._write(send))
+            try:
+                done, _ = await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+                if writer not in done and reader.exception() is None:  # the client is gone
+                    note_client_gone(scope)
+                    self._telemetry.count_problem(HTTP_KINDS[CLIENT_GONE_STATUS].slug)
+            finally:
+                await self._end(reader, writer)
+        tally = self._tally
+        add_log_fields(
+            scope,
+            lines=tally.num_lines,
+            errors=tally.num_errors,
+            whole=writer.done() and not writer.cancelled() and self._error is None,
+            lines_per_s=round(tally.num_lines / max(time.perf_counter() - started, 1e-9), 1),
+        )
+
+    async def _end(self, *tasks: asyncio.Task[None]) -> None:
+        """Stop whatever still runs, and let go of all that is held."""
+        everything = [*tasks, *(entry.answer for entry in self._entries)]
+        for task in everything:
+            task.cancel()
+        ends = await asyncio.gather(*everything, return_exceptions=True)
+        self._entries.clear()
+        for end in ends[: len(tasks)]:
+            if isinstance(end, Exception):
+                logger.error("a batch ended by an unexpected error", exc_info=end)
+
+    async def _read(self, receive: Receive) -> None:
+        """Begin to answer the lines that come; returns when the client is gone, not before."""
+        splitter = LineSplitter(self._settings.max_line_bytes)
+        try:
+            async for piece in self._pieces(receive):
+                for line in splitter.feed(piece):
+                    await self._begin(line)
+            for line in splitter.finish():
+                await self._begin(line)
+        except (RequestError, DeadlineError) as error:
+            self._error = problem_of_error(error)
+        except ConnectionError:
+            return
+        self._is_read = True
+        self._has_entries.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def _pieces(self, receive: Receive) -> AsyncIterator[bytes]:
+        """Yield the unpacked body.
+
+        Raises:
+            DeadlineError: Nothing came for too long.
+            ConnectionError: The client is gone.
+            BadGzipError: The body is not the gzip that it should be.
+        """
+        inflater = Inflater() if self._settings.is_gzip_in else None
+        more = True
+        while more:
+            try:
+                async with asyncio.timeout(self._settings.idle_timeout_s):
+                    message = await receive()
+            except TimeoutError as error:
+                raise DeadlineError(
+                    f"nothing came for {self._settings.idle_timeout_s:g} s, so that the batch ends "
+                    "here; send the lines that have no answer again"
+                ) from error
+            if message["type"] == "http.disconnect":
+                raise ConnectionError
+            body, more = message.get("body", b""), message.get("more_body", False)
+            for piece in [body] if inflater is None else inflater.feed(body):
+                yield piece
+        if inflater is not None:
+            inflater.finish()
+
+    async def _begin(self, line: bytes | None) -> None:
+        """Begin to answer a line as soon as there is room for it; blank lines have no answer."""
+        if line is not None and not line.strip():
+            return
+        index = self._tally.num_lines
+        self._tally.num_lines += 1
+        num_bytes = _LINE_BYTES + len(line or b"")
+        parsed = self._parsed(line)
+        if isinstance(parsed, BatchLine):
+            num_bytes += (_EXPLAINED_BYTES if parsed.explain else _LABEL_BYTES) * parsed.k
+        await self._window.take(num_bytes)
+        answer = asyncio.create_task(self._answer(index, parsed))
+        self._entries.append(_Entry(answer, num_bytes))
+        self._has_entries.set()
+
+    def _parsed(self, line: bytes | None) -> BatchLine | LineError:
+        if line is None:
+            return too_long(self._settings.max_line_bytes)
+        try:
+            return parse_line(line, self._settings.defaults)
+        except LineError as error:
+            return error
+
+    async def _answer(self, index: int, line: BatchLine | LineError) -> bytes:
+        """Return the answer to a line, be it an error."""
+        try:
+            if isinstance(line, LineError):
+                raise line
+            answer = await self._engine.predict_in_stream(query_of(line, (line.text,)))
+            return self._result_line(index, line, answer)
+        except LongtailError as error:
+            problem = problem_of_error(error)
+            if problem.status == INTERNAL.status:
+                self._on_failure()
+            return self._error_line(index, line.id, problem)
+        except Exception as error:
+            self._on_failure()
+            logger.exception("a line of a batch failed with %s", type(error).__name__)
+            detail = "an unexpected error; its cause is in the log"
+            return self._error_line(index, line.id, problem_of(INTERNAL, detail))
+
+    def _error_line(self, index: int, known_by: str | int | None, problem: Problem) -> bytes:
+        self._tally.num_errors += 1
+        self._telemetry.count_line(problem.type.removeprefix(TYPE_PREFIX))
+        return error_line(index, known_by, problem)
+
+    def _result_line(self, index: int, line: BatchLine, answer: Answer) -> bytes:
+        prediction = answer.predictions[0]
+        result = result_line(index, line, answer.model.version, answer.scorer, prediction)
+        self._tally.versions[answer.model.version] += 1
+        self._tally.num_truncated += prediction.truncated
+        self._telemetry.count_line("result")
+        return result
+
+    async def _write(self, send: Send) -> None:
+        """Write the answers in order, and the summary; give up where the client does not read."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            async for chunk in self._chunks():
+                await self._send(send, chunk, more=True)
+            end = self._packed(end_line(self._tally.summary(self._error)), is_last=True)
+            await self._send(send, end, more=False)
+        except TimeoutError:
+            logger.warning("a batch ends: its client did not read for too long")
+
+    async def _send(self, send: Send, chunk: bytes, *, more: bool) -> None:
+        async with asyncio.timeout(self._settings.idle_timeout_s):
+            await send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """Yield the answers in order, those that are ready together."""
+        while True:
+            self._has_entries.clear()
+            if not self._entries:
+                if self._is_read:
+                    return
+                await self._has_entries.wait()
+                continue
+            lines = [await self._entries[0].answer]
+            taken = self._entries.popleft().num_bytes
+            num_bytes = len(lines[0])
+            while self._entries and self._entries[0].answer.done() and num_bytes < _CHUNK_BYTES:
+                entry = self._entries.popleft()
+                lines.append(entry.answer.result())
+                num_bytes += len(lines[-1])
+                taken += entry.num_bytes
+            yield self._packed(b"".join(lines))
+            self._window.give_back(taken)
+
+    def _packed(self, chunk: bytes, *, is_last: bool = False) -> bytes:
+        if self._packer is None:
+            return chunk
+        mode = zlib.Z_FINISH if is_last else zlib.Z_SYNC_FLUSH
+        return self._packer.compress(chunk) + self._packer.flush(mode)

@@ -1,0 +1,41 @@
+"""`/livez`, `/readyz` and `/metrics`."""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+
+from service.routes.predict import router
+from service.schemas.models import Health
+from service.web.deps import ServiceDep
+from service.web.problem_handlers import responses
+
+
+@router.get("/livez", tags=["operation"], summary="Is the process alive?", responses=responses())
+async def livez() -> Health:
+    """Answer 200 as long as the process can answer at all, whether or not a model is loaded."""
+    return Health(status="alive")
+
+
+@router.get("/readyz", tags=["operation"], summary="Can it predict?", responses=responses(503))
+async def readyz(service: ServiceDep) -> Health:
+    """Answer 200 while requests can be answered, and 503 with the reason while they can't be.
+
+    They can be once all models are loaded and have made a first prediction. When requests fail with
+    internal errors or run out of time, the service asks itself for the labels of a text of its own,
+    and is not ready from when that fails until it is answered again.
+    """
+    service.check_ready()
+    return Health(status="ready")
+
+
+@router.get(
+    "/metrics",
+    tags=["operation"],
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses=responses() | {200: {"content": {CONTENT_TYPE_LATEST: {}}}},
+)
+async def metrics(service: ServiceDep) -> Response:
+    """Return counters and histograms in Prometheus' text format; times are in seconds."""
+    return Response(service.telemetry.exposition(), media_type=CONTENT_TYPE_LATEST)

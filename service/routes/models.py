@@ -1,0 +1,104 @@
+"""`GET /v1/models`: versions, limits and what the service computes with."""
+
+from __future__ import annotations
+
+from fastapi import Depends
+
+from models.bundle.bundle import read_manifest
+from models.bundle.manifest import Manifest
+from models.errors import BundleError
+from models.names import CorrectionName
+from service.routes.predict import router
+from service.schemas.models import ModelList, ModelSummary, Runtime, ServiceLimits
+from service.settings import Settings
+from service.telemetry.model_metrics import shares_of
+from service.versions.serving import Serving
+from service.web.deps import Service, ServiceDep, require_known_query
+from service.web.problem_handlers import responses
+
+
+@router.get(
+    "/v1/models",
+    tags=["models"],
+    summary="Model versions",
+    dependencies=[Depends(require_known_query)],
+    responses=responses(422),
+)
+def list_models(service: ServiceDep) -> ModelList:
+    """Return every version of the registry: whether it is loaded, what it can do, how well."""
+    registry = service.manager.registry
+    serving = service.manager.served
+    current = registry.current()
+    return ModelList(
+        models=[
+            _model_summary(service, version, version == current, serving)
+            for version in registry.versions()
+        ],
+        problem=service.redeployer.problem,
+        limits=_limits(service.settings),
+        runtime=_runtime(service, serving),
+    )
+
+
+def _model_summary(
+    service: Service, version: int, is_current: bool, serving: Serving | None
+) -> ModelSummary:
+    registry = service.manager.registry
+    state, load_problem = service.redeployer.state_of(version)
+    manifest, problem = None, None
+    try:
+        manifest = read_manifest(registry.folder_of(version))
+    except BundleError as error:  # one unreadable version must not hide the others
+        problem = str(error)
+    return ModelSummary(
+        version=version,
+        loaded=serving is not None and version in serving.models,
+        default=serving is not None and version == serving.default,
+        current=is_current,
+        published_at=registry.published_at(version),
+        digest=manifest.digest if manifest else None,
+        label_count=manifest.label_count if manifest else None,
+        scorers=list(manifest.scorers) if manifest else [],
+        default_scorer=manifest.default_scorer if manifest else None,
+        corrections=_corrections(manifest) if manifest else {},
+        metrics=manifest.metrics if manifest else {},
+        problem=problem,
+        state=state,
+        traffic_share=shares_of(serving).get(version, 0.0),
+        load_problem=load_problem,
+    )
+
+
+def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
+    found: dict[str, list[CorrectionName]] = {scorer: ["none"] for scorer in manifest.scorers}
+    own = manifest.linear_correction
+    if own is not None and own != "none":
+        found["linear"] = [own, "none"]  # the only scorer that is trained with one
+    return found
+
+
+def _limits(settings: Settings) -> ServiceLimits:
+    return ServiceLimits(
+        max_k=settings.max_k,
+        max_texts=settings.max_texts_per_request,
+        max_text_characters=settings.max_text_characters,
+        max_explained_labels=settings.max_explained_labels,
+        max_queue_tokens=settings.max_queue_tokens,
+    )
+
+
+def _runtime(service: Service, serving: Serving | None) -> Runtime:
+    predictor = serving.models[serving.default].predictor if serving else None
+    libraries = service.compute.libraries
+    return Runtime(
+        device=predictor.device if predictor else None,
+        encoder_precision=predictor.encoder_precision if predictor else None,
+        max_batch_tokens=service.settings.max_batch_tokens
+        or (predictor.batch_tokens if predictor else None),
+        compute_workers=service.engine.num_workers,
+        torch_threads=libraries.torch_threads if libraries else None,
+        faiss_threads=libraries.faiss_threads if libraries else None,
+        tokeniser_threads=libraries.tokeniser_threads if libraries else None,
+        torch_version=libraries.torch_version if libraries else None,
+        faiss_version=libraries.faiss_version if libraries else None,
+    )

@@ -1,0 +1,143 @@
+"""The routes for whoever asks all shards of a model: see `service.client.sharded`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from fastapi import APIRouter, Depends
+
+from models.errors import RequestError
+from models.ranking.top_k import NO_LABEL
+from service.schemas.base import ModelReference
+from service.schemas.shards import (
+    KnownLabels,
+    KnownLabelsRequest,
+    LabelVector,
+    LabelVectors,
+    LabelVectorsRequest,
+    NearestLabels,
+    NearestLabelsRequest,
+    SetMembers,
+    StoredSet,
+)
+from service.versions.serving import LoadedModel, Predictor
+from service.web.deps import ServiceDep, require_json, require_known_query
+from service.web.problem_handlers import responses
+from service.wire.labels import near_labels
+
+if TYPE_CHECKING:  # they bring PyTorch and SciPy, which only a real model needs
+    from jaxtyping import Float32
+    from scipy.sparse import csr_array
+
+    from models.results import NearLabel
+
+_REFUSED = (400, 404, 413, 415, 422, 503)
+router = APIRouter(
+    prefix="/v1/shard",
+    tags=["shards"],
+    dependencies=[Depends(require_known_query), Depends(require_json)],
+)
+
+
+@router.post(
+    "/known-labels", summary="Which labels of a filter there are", responses=responses(*_REFUSED)
+)
+def show_known_labels(body: KnownLabelsRequest, service: ServiceDep) -> KnownLabels:
+    """Return the labels of a filter that a version has; others are no error.
+
+    A shard has some of the labels only, so only who asks all of them can tell which are unknown.
+    """
+    model, wanted, known = service.engine.known_labels(
+        body.include, body.exclude, body.include_set, body.exclude_set, body.version
+    )
+    included, excluded = wanted.include_set, wanted.exclude_set
+    return KnownLabels(
+        model=_reference(model),
+        include=list(known.include),
+        exclude=list(known.exclude),
+        include_set=None
+        if included is None
+        else SetMembers(
+            label_count=len(included.ids), digest=included.digest, known=known.num_of_include_set
+        ),
+        exclude_set=None
+        if excluded is None
+        else StoredSet(label_count=len(excluded.ids), digest=excluded.digest),
+    )
+
+
+@router.post(
+    "/label-vectors", summary="Vectors of labels", responses=responses(*_REFUSED, 429, 504)
+)
+async def show_label_vectors(body: LabelVectorsRequest, service: ServiceDep) -> LabelVectors:
+    """Return what labels are compared with others by.
+
+    Rows of the encoder's label vectors; of the sparse model's weights where there is no encoder.
+    """
+    model, vectors = await service.engine.compare(
+        len(body.ids), body.version, partial(_vectors_of, ids=body.ids)
+    )
+    return LabelVectors(
+        model=_reference(model),
+        vectors=[
+            LabelVector(
+                id=label_id,
+                columns=vectors.indices[start:stop].tolist(),
+                values=vectors.data[start:stop].tolist(),
+            )
+            for label_id, start, stop in zip(
+                body.ids, vectors.indptr[:-1], vectors.indptr[1:], strict=True
+            )
+        ],
+    )
+
+
+@router.post(
+    "/nearest-labels", summary="Labels nearest to vectors", responses=responses(*_REFUSED, 429, 504)
+)
+async def show_nearest_labels(body: NearestLabelsRequest, service: ServiceDep) -> NearestLabels:
+    """Return the labels of a version that are most like those which the vectors are of."""
+    model, (most, nearest) = await service.engine.compare(
+        len(body.vectors), body.version, partial(_nearest_to, vectors=body.vectors)
+    )
+    return NearestLabels(
+        model=_reference(model), most=most, nearest=[near_labels(each) for each in nearest]
+    )
+
+
+def _reference(model: LoadedModel) -> ModelReference:
+    return ModelReference(version=model.version, digest=model.digest)
+
+
+def _vectors_of(predictor: Predictor, ids: list[str]) -> Float32[csr_array, "label column"]:
+    rows = [predictor.catalogue.row_of_id(each) for each in ids]
+    unknown = [each for each, row in zip(ids, rows, strict=True) if row is None]
+    if unknown:
+        raise RequestError(
+            f"ids: this version has no label with the id {unknown[0][:100]!r}; ask the shard that "
+            "found it, and name the same version"
+        )
+    return predictor.facts.vectors_of([row for row in rows if row is not None])
+
+
+def _nearest_to(
+    predictor: Predictor, vectors: list[LabelVector]
+) -> tuple[int, list[tuple[NearLabel, ...]]]:
+    from scipy.sparse import csr_array
+
+    num_columns = predictor.facts.num_columns
+    last = max((each.columns[-1] for each in vectors if each.columns), default=0)
+    if last >= num_columns:
+        raise RequestError(
+            f"vectors: column {last} came, wanted columns below {num_columns}; send vectors of the "
+            "same model"
+        )
+    starts = np.cumsum([0, *(len(each.columns) for each in vectors)])
+    columns = np.array([column for each in vectors for column in each.columns], dtype=np.int64)
+    values = np.array([value for each in vectors for value in each.values], dtype=np.float32)
+    matrix = csr_array((values, columns, starts), shape=(len(vectors), num_columns))
+    rows = [predictor.catalogue.row_of_id(each.id) for each in vectors]
+    left_out = [NO_LABEL if row is None else row for row in rows]
+    return predictor.facts.num_nearest, predictor.facts.nearest_to(matrix, left_out)

@@ -1,0 +1,129 @@
+"""Types that several requests and answers share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic.json_schema import models_json_schema
+from pydantic_core import PydanticCustomError
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_text(text: str) -> str:
+    """Return a text that can be labelled, as it came.
+
+    Raises:
+        PydanticCustomError: It can't be labelled.
+    """
+    if not text.strip():
+        raise PydanticCustomError("text_blank", "The text is empty or only white space")
+    if "\x00" in text:
+        raise PydanticCustomError("text_nul", "The text holds a NUL character; remove it")
+    if SURROGATE.search(text):
+        raise PydanticCustomError(
+            "text_surrogate", "The text holds half of a surrogate pair; send valid Unicode"
+        )
+    return text
+
+
+def _check_version(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Give one error instead of one for each kind of version that the value is not.
+
+    Raises:
+        PydanticCustomError: The value is no version.
+    """
+    try:
+        return validate(value)
+    except ValidationError as error:
+        raise PydanticCustomError(
+            "model_version", "Give a version as a whole number from 1, or as 'current'"
+        ) from error
+
+
+def _whole(value: object) -> object:
+    """Turn 3.0 into 3: JSON knows no difference."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole)]
+VersionNumber = Annotated[int, Field(ge=1, le=2**63 - 1), BeforeValidator(_whole)]
+Version = Annotated[
+    VersionNumber | Literal["current"],
+    WrapValidator(_check_version),
+]
+# The pattern only tells clients what `check_text` checks, whose answers are clearer.
+_SOME_TEXT = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85][^\x00]*$"
+Text = Annotated[str, Field(json_schema_extra={"pattern": _SOME_TEXT}), AfterValidator(check_text)]
+LabelSetName = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class Options(BaseModel):
+    """What to answer about a text."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+    k: WholeNumber = Field(5, ge=1)
+    """Labels to return for each text."""
+    scorer: Annotated[str, Field(max_length=100)] | None = None
+    """How to score labels; one of the model's `scorers`, its default where absent."""
+    threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    """Return only labels of at least this probability; for scorers that give one. The answer has
+    `warnings` where labels that passed have a probability that is often far too high."""
+    correction: Literal["none", "prior", "tree"] | None = None
+    """What to add to the scores against the bias of negative sampling: nothing, or what the scorer
+    was trained with, which is also the default."""
+    tail_dial: float = Field(0.0, ge=0, le=1000, allow_inf_nan=False)
+    """How much rare labels are raised: this times the log of its share of the training data is
+    taken off each label's score. Above 0, labels have no probabilities."""
+    include: list[str] | None = Field(None, examples=[["1264", "1309"]])
+    """Ids of the only labels to return, together with those of `include_set`; all where neither is
+    given. The answer is exact all the same."""
+    exclude: list[str] = Field([], examples=[["2136"]])
+    """Ids of labels not to return, even if they are included."""
+    include_set: LabelSetName | None = None
+    """Name of a stored set of labels (`GET /v1/label-sets`) to return besides `include`."""
+    exclude_set: LabelSetName | None = None
+    """Name of a stored set of labels not to return besides `exclude`."""
+    explain: bool = False
+    """Whether to say of each label why it was found."""
+    version: Version | None = None
+    """Model version, a number or `current`; the service's first where absent."""
+
+
+class Answer(BaseModel):
+    """Base of all answers: fields are described by their docstrings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ModelReference(Answer):
+    """The model that answered."""
+
+    version: int
+    """Number of the version in the registry."""
+    digest: str
+    """Digest of the whole bundle: the same digest is the same model."""
+
+
+def schemas_of(*models: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI schemas of models, and of all that they are made of."""
+    kinds: list[tuple[type[BaseModel], Literal["validation"]]] = [
+        (model, "validation") for model in models
+    ]
+    _, definitions = models_json_schema(kinds, ref_template="#/components/schemas/{model}")
+    schemas: dict[str, Any] = definitions["$defs"]
+    return schemas

@@ -1,0 +1,78 @@
+"""Lines of `POST /v1/batch` and of `longtail predict`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    ConfigDict,
+    Field,
+)
+
+from service.schemas.base import Answer, Options, Text, WholeNumber, schemas_of
+from service.schemas.predict import TextResult
+from service.schemas.problem import Problem
+
+
+class BatchOptions(Options):
+    """What to answer about the lines of a batch that say nothing about it, from the query."""
+
+    model_config = ConfigDict(strict=False)  # a query has strings only
+
+
+class BatchLine(Options):
+    """One line of a batch: a text, and what to answer about it."""
+
+    text: Text
+    """The text to label."""
+    id: Annotated[str, Field(max_length=1000)] | WholeNumber | None = None
+    """Whatever the answer shall be known by."""
+
+
+class BatchResult(TextResult):
+    """The line that answers one line of a batch."""
+
+    index: int
+    """Number of the line among those that are not blank, from 0."""
+    id: str | int | None
+    """As the line had it."""
+    version: int
+    """Number of the model version that answered."""
+    scorer: str
+    correction: Literal["none", "prior", "tree"]
+    tail_dial: float
+
+
+class BatchError(Answer):
+    """The line that answers one line of a batch that can't be answered otherwise."""
+
+    index: int
+    id: str | int | None
+    error: Problem
+
+
+class BatchSummary(Answer):
+    """What became of a whole batch."""
+
+    complete: bool
+    """Whether every line that was sent has an answer above."""
+    num_lines: int
+    num_results: int
+    num_errors: int
+    num_truncated: int
+    """Results for texts that were longer than the scorer reads."""
+    versions: dict[int, int]
+    """Results by model version."""
+    error: Problem | None
+    """Why the batch ended early, if it did."""
+
+
+class BatchEnd(Answer):
+    """The last line of the answer to a batch; where it is missing, the answer is not whole."""
+
+    summary: BatchSummary
+
+
+def batch_schemas() -> dict[str, Any]:
+    """Return the OpenAPI schemas of the lines of a batch, which no route names by itself."""
+    return schemas_of(BatchLine, BatchResult, BatchError, BatchEnd)

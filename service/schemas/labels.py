@@ -1,0 +1,110 @@
+"""Answers about labels and stored sets of labels."""
+
+from __future__ import annotations
+
+from pydantic import (
+    ConfigDict,
+    FiniteFloat,
+)
+from pydantic.config import JsonDict
+
+from service.schemas.base import Answer, ModelReference
+
+
+class Keyword(Answer):
+    """A token by which the sparse model knows a label."""
+
+    token: str
+    weight: FiniteFloat
+
+
+class NearLabel(Answer):
+    """A label that is like another one."""
+
+    id: str
+    name: str
+    similarity: FiniteFloat
+    """Cosine of the labels' vectors; of their sparse weights where the model has no encoder."""
+
+
+class LabelSummary(Answer):
+    """A label of the catalogue."""
+
+    id: str
+    name: str
+    description: str
+    """A text about the label that its publisher gave; may be empty."""
+    training_count: int
+    """Number of training documents that carry it."""
+
+
+_MODEL_EXAMPLE: JsonDict = {
+    "version": 1,
+    "digest": "75ae5e8ced3129e3939d64899df9a8341fa0ce83482e9482a3d28021f793a8a0",
+}
+_LABEL_EXAMPLE: JsonDict = {
+    "id": "1264",
+    "name": "olive oil",
+    "description": "",
+    "training_count": 25,
+}
+
+
+class LabelList(Answer):
+    """The labels that a query finds."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"model": _MODEL_EXAMPLE, "total": 1, "labels": [_LABEL_EXAMPLE]}]
+        }
+    )
+
+    model: ModelReference
+    total: int
+    """How many it finds in all."""
+    labels: list[LabelSummary]
+    """Those that were asked for, the best first."""
+
+
+class LabelDetail(LabelSummary):
+    """All that is known of a label."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                _LABEL_EXAMPLE
+                | {
+                    "model": _MODEL_EXAMPLE,
+                    "pseudo_description": "olive oil. olive oil virgin",
+                    "keywords": [{"token": "olive", "weight": 2.25}],
+                    "nearest": [{"id": "2136", "name": "olive", "similarity": 0.75}],
+                    "scorers": ["retrieval", "classifier", "sparse"],
+                }
+            ]
+        }
+    )
+
+    model: ModelReference
+    pseudo_description: str
+    """Name, description and keywords, as the label encoder read them; may be empty."""
+    keywords: list[Keyword]
+    """What the sparse model knows the label by, the largest weight first."""
+    nearest: list[NearLabel]
+    """Labels that are like it, the nearest first."""
+    scorers: list[str]
+    """Those that can give it a score."""
+
+
+class LabelSetSummary(Answer):
+    """A stored set of labels."""
+
+    name: str
+    label_count: int
+    """How many ids it has; a model version may lack some of them."""
+
+
+class LabelSetList(Answer):
+    """The stored sets of labels."""
+
+    label_sets: list[LabelSetSummary]
+    """By name."""

@@ -1,0 +1,171 @@
+"""The shapes of requests and answers, as the OpenAPI document publishes them."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from service.schemas.base import Answer, ModelReference, Options, Text
+from service.schemas.labels import Keyword, NearLabel
+
+
+class PredictRequest(Options):
+    """One text or several, and what to answer about each."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["text"]}, {"required": ["texts"]}],
+            "examples": [
+                {"text": "Imports of olive oil from third countries", "k": 5},
+                {
+                    "texts": ["Imports of olive oil", "Fishing quotas"],
+                    "k": 3,
+                    "scorer": "sparse",
+                    "tail_dial": 0.5,
+                    "explain": True,
+                },
+            ],
+        },
+    )
+
+    text: Text = Field("", validate_default=False)
+    """The text to label; give either this or `texts`."""
+    texts: list[Text] = Field([], min_length=1)
+    """Texts to label, answered in this order; give either this or `text`."""
+    timeout_s: float | None = Field(None, ge=0.001, le=86400, allow_inf_nan=False)
+    """Seconds in which the answer is of use, at least 0.001; the service's own limit where absent
+    or longer."""
+
+    @model_validator(mode="after")
+    def _one_of_text_and_texts(self) -> Self:
+        if len({"text", "texts"} & self.model_fields_set) != 1:
+            raise PydanticCustomError("text_or_texts", "Give exactly one of 'text' and 'texts'")
+        return self
+
+    @property
+    def all_texts(self) -> tuple[str, ...]:
+        """The texts, whichever way they came."""
+        return tuple(self.texts) or (self.text,)
+
+
+class TokenContribution(Answer):
+    """What a token of the text adds to the score of the sparse model."""
+
+    token: str
+    """A word or phrase as the sparse model knows it: lower-case, perhaps a lemma."""
+    contribution: FiniteFloat
+    """Its tf-idf in the text times its weight for the label; below 0 it speaks against it."""
+    spans: list[tuple[int, int]]
+    """Where it stands in the text, up to 50 places: the first character, and the one behind the
+    last. Characters are Unicode code points; in JavaScript, those of `Array.from(text)`."""
+
+
+class TokenExplanation(Answer):
+    """Of what the sparse model's score of a label is the sum."""
+
+    tokens: list[TokenContribution]
+    """Up to 10 that speak for the label and 5 against it, the largest contribution first."""
+    rest: FiniteFloat
+    """The sum of all other tokens."""
+    bias: FiniteFloat
+    """What the label gets whatever the text."""
+
+
+class ScoreExplanation(Answer):
+    """What one scorer gives to a label: `base`, `correction` and `tail_dial` add up to `score`."""
+
+    scorer: str
+    score: FiniteFloat
+    """Higher is better; comparable only within one scorer. Other scorers than the one asked for are
+    corrected as they were trained."""
+    base: FiniteFloat
+    correction: FiniteFloat
+    """What the correction adds."""
+    tail_dial: FiniteFloat
+    """What the tail dial adds."""
+
+
+class LabelExplanation(Answer):
+    """Why a label was found."""
+
+    tokens: TokenExplanation | None
+    """What the tokens of the text say; null where the sparse model does not know the label."""
+    keywords: list[Keyword]
+    """What the sparse model knows the label by, the largest weight first."""
+    nearest: list[NearLabel]
+    """Labels that are like it, the nearest first."""
+    training_count: int
+    """Number of training documents that carry it."""
+    scores: list[ScoreExplanation]
+    """Of every scorer of the model that knows the label."""
+
+
+class ScoredLabel(Answer):
+    """One label and how well it fits."""
+
+    id: str
+    name: str
+    score: FiniteFloat
+    """Higher is better; comparable only within one scorer."""
+    probability: FiniteFloat | None
+    """Probability that the label is right, where the scorer has one."""
+    explanation: LabelExplanation | None = None
+    """Why it was found; only where `explain` was asked for."""
+
+
+class AnswerWarning(Answer):
+    """What to know about some labels of an answer before relying on them."""
+
+    code: Literal["unreliable-probabilities"]
+    """The kind of warning; compare with this, not with the words.
+
+    `unreliable-probabilities`: the labels have at most one training document, and the
+    probabilities that this scorer gives to such labels are often far too high. It is about the
+    labels that passed the `threshold`; where none was asked for, about those of at least 0.5."""
+    detail: str
+    """In words, with what to do."""
+    label_ids: list[str]
+    """Ids of the labels that it is about."""
+
+
+class TextResult(Answer):
+    """The labels of one text."""
+
+    labels: list[ScoredLabel]
+    """Best first; equal scores in the order of the label catalogue."""
+    num_tokens: int
+    """Tokens of the text that the scorer read: the encoder's, its special ones too, and those that
+    are in several windows once; words for `sparse`. A blend is counted as its encoder reads."""
+    num_text_tokens: int
+    """Tokens that the whole text has, counted alike."""
+    known_tokens: int
+    """How much of what was read the scorer's vocabulary knows: tokens of the encoder other than
+    special and unknown ones; for `sparse` the different words and phrases that it has a feature
+    for; for a blend of both the larger number. Where it is 0, the labels say nothing about the
+    text: they are those that the model gives to any text."""
+    truncated: bool
+    """Whether the text has more tokens than were read, so that its end was left out; in a blend
+    `sparse` reads it all the same."""
+    exact: bool
+    """Whether it is certain that no other label has a better score."""
+    warnings: list[AnswerWarning] = Field([])
+    """What to know about labels before relying on them; only where there is something."""
+
+
+class PredictResponse(Answer):
+    """The labels of every text of a request."""
+
+    model: ModelReference
+    scorer: str
+    correction: Literal["none", "prior", "tree"]
+    """What was added to the scores."""
+    tail_dial: float
+    results: list[TextResult]
+    """One for each text, in the order of the request."""

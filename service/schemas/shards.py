@@ -1,0 +1,127 @@
+"""The shapes of what only whoever asks all shards of a model needs to know of each."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic_core import PydanticCustomError
+
+from service.schemas.base import Answer, LabelSetName, ModelReference, Version, WholeNumber
+from service.schemas.labels import NearLabel
+
+MOST_VALUE = 1e15
+"""Of a vector; sums of its squares are then finite in float32."""
+
+Column = Annotated[WholeNumber, Field(ge=0, le=2**31 - 1)]
+Value = Annotated[FiniteFloat, Field(ge=-MOST_VALUE, le=MOST_VALUE)]
+
+
+class ShardQuestion(BaseModel):
+    """Base of what is asked."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+    version: Version | None = None
+    """Model version, a number or `current`; the service's first where absent."""
+
+
+class KnownLabelsRequest(ShardQuestion):
+    """Labels that a filter names."""
+
+    include: list[str] = []
+    """Ids of labels."""
+    exclude: list[str] = []
+    """Ids of labels."""
+    include_set: LabelSetName | None = None
+    """Name of a stored set of labels."""
+    exclude_set: LabelSetName | None = None
+    """Name of a stored set of labels."""
+
+
+class StoredSet(Answer):
+    """A stored set of labels, as the service has it."""
+
+    label_count: int
+    """Ids of the set."""
+    digest: str
+    """Hash of these ids, whatever their order: two services have the same set where it is equal."""
+
+
+class SetMembers(StoredSet):
+    """A stored set of labels, and how much of it a version has."""
+
+    known: int
+    """Those of them that are labels of the version."""
+
+
+class KnownLabels(Answer):
+    """The labels of a filter that a version has."""
+
+    model: ModelReference
+    include: list[str]
+    """Those of `include`, each once."""
+    exclude: list[str]
+    """Those of `exclude`, each once."""
+    include_set: SetMembers | None
+    """Null where none was named."""
+    exclude_set: StoredSet | None
+    """Null where none was named."""
+
+
+class LabelVectorsRequest(ShardQuestion):
+    """Labels whose vectors are wanted."""
+
+    ids: list[str] = Field(min_length=1)
+    """Of labels of the version."""
+
+
+class LabelVector(BaseModel):
+    """What a label is compared with others by."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+    id: str
+    """Of the label."""
+    columns: list[Column]
+    """Rising numbers of the columns that are not 0."""
+    values: list[Value]
+    """Float32 numbers in these columns."""
+
+    @model_validator(mode="after")
+    def _columns_rise(self) -> Self:
+        if len(self.columns) != len(self.values):
+            raise PydanticCustomError("vector_lengths", "Give as many 'values' as 'columns'")
+        if any(first >= second for first, second in pairwise(self.columns)):
+            raise PydanticCustomError("vector_columns", "Give 'columns' in rising order")
+        return self
+
+
+class LabelVectors(Answer):
+    """The vectors of labels."""
+
+    model: ModelReference
+    vectors: list[LabelVector]
+    """In the order of the request."""
+
+
+class NearestLabelsRequest(ShardQuestion):
+    """Vectors of labels, of whichever shard of a model."""
+
+    vectors: list[LabelVector] = Field(min_length=1)
+    """As `POST /v1/shard/label-vectors` answered them."""
+
+
+class NearestLabels(Answer):
+    """The labels of a version that are nearest to vectors."""
+
+    model: ModelReference
+    most: int
+    """Labels of each vector, where there are so many."""
+    nearest: list[list[NearLabel]]
+    """Of each vector, the nearest first; the label that the vector is of is left out."""

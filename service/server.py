@@ -1,0 +1,149 @@
+"""A server that ends without failing a request, and within a bound.
+
+After SIGTERM it is not ready any more but answers all that still comes, for as long as those who
+send requests need to notice; then it takes none, ends those in flight, and stops. A second signal
+ends it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
+
+from service.middleware.connections import protocol_with
+from service.web.deps import Service
+
+logger = logging.getLogger(__name__)
+
+_GRACE_S = 5.0
+"""Beyond the bounds that were set, before the process is ended from outside its event loop."""
+_FORCED_S = 1.0
+
+
+def serve(app: FastAPI) -> None:
+    """Serve an application of `service.app` until a signal ends it."""
+    service: Service = app.state.service
+    settings = service.settings
+    config = uvicorn.Config(  # by itself it takes uvloop, where it is installed
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=protocol_with(settings.read_timeout_s),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=settings.keep_alive_s,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,
+    )
+    server = DrainingServer(config, service)
+    server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
+
+
+class DrainingServer(uvicorn.Server):
+    """Waits between the signal to stop and the end of listening."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        watchdog: Watchdog | None = None,
+    ) -> None:
+        """Make a server that does not listen yet.
+
+        Args:
+            config: Of uvicorn.
+            service: What is served.
+            clock: In seconds.
+            watchdog: Ends the process if nothing else does.
+        """
+        super().__init__(config)
+        self._service = service
+        self._clock = clock
+        self._watchdog = watchdog or Watchdog(_end)
+        self._stop_at: float | None = None
+        self._has_told = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Begin to drain; end at once when asked again.
+
+        Called between any two steps of the event loop's thread, so it takes no lock and logs
+        nothing.
+        """
+        self._captured_signals.append(sig)
+        if self._stop_at is not None:
+            self.should_exit = self.force_exit = True
+            self._watchdog.end_within(_FORCED_S, sig)
+            return
+        delay_s = self._delay_s(sig)
+        self._stop_at = self._clock() + delay_s
+        self._service.manager.drain()
+        timeout_s = self._service.settings.shutdown_timeout_s
+        self._watchdog.end_within(delay_s + timeout_s + _GRACE_S, sig)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Stop listening once the delay is over."""
+        if self._stop_at is not None:
+            left = self._stop_at - self._clock()
+            if not self._has_told:
+                logger.info("stopping: not ready any more, listening for %.1f s", max(left, 0))
+                self._has_told = True
+            self.should_exit |= left <= 0
+        return await super().on_tick(counter)
+
+    def _delay_s(self, sig: int) -> float:
+        """Return how long to go on listening: not at all where nobody is sent here.
+
+        By Ctrl-C people stop what only they use; and before it is ready, nobody is told to use it.
+        """
+        is_used = sig == signal.SIGTERM and self._service.manager.served is not None
+        return self._service.settings.drain_delay_s if is_used else 0.0
+
+
+class Watchdog:
+    """Ends the process after some time, whatever hangs: threads that compute can't be stopped."""
+
+    def __init__(self, end: Callable[[int], object]) -> None:
+        """Begin to watch.
+
+        Args:
+            end: Called with the signal when the time is over.
+        """
+        self._end = end
+        # Of all queues the only one that a signal handler may fill.
+        self._inbox: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def end_within(self, seconds: float, sig: int) -> None:
+        """End the process after so many seconds, unless it is to end even before that."""
+        self._inbox.put((time.monotonic() + seconds, sig))
+
+    def _watch(self) -> None:
+        deadline, sig = self._inbox.get()
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                earlier, sig = self._inbox.get(timeout=left)
+            except queue.Empty:
+                break
+            deadline = min(deadline, earlier)
+        self._end(sig)
+
+
+def _end(sig: int) -> None:
+    logger.error("something did not end in time; ending without it")
+    logging.shutdown()
+    os._exit(128 + sig)

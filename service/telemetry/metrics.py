@@ -1,0 +1,113 @@
+"""What operators see: Prometheus metrics, and one log line a request.
+
+A text never appears here. Label values come from small fixed sets, whatever a client sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from service.telemetry.model_metrics import ModelMetrics
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SIZES = tuple(2**power for power in range(18))
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Telemetry:
+    """The metrics of one application, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        self._request_seconds = Histogram(
+            "longtail_http_request_duration_seconds",
+            "From the request's head to the end of the answer.",
+            ("method", "route", "status_class"),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._predict_seconds = Histogram(
+            "longtail_predict_duration_seconds",
+            "Model work for one request, without waiting.",
+            ("scorer", "version"),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._phase_seconds = Histogram(
+            "longtail_phase_duration_seconds",
+            "Work by phase: queue (of a request's texts), tokenise, encode, rank (of a batch).",
+            ("phase",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._batch_texts = Histogram(
+            "longtail_batch_texts",
+            "Texts computed together.",
+            buckets=_SIZES[:10],
+            registry=self._registry,
+        )
+        self._batch_tokens = Histogram(
+            "longtail_batch_tokens",
+            "Tokens computed together, without padding.",
+            buckets=_SIZES[3:],
+            registry=self._registry,
+        )
+        self._queue_tokens = Gauge(
+            "longtail_queue_tokens",
+            "Tokens of all texts that are waiting or being computed, about.",
+            registry=self._registry,
+        )
+        self._lines = Counter(
+            "longtail_batch_lines",
+            "Lines of streams that were answered, by how.",
+            ("outcome",),
+            registry=self._registry,
+        )
+        self._problems = Counter(
+            "longtail_problems",
+            "Requests answered with a problem document, by the kind of problem.",
+            ("reason",),
+            registry=self._registry,
+        )
+        self.models = ModelMetrics(self._registry)
+
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one answered request."""
+        method = method if method in _METHODS else "other"
+        status_class = f"{status // 100}xx"
+        self._request_seconds.labels(method, route, status_class).observe(seconds)
+
+    def observe_predict(self, scorer: str, version: int, seconds: float) -> None:
+        """Count the model work of one request; only for scorers that the model has."""
+        self._predict_seconds.labels(scorer, str(version)).observe(seconds)
+
+    def observe_phase(self, phase: str, seconds: float) -> None:
+        """Count one piece of work; phases are our own names."""
+        self._phase_seconds.labels(phase).observe(seconds)
+
+    def observe_batch(self, num_texts: int, num_tokens: int) -> None:
+        """Count one batch that was computed."""
+        self._batch_texts.observe(num_texts)
+        self._batch_tokens.observe(num_tokens)
+
+    def watch_queue(self, num_tokens: Callable[[], float]) -> None:
+        """Ask for the tokens that wait whenever somebody asks for the metrics."""
+        self._queue_tokens.set_function(num_tokens)
+
+    def count_line(self, outcome: str) -> None:
+        """Count one line of a stream: `result`, or the kind of its error."""
+        self._lines.labels(outcome).inc()
+
+    def count_problem(self, reason: str) -> None:
+        """Count one problem document."""
+        self._problems.labels(reason).inc()
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,114 @@
+"""Traces by OpenTelemetry, where they are wanted: a span for each request, and for its phases.
+
+The packages are an extra (`longtail[otel]`) and are imported only when tracing is on. Attributes
+are those of the log line; a text is never among them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from starlette.types import Scope
+
+from models.errors import ConfigError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
+
+logger = logging.getLogger(__name__)
+
+ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+_INSTALL = "run 'pip install longtail[otel]'"
+_LAST_SPANS_S = 2.0
+"""Waited for spans to be sent when the service ends."""
+
+
+class Tracing:
+    """Makes spans and sends them."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        """Take who makes the spans and knows where they go."""
+        self._provider = provider
+        self._tracer = provider.get_tracer("longtail")
+
+    def note_phases(self, phases: Mapping[str, tuple[float, float]]) -> None:
+        """Make spans of what was done for the request at hand.
+
+        Args:
+            phases: The beginning and end of each, in seconds by `time.perf_counter`.
+        """
+        epoch_ns = time.time_ns() - time.perf_counter_ns()
+        for name, (started, ended) in phases.items():
+            span = self._tracer.start_span(name, start_time=epoch_ns + int(started * 1e9))
+            span.end(epoch_ns + int(ended * 1e9))
+
+    def start_request(self, scope: Scope) -> Span:
+        """Begin the span of a request; it continues the trace that the request's headers name."""
+        from opentelemetry.propagate import extract
+        from opentelemetry.trace import SpanKind
+
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in
+                   scope["headers"]}  # fmt: skip
+        return self._tracer.start_span(
+            scope["method"], context=extract(headers), kind=SpanKind.SERVER
+        )
+
+    def close(self) -> None:
+        """Send what is left; what can't be sent in a moment is dropped."""
+        thread = Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
+        thread.start()
+        thread.join(_LAST_SPANS_S)
+
+
+def make_tracing(is_wanted: bool | None, release: str) -> Tracing | None:
+    """Return what traces go through; None where they are not wanted.
+
+    Args:
+        is_wanted: Whether they are; None: where a variable of OpenTelemetry says where to.
+        release: Of this service.
+
+    Raises:
+        ConfigError: They are wanted, and a package is missing.
+    """
+    is_asked = is_wanted or (is_wanted is None and any(map(os.environ.get, ENDPOINT_VARIABLES)))
+    if not is_asked:
+        return None
+    missing = [name for name in _PACKAGES if not _is_installed(name)]
+    if not missing:
+        return Tracing(_make_provider(release))
+    if is_wanted:
+        raise ConfigError(
+            f"LONGTAIL_OTEL is set, but the package {missing[0]!r} is not installed; {_INSTALL}, "
+            "or unset it"
+        )
+    logger.warning("no traces: the package %r is not installed; %s", missing[0], _INSTALL)
+    return None
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False
+
+
+def _make_provider(release: str) -> TracerProvider:
+    """Return what the variables of OpenTelemetry describe."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    ours = Resource.create({"service.name": "longtail", "service.version": release})
+    said = OTELResourceDetector().detect()  # wins
+    provider = TracerProvider(resource=ours.merge(said), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider

@@ -1,0 +1,117 @@
+"""What is asked of a change of versions, what it reports, and how failures are retried."""
+
+from __future__ import annotations
+
+import queue
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from models.bundle.registry import CURRENT
+from service.process.memory import collect_garbage
+from service.versions.loading import LoadObserver
+from service.versions.serving import Canary, LoadedModel, Serving
+
+SwapMode = Literal["availability-preserving", "resource-preserving"]
+State = Literal["loaded", "loading", "draining", "failed", "not-loaded"]
+_MOST_PATIENCE = 64
+_GC_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How versions are chosen and replaced; see `service.settings.Settings`.
+
+    Attributes:
+        versions: What to load at the start; the first is the default.
+        swap_mode: Whether a new version is loaded before or after the old one is freed.
+        drain_timeout_s: How long requests may hold an old model whose memory the new one needs.
+        canary: Who gets a share of the traffic from the start.
+        watch_interval_s: How often to look whether `current` has moved; 0: never.
+    """
+
+    versions: tuple[int | str, ...] = (CURRENT,)
+    swap_mode: SwapMode = "availability-preserving"
+    drain_timeout_s: float = 30.0
+    canary: Canary | None = None
+    watch_interval_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a wish: what is served now, and how long it took."""
+
+    serving: Serving
+    seconds: float
+
+
+class Observer(LoadObserver, Protocol):
+    """Who wants to know what is loaded and how changes went."""
+
+    def set_models(self, serving: Serving | None, draining: Mapping[int, int]) -> None:
+        """Take what is served now, and how many old models of each version are still in use."""
+        ...
+
+    def count_change(self, action: str, result: str) -> None:
+        """Take how a change ended ("done" or "failed")."""
+        ...
+
+    def set_registry_problem(self, is_problem: bool) -> None:
+        """Take whether the registry's `current` can't be followed at the moment."""
+        ...
+
+
+class _Leaving:
+    """A model that is served no more, by which nothing of it is held."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.version = model.version
+        self._digest = model.digest
+        self._predictor = weakref.ref(model.predictor)
+        self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        weakref.finalize(model.predictor, self._freed.put, None).atexit = False
+
+    def model(self) -> LoadedModel | None:
+        """Return the model if it is still there."""
+        predictor = self._predictor()
+        return None if predictor is None else LoadedModel(self.version, self._digest, predictor)
+
+    def wait(self, deadline: float) -> bool:
+        """Return whether the model is gone by a point of `time.monotonic`."""
+        while self._predictor() is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            try:
+                self._freed.get(timeout=min(left, _GC_INTERVAL_S))
+            except queue.Empty:
+                collect_garbage()  # a request that failed may have left a circle that holds it
+        return True
+
+
+class _Patience:
+    """How often something that failed is let be before it is tried again: 0, 1, 3, 7, ... times."""
+
+    def __init__(self) -> None:
+        self._target: object = self  # equal to nothing else
+        self._num_failures = 0
+        self._left = 0
+
+    def is_over(self, target: object) -> bool:
+        """Return whether it is time to try; asking counts as letting it be once."""
+        if target != self._target or self._left == 0:
+            return True
+        self._left -= 1
+        return False
+
+    def note_failure(self, target: object) -> None:
+        """Let it be for longer than last time, if it is the same as then."""
+        self._num_failures = self._num_failures + 1 if target == self._target else 1
+        self._target = target
+        self._left = min(2 ** (self._num_failures - 1), _MOST_PATIENCE) - 1
+
+    def note_success(self) -> None:
+        """Forget what failed."""
+        self._target, self._num_failures, self._left = self, 0, 0

@@ -1,0 +1,192 @@
+"""From a version's number to a model that is fit to answer, or the reason why not."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Protocol
+
+from models.bundle.bundle import Bundle
+from models.bundle.registry import CURRENT, Registry
+from models.errors import BundleNotFoundError, ConfigError, LongtailError
+from models.names import TEXT
+from service.errors import ChangeError
+from service.process.memory import available_bytes
+from service.versions.serving import LoadedModel, Predictor
+from service.versions.sources import RegistrySource
+from service.versions.warmup import Run, best_labels, check_scorers, overlap, probes_of, warm_up
+
+logger = logging.getLogger(__name__)
+
+
+class LoadObserver(Protocol):
+    """Who wants to know how loading goes."""
+
+    def observe_load(self, result: str, seconds: float) -> None:
+        """Take how a load ended ("loaded" or "failed"), and after how long."""
+        ...
+
+    def set_overlap(self, version: int, share: float) -> None:
+        """Take how many of the best labels a new version has in common with the one before."""
+        ...
+
+
+class ModelLoader:
+    """Fetches, verifies, loads, warms and compares models, one at a time.
+
+    Attributes:
+        loading: The version that is being loaded.
+        problems: Why the last load of a version failed, if it did.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        load: Callable[[Bundle], Predictor],
+        *,
+        source: RegistrySource | None = None,
+        memory_factor: float = 0.0,
+        available: Callable[[], int | None] = available_bytes,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            registry: Has the versions.
+            load: Makes a verified bundle into a model that can answer.
+            source: Where versions come from that the registry does not have yet.
+            memory_factor: Memory that a model needs, as a multiple of its files; 0: not checked.
+            available: Says how much memory there is; None: it can't tell.
+        """
+        self.registry = registry
+        self.loading: int | None = None
+        self.problems: dict[int, str] = {}
+        self._load = load
+        self._source = source
+        self._memory_factor = memory_factor
+        self._available = available
+
+    def number_of(self, version: int | str) -> int:
+        """Return the number of a version that is wanted, given as a number or as "current".
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            BundleError: It can't be fetched.
+        """
+        if self._source is not None:
+            number = self.registry.current() if version == CURRENT else version
+            if isinstance(number, int):
+                self._source.fetch(number)
+        return self.registry.resolve(version)
+
+    def load(
+        self, number: int, run: Run, observer: LoadObserver, before: LoadedModel | None = None
+    ) -> LoadedModel:
+        """Return a model that has answered its first queries.
+
+        Args:
+            number: Its version.
+            run: Does model work.
+            observer: Is told how it went.
+            before: Whose place it is to take; how far their labels agree is told.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            ChangeError: It can't be loaded; the message says why.
+        """
+        started = time.monotonic()
+        with self._noted(number, observer):
+            bundle = self._open(number)
+            self._check_memory(bundle)
+            predictor = self._load(bundle)
+            _ = predictor.label_search  # made here, so that nobody waits for it
+            warm_up(predictor, run)
+            probes = probes_of(bundle)
+            check_scorers(predictor, run, probes)
+            if before is not None:
+                ones, others = (
+                    best_labels(each, run, probes) for each in (predictor, before.predictor)
+                )
+                share = overlap(ones, others)
+                observer.set_overlap(number, share)
+                logger.info(
+                    "compared version=%d with version=%d: %.0f%% of the best labels of %d texts "
+                    "are the same", number, before.version, 100 * share, len(probes),
+                )  # fmt: skip
+        digest, seconds = bundle.manifest.digest, time.monotonic() - started
+        observer.observe_load("loaded", seconds)
+        logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
+        return LoadedModel(number, digest, predictor)
+
+    def verify(self, number: int, observer: LoadObserver) -> None:
+        """Fetch a version if need be, and read every byte of it.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            ChangeError: It is damaged, can't be fetched, or reads no texts.
+        """
+        with self._noted(number, observer):
+            self._open(number)
+
+    def _open(self, number: int) -> Bundle:
+        if self._source is not None:
+            self._source.fetch(number)
+        bundle = self.registry.open(number)
+        if bundle.manifest.input != TEXT:
+            raise ConfigError(
+                f"version {number} reads {bundle.manifest.input}, which requests don't bring; "
+                "choose a version that was trained on texts, by --versions or with 'longtail "
+                "registry activate'"
+            )
+        return bundle
+
+    def _check_memory(self, bundle: Bundle) -> None:
+        size = sum(info.size_bytes for info in bundle.manifest.files.values())
+        needed, available = self._memory_factor * size, self._available()
+        if available is not None and needed > available:
+            raise ChangeError(
+                f"it needs about {needed / 2**20:.0f} MiB of memory ({self._memory_factor:g} times "
+                f"its files), and {available / 2**20:.0f} MiB are free; unload a version, or give "
+                "the service more memory, or set LONGTAIL_SWAP_MODE=resource-preserving or another "
+                "LONGTAIL_MEMORY_FACTOR"
+            )
+
+    @contextmanager
+    def _noted(self, number: int, observer: LoadObserver) -> Iterator[None]:
+        """Tell how a load goes, and turn what it raises into what an answer may say.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            CancelledError: The service is stopping.
+            ChangeError: Anything else.
+        """
+        started = time.monotonic()
+        self.loading = number
+        try:
+            yield
+        except CancelledError:
+            raise
+        except BaseException as error:
+            observer.observe_load("failed", time.monotonic() - started)
+            why = told(error)
+            self.problems[number] = why
+            if isinstance(error, LongtailError):
+                logger.error("loading version=%d failed: %s", number, why)
+            else:
+                logger.exception("loading version=%d failed", number)
+            if isinstance(error, BundleNotFoundError):
+                raise
+            raise ChangeError(f"version {number} can't be loaded: {why}") from error
+        else:
+            self.problems.pop(number, None)
+        finally:
+            self.loading = None
+
+
+def told(error: BaseException) -> str:
+    """Return what an answer may tell; whatever we did not raise ourselves stays in the log."""
+    if isinstance(error, LongtailError):
+        return str(error)
+    return f"failed with {type(error).__name__}; see the log"

@@ -1,0 +1,368 @@
+"""Swaps and drains model versions while requests are answered.
+
+All of it happens on one thread, which alone changes what is served: what an operator wishes
+(`service.routes.admin`), and what the registry's alias `current` asks for when it has moved.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from models.bundle.registry import CURRENT
+from models.errors import BundleError, LongtailError
+from service.errors import ChangeError
+from service.process.memory import collect_garbage, give_back
+from service.process.priority import lower_priority
+from service.versions.changes import Change, Observer, Policy, State, _Leaving, _Patience
+from service.versions.loader_thread import LoaderThread
+from service.versions.loading import ModelLoader, told
+from service.versions.serving import Canary, LoadedModel, ModelManager, Serving
+from service.versions.sources import RegistrySource
+from service.versions.warmup import Run
+
+logger = logging.getLogger(__name__)
+
+
+class Redeployer:
+    """Changes what a manager serves.
+
+    Attributes:
+        problem: Why the registry's `current` could not be followed, if so.
+    """
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        loader: ModelLoader,
+        policy: Policy,
+        source: RegistrySource | None = None,
+    ) -> None:
+        """Prepare; nothing is loaded before `start`."""
+        self.problem: str | None = None
+        self._manager = manager
+        self._registry = loader.registry
+        self._loader = loader
+        self._policy = policy
+        self._source = source
+        self._thread = LoaderThread(self._look, policy.watch_interval_s)
+        self._draining: Counter[int] = Counter()
+        self._patience = _Patience()
+        self._run: Run
+        self._observer: Observer
+
+    def start(self, run: Run, observer: Observer) -> Future[None]:
+        """Begin to load all wanted versions; return at once.
+
+        Args:
+            run: Does model work where all of it is done.
+            observer: Is told of every change.
+        """
+        self._run, self._observer = run, observer
+        self._thread.start()
+        return self._thread.submit(self._begin)
+
+    def close(self) -> None:
+        """Begin no further change; one that has begun ends in the background."""
+        self._thread.stop()
+
+    def load(self, version: int) -> Future[Change]:
+        """Load a version beside the others, for requests that name it; it stays loaded."""
+        return self._wish("load", partial(self._keep, version))
+
+    def unload(self, version: int) -> Future[Change]:
+        """Let go of a version that is neither the default, nor `current`, nor the canary."""
+        return self._wish("unload", partial(self._let_go, version))
+
+    def activate(self, version: int) -> Future[Change]:
+        """Answer all requests that name no version with this one; `current` names it then."""
+        return self._wish("activate", partial(self._activate, version))
+
+    def rollback(self) -> Future[Change]:
+        """Go back to the version that `current` named before."""
+        return self._wish("rollback", self._roll_back)
+
+    def set_canary(self, canary: Canary | None) -> Future[Change]:
+        """Give a version a share of the requests that name none; None ends that."""
+        return self._wish("canary", partial(self._set_canary, canary))
+
+    def look(self) -> Future[None]:
+        """Look at the registry now, and follow `current` if it has moved."""
+        return self._thread.submit(self._look)
+
+    def state_of(self, version: int) -> tuple[State, str | None]:
+        """Return how far a version is, and why it could not be loaded, if so."""
+        problem = self._loader.problems.get(version)
+        if version == self._loader.loading:
+            return "loading", problem
+        served = self._manager.served
+        if served is not None and version in served.models:
+            return "loaded", problem
+        if self._draining[version]:
+            return "draining", problem
+        return "failed" if problem else "not-loaded", problem
+
+    # What follows runs on the loader thread.
+
+    def _wish(self, action: str, change: Callable[[], None]) -> Future[Change]:
+        return self._thread.submit(self._grant, action, change)
+
+    def _grant(self, action: str, change: Callable[[], None]) -> Change:
+        started = time.monotonic()
+        try:
+            change()
+        except LongtailError as error:
+            self._observer.count_change(action, "failed")
+            logger.error("%s failed: %s", action, error)
+            raise
+        seconds = time.monotonic() - started
+        serving = self._manager.serving()
+        self._observer.count_change(action, "done")
+        logger.info(
+            "%s done default=%d loaded=%s seconds=%.1f",
+            action, serving.default, ",".join(map(str, sorted(serving.models))), seconds,
+        )  # fmt: skip
+        return Change(serving, seconds)
+
+    def _begin(self) -> None:
+        self._try_to("start", None, self._load_all)
+        gc.freeze()  # what lives for long is not searched for garbage (see `collect_garbage`)
+        lower_priority()  # from now on there are requests to go behind
+
+    def _look(self) -> None:
+        """Follow `current` if it has moved, or load what could not be loaded at the start."""
+        target: int | None = None
+        try:
+            if self._source is not None:
+                self._source.refresh()
+            target = self._registry.current()
+        except (LongtailError, OSError) as error:
+            self._note_problem(told(error))
+        else:
+            self._follow(target)
+        if any(self._draining.values()):
+            collect_garbage()  # a request that failed may have left a circle that holds its model
+
+    def _follow(self, target: int | None) -> None:
+        served = self._manager.served
+        if served is None:
+            if self._patience.is_over(target):
+                self._try_to("start", target, self._load_all)
+        elif target is None:
+            self._note_problem(f"registry {str(self._registry.folder)!r} names no current version")
+        elif CURRENT not in self._policy.versions or target == served.current:
+            self._note_problem(None)
+        elif self._patience.is_over(target):
+            self._try_to("follow", target, partial(self._follow_to, target))
+
+    def _follow_to(self, target: int) -> None:
+        if self._policy.versions[0] == CURRENT:
+            self._swap(target, default=target, current=target)
+        else:
+            self._swap(target, current=target)
+
+    def _try_to(self, action: str, target: int | None, change: Callable[[], None]) -> None:
+        """Do what nobody waits for, and keep in mind why it failed."""
+        try:
+            self._grant(action, change)
+        except CancelledError:
+            return
+        except LongtailError as error:
+            self._patience.note_failure(target)
+            self._note_problem(str(error))
+            if action == "start":
+                then = "the service tries again" if self._policy.watch_interval_s else "restart it"
+                self._manager.withdraw(f"loading the models failed: {error}; mend it, then {then}")
+        else:
+            self._patience.note_success()
+            self._note_problem(None)
+
+    def _load_all(self) -> None:
+        """Load the versions that are wanted at the start, and serve them once all can answer."""
+        if self._source is not None:
+            self._source.refresh()
+        numbers = [self._loader.number_of(version) for version in self._policy.versions]
+        models = {number: self._load(number) for number in dict.fromkeys(numbers)}
+        fixed = frozenset(each for each in self._policy.versions if isinstance(each, int))
+        self._publish(Serving(models, numbers[0], self._registry.current(), fixed))
+        if self._policy.canary is not None:
+            with suppress(LongtailError):  # it is logged, and the others can answer
+                self._grant("canary", partial(self._set_canary, self._policy.canary))
+
+    def _keep(self, number: int) -> None:
+        kept = self._manager.serving().kept | {number}
+        self._publish(self._manager.serving().changed(*self._new(number), kept=kept))
+
+    def _let_go(self, number: int) -> None:
+        serving = self._manager.serving()
+        self._manager.get(number)  # it is loaded, or we say which ones are
+        after = serving.changed(kept=serving.kept - {number})
+        if number in after.models:
+            raise ChangeError(
+                f"version {number} answers requests: it is the default, or 'current', or the "
+                "canary; activate another version, or end the canary, before you unload it"
+            )
+        self._publish(after)
+
+    def _activate(self, number: int) -> None:
+        self._swap(number, self._registry.activate, default=number, current=number)
+
+    def _roll_back(self) -> None:
+        try:
+            number = self._registry.previous()
+        except BundleError as error:
+            raise ChangeError(str(error)) from error
+        self._swap(number, lambda _: self._registry.rollback(), default=number, current=number)
+
+    def _set_canary(self, canary: Canary | None) -> None:
+        added = self._new(canary.version) if canary else ()
+        self._publish(self._manager.serving().changed(*added, canary=canary))
+
+    def _new(self, number: int) -> Iterable[LoadedModel]:
+        """Return the model of a version, if it is not loaded yet."""
+        serving = self._manager.serving()
+        if number in serving.models:
+            return ()
+        return (self._load(number, serving.models[serving.default]),)
+
+    def _load(self, number: int, before: LoadedModel | None = None) -> LoadedModel:
+        if self._thread.is_stopped:
+            raise CancelledError
+        return self._loader.load(number, self._run, self._observer, before)
+
+    def _swap(
+        self, number: int, move_alias: Callable[[int], object] = int, **roles: int | None
+    ) -> None:
+        """Give a version the roles of another one, which is let go of.
+
+        Args:
+            number: The version.
+            move_alias: Tells the registry, once the version is fit to answer.
+            roles: Fields of `Serving`.
+
+        Raises:
+            ChangeError: It can't take them; nothing has changed.
+        """
+        serving = self._manager.serving()
+        if serving.canary is not None and serving.canary.version == number:
+            roles["canary"] = None
+        kept = serving.changed(**roles)
+        is_in_place = self._policy.swap_mode == "resource-preserving"
+        if is_in_place and number not in kept.models and len(kept.models) < len(serving.models):
+            del serving
+            self._swap_in_place(number, move_alias, kept)
+            return
+        new = self._new(number)
+        self._tell(move_alias, number)
+        self._publish(self._manager.serving().changed(*new, **roles))
+
+    def _swap_in_place(
+        self, number: int, move_alias: Callable[[int], object], kept: Serving
+    ) -> None:
+        """Free what is not kept, and only then load a version; nothing is served meanwhile.
+
+        Raises:
+            LongtailError: It can't be loaded; the old models are back.
+            CancelledError: The service is stopping.
+        """
+        self._loader.verify(number, self._observer)  # what is damaged shall cost no pause
+        before = replace(self._manager.serving(), models=kept.models)
+        leaving = self._withdraw_all_but(
+            kept, f"version {number} is being loaded in place of another one; try again soon"
+        )
+        try:
+            self._await_release(leaving)
+            model = self._load(number)
+            self._tell(move_alias, number)
+        except (LongtailError, CancelledError):
+            self._restore(before, leaving)
+            raise
+        self._publish(kept.changed(model))
+
+    def _withdraw_all_but(self, kept: Serving, why: str) -> list[_Leaving]:
+        """Serve nothing, and let all models go that are not kept."""
+        models = self._manager.serving().models
+        gone = [model for number, model in models.items() if number not in kept.models]
+        self._manager.withdraw(why)
+        leaving = [_Leaving(model) for model in gone]
+        self._let_drain(gone)
+        return leaving
+
+    def _await_release(self, leaving: Sequence[_Leaving]) -> None:
+        """Wait until no request holds these models any more.
+
+        Raises:
+            ChangeError: Some still do after the time that they are given.
+        """
+        deadline = time.monotonic() + self._policy.drain_timeout_s
+        for each in leaving:
+            if not each.wait(deadline):
+                raise ChangeError(
+                    f"requests still hold version {each.version} after "
+                    f"{self._policy.drain_timeout_s:g} s, so that its memory can't be taken; try "
+                    "again, or allow more time by LONGTAIL_SHUTDOWN_TIMEOUT_S"
+                )
+
+    def _restore(self, before: Serving, leaving: Sequence[_Leaving]) -> None:
+        """Serve again what was served before.
+
+        Raises:
+            LongtailError: An old model was gone, and can't be loaded any more.
+        """
+        try:
+            models = [each.model() or self._load(each.version) for each in leaving]
+        except LongtailError as error:
+            self._manager.withdraw(
+                f"neither the new model nor the old one could be loaded: {error}"
+            )
+            raise
+        self._publish(before.changed(*models))
+
+    def _publish(self, serving: Serving) -> None:
+        before = self._manager.served
+        self._manager.publish(serving)
+        models = before.models.items() if before else ()
+        self._let_drain([m for number, m in models if serving.models.get(number) is not m])
+
+    def _let_drain(self, models: Sequence[LoadedModel]) -> None:
+        """Count models that are served no more until no request holds them."""
+        for model in models:
+            self._draining[model.version] += 1
+            logger.info("draining version=%d", model.version)
+            # Called wherever the last reference goes; all that it does is to send a task.
+            when_freed = partial(self._thread.put, partial(self._note_freed, model.version))
+            weakref.finalize(model.predictor, when_freed).atexit = False
+        self._observer.set_models(self._manager.served, self._draining)
+
+    def _note_freed(self, version: int) -> None:
+        self._draining[version] -= 1
+        logger.info("freed version=%d", version)
+        give_back()
+        self._observer.set_models(self._manager.served, self._draining)
+
+    @staticmethod
+    def _tell(move_alias: Callable[[int], object], number: int) -> None:
+        try:
+            move_alias(number)
+        except OSError as error:
+            raise ChangeError(
+                f"the registry's 'current' can't be moved to version {number} ({error}); let the "
+                "service write to the registry, or move it with 'longtail registry activate'"
+            ) from error
+
+    def _note_problem(self, problem: str | None) -> None:
+        if problem != self.problem:
+            if problem is None:
+                logger.info("the registry can be followed again")
+            else:
+                logger.error("the registry can't be followed: %s", problem)
+        self.problem = problem
+        self._observer.set_registry_problem(problem is not None)

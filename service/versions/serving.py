@@ -1,0 +1,285 @@
+"""Which model versions can answer, and which of them answers a request.
+
+What is served is one immutable `Serving` behind one reference, so that a swap is one assignment
+and a request keeps the model it began with. `service.versions.redeploy` makes the swaps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from models.bundle.registry import Registry
+from models.errors import BundleNotFoundError, NotReadyError
+from models.labels.catalogue import LabelCatalogue
+from models.labels.filters import LabelFilter, LabelSelector
+from models.labels.search import LabelSearch
+
+if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
+    from models.explain.label_facts import LabelFacts
+    from models.results import LabelDetails, Prediction
+
+_LOADING = "the models are still loading; try again soon"
+_STOPPING = "the service is stopping; ask another instance"
+_GOLDEN_RATIO = 0.6180339887498949
+"""Its multiples, modulo 1, fill [0, 1) evenly, and so do every second of them, every third, ..."""
+
+
+class TextBatch(Protocol):
+    """Texts that a model has made ready; `models.parts.batches.TextBatch` is the real one."""
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return some of the texts, with all that is known of them."""
+        ...
+
+    @classmethod
+    def joined(cls, batches: Sequence[Self]) -> Self:
+        """Return the texts of several batches of one model."""
+        ...
+
+
+class Predictor(Protocol):
+    """What the service asks of a loaded model, such as `models.predict.predictor.Predictor`."""
+
+    @property
+    def catalogue(self) -> LabelCatalogue:
+        """All labels."""
+        ...
+
+    @property
+    def selector(self) -> LabelSelector:
+        """Finds the labels that filters name."""
+        ...
+
+    @property
+    def facts(self) -> LabelFacts:
+        """What is known of labels, whatever the text."""
+        ...
+
+    @property
+    def label_search(self) -> LabelSearch:
+        """Finds labels by words; made when first asked for, which takes seconds."""
+        ...
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Names of the scorers that the bundle has."""
+        ...
+
+    @property
+    def default_scorer(self) -> str:
+        """The scorer that is used where none is named."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens that the encoder reads of a text; None where there is no encoder."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes: "cpu" or "cuda"."""
+        ...
+
+    @property
+    def encoder_precision(self) -> str | None:
+        """What the encoder computes in; None where there is no encoder."""
+        ...
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens, padding included, beyond which larger batches are hardly faster."""
+        ...
+
+    @property
+    def padding_cost(self) -> float:
+        """What a token of padding costs, in tokens of text."""
+        ...
+
+    def needs_encoder(self, scorer: str) -> bool:
+        """Whether a scorer reads texts by the encoder."""
+        ...
+
+    def read(self, texts: Sequence[str]) -> Any:
+        """Return texts made ready, a `TextBatch`; they are tokenised later, by `prepare`."""
+        ...
+
+    def prepare(self, batch: Any, scorer: str | None = None) -> list[int]:
+        """Tokenise texts for a scorer; return how many tokens it will read of each."""
+        ...
+
+    def encode(self, batch: Any) -> None:
+        """Make the vectors of texts."""
+        ...
+
+    def predict_batch(
+        self,
+        batch: Any,
+        *,
+        k: int = 5,
+        scorer: str | None = None,
+        threshold: float | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
+        label_filter: LabelFilter | None = None,
+        explain: bool = False,
+    ) -> list[Prediction]:
+        """Return the best labels of texts made ready."""
+        ...
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        k: int = 5,
+        scorer: str | None = None,
+        threshold: float | None = None,
+        correction: str | None = None,
+        tail_dial: float = 0.0,
+    ) -> list[Prediction]:
+        """Return the best labels of each text."""
+        ...
+
+    def describe(self, label: int) -> LabelDetails:
+        """Return all that is known of a label, by its row in the catalogue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A version that can answer."""
+
+    version: int
+    digest: str
+    predictor: Predictor
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A version that gets a share, from 0 to 1, of the requests that name no version."""
+
+    version: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """All versions that can answer.
+
+    Attributes:
+        models: The loaded versions.
+        default: The version for requests that name none.
+        current: The version for requests that name `current`: what the registry's alias pointed to
+            when it was last followed; None where it pointed nowhere.
+        kept: Versions that stay loaded when another one takes their place.
+        canary: Who else gets requests that name no version.
+    """
+
+    models: Mapping[int, LoadedModel]
+    default: int
+    current: int | None
+    kept: frozenset[int] = frozenset()
+    canary: Canary | None = None
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """The versions that must be loaded."""
+        canary = self.canary.version if self.canary else None
+        return self.kept | {each for each in (self.default, self.current, canary) if each}
+
+    def changed(self, *added: LoadedModel, **changes: Any) -> Serving:
+        """Return this with more models and other fields, and without models not wanted then."""
+        serving = replace(self, **changes)
+        models = {**self.models, **{model.version: model for model in added}}
+        wanted = serving.wanted
+        return replace(
+            serving, models={number: m for number, m in models.items() if number in wanted}
+        )
+
+
+class ModelManager:
+    """Holds what is served and hands out the model that is to answer."""
+
+    def __init__(self, registry: Registry) -> None:
+        """Serve nothing yet."""
+        self.registry = registry
+        self._serving: Serving | None = None
+        self._why_not = _LOADING
+        self._is_draining = False
+        self._turns = itertools.count(1)
+
+    @property
+    def served(self) -> Serving | None:
+        """What is served now, if anything is."""
+        return self._serving
+
+    def publish(self, serving: Serving) -> None:
+        """Serve this from now on; requests in flight keep the model that they have."""
+        self._serving = serving
+
+    def withdraw(self, why: str) -> None:
+        """Serve nothing from now on, for this reason."""
+        self._why_not = why
+        self._serving = None
+
+    def drain(self) -> None:
+        """Be ready no more, so that no new requests are sent here; those that come are answered."""
+        self._is_draining = True
+
+    def serving(self) -> Serving:
+        """Return what is served now.
+
+        Raises:
+            NotReadyError: Nothing is; the message says why.
+        """
+        serving = self._serving
+        if serving is None:
+            raise NotReadyError(self._why_not)
+        return serving
+
+    def check_ready(self) -> None:
+        """Do nothing if requests should be sent here.
+
+        Raises:
+            NotReadyError: They should not: nothing is served, or the service is about to stop.
+        """
+        if self._is_draining:
+            raise NotReadyError(_STOPPING)
+        self.serving()
+
+    def get(self, version: int | str | None = None) -> LoadedModel:
+        """Return the model of a version: a number, `current`, or None for the default.
+
+        With a canary, None gives it its share of the calls: always of the same ones.
+
+        Raises:
+            NotReadyError: Nothing is served.
+            BundleNotFoundError: That version is not loaded; the message says which are.
+        """
+        serving = self.serving()
+        number = self._number_of(version, serving)
+        if number is not None and number in serving.models:
+            return serving.models[number]
+        loaded = ", ".join(str(n) for n in sorted(serving.models))
+        if number not in self.registry.versions():
+            raise BundleNotFoundError(
+                f"version {version!r} is not in the registry; loaded versions: {loaded}; "
+                "ask for one of these"
+            )
+        raise BundleNotFoundError(
+            f"version {number} is in the registry but not loaded; loaded versions: {loaded}; "
+            f"ask for one of these, or load it: POST /v1/admin/models/{number}/load, or restart "
+            f"the service with --versions naming {number}"
+        )
+
+    def _number_of(self, version: int | str | None, serving: Serving) -> int | None:
+        if isinstance(version, int):
+            return version
+        if version is not None:
+            return serving.current
+        canary = serving.canary
+        if canary is not None and next(self._turns) * _GOLDEN_RATIO % 1 < canary.share:
+            return canary.version
+        return serving.default

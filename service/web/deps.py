@@ -1,0 +1,152 @@
+"""What routes are given: the parts of the running service, found through the request."""
+
+from __future__ import annotations
+
+import asyncio
+import email.message
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from service.engine.admission import Streams
+from service.engine.engine import Engine
+from service.engine.self_check import SelfCheck
+from service.process.compute_threads import ComputeSetup
+from service.settings import Settings
+from service.telemetry.metrics import Telemetry
+from service.telemetry.tracing import Tracing
+from service.versions.redeploy import Redeployer
+from service.versions.serving import ModelManager
+from service.web.api_keys import Keys
+
+LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts of one running service."""
+
+    settings: Settings
+    manager: ModelManager
+    engine: Engine
+    telemetry: Telemetry
+    streams: Streams
+    redeployer: Redeployer
+    keys: Keys
+    compute: ComputeSetup
+    tracing: Tracing | None
+    self_check: SelfCheck
+
+    def check_ready(self) -> None:
+        """Do nothing if requests should be sent here.
+
+        Raises:
+            NotReadyError: They should not: no model is served, the service is about to stop, or
+                requests can't be answered.
+        """
+        self.manager.check_ready()
+        self.self_check.check_ready()
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that this request came to."""
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+async def require_json(request: Request) -> None:
+    """Refuse a body of another media type, such as curl sends where no header is given.
+
+    Raises:
+        HTTPException: With status 415.
+    """
+    if media_type_of(request) != "application/json":
+        raise HTTPException(415, "Send the body with the header 'Content-Type: application/json'")
+
+
+async def require_lines(request: Request) -> None:
+    """Refuse a body that does not say that it is JSON lines.
+
+    Raises:
+        HTTPException: With status 415.
+    """
+    if media_type_of(request) not in LINES_MEDIA_TYPES:
+        raise HTTPException(
+            415, "Send the body with the header 'Content-Type: application/x-ndjson'"
+        )
+
+
+async def require_known_query(request: Request) -> None:
+    """Refuse parameters in the query that the route does not have, such as misspelt ones.
+
+    Raises:
+        RequestValidationError: There are some.
+    """
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = [field.alias for field in route.dependant.query_params]
+    wanted = f"wanted {', '.join(known)}" if known else "this path takes none"
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        raise RequestValidationError(
+            [
+                {"type": "extra_forbidden", "loc": ("query", name), "input": None,
+                 "msg": f"Unknown parameter; {wanted}"}
+                for name in unknown
+            ]
+        )  # fmt: skip
+
+
+def media_type_of(request: Request) -> str:
+    """Return the media type of a request's body, without its parameters."""
+    message = email.message.Message()
+    message["content-type"] = request.headers.get("content-type", "")
+    return message.get_content_type()
+
+
+async def while_connected(request: Request, work: Awaitable[_Result]) -> _Result:
+    """Return the result of some work, which is cancelled when the client hangs up.
+
+    Args:
+        request: Its body has been read.
+        work: What to wait for.
+
+    Raises:
+        HTTPException: With status 499, when the client is gone.
+        CancelledError: Somebody else cancels it.
+    """
+    worker = asyncio.current_task()
+    assert worker is not None
+    is_gone = False
+
+    def hang_up(_: object) -> None:
+        nonlocal is_gone
+        is_gone = True
+        worker.cancel()
+
+    gone = asyncio.ensure_future(request.receive())
+    gone.add_done_callback(hang_up)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if is_gone and not worker.uncancel():  # else somebody cancels it besides
+            raise HTTPException(499, "The client hung up") from None
+        raise
+    finally:
+        gone.remove_done_callback(hang_up)
+        gone.cancel()
+
+
+async def _provide_service(request: Request) -> Service:
+    return service_of(request)  # not itself the dependency: FastAPI calls `def`s on other threads
+
+
+ServiceDep = Annotated[Service, Depends(_provide_service)]

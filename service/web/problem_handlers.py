@@ -1,0 +1,184 @@
+"""Errors as problem documents (RFC 9457): one table, the handlers, and their place in OpenAPI."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from models.errors import (
+    LongtailError,
+)
+from service.errors import QueueFullError
+from service.schemas.problem import Problem, ProblemDetail
+from service.web.deps import service_of
+from service.web.paths import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under
+from service.web.request_state import request_id_headers
+from service.web.root_path import path_of
+from service.wire.problems import (
+    INTERNAL,
+    INVALID,
+    MALFORMED,
+    MEDIA_TYPE,
+    OVERLOADED,
+    TYPE_PREFIX,
+    Kind,
+    describe_invalid,
+    kind_of,
+    problem_of,
+)
+
+logger = logging.getLogger(__name__)
+
+
+HTTP_KINDS: dict[int, Kind] = {
+    400: MALFORMED,
+    404: Kind("not-found", 404, "There is nothing at this path"),
+    405: Kind("method-not-allowed", 405, "This path has no such method"),
+    408: Kind("body-timeout", 408, "The body did not come in time"),
+    413: Kind("body-too-large", 413, "The body is too large"),
+    499: Kind("client-gone", 499, "The client hung up before its answer was there"),
+    415: Kind("media-type", 415, "The body's media type or encoding is not one that is read"),
+}
+"""The kinds of what the web framework refuses by itself, by status."""
+
+_HTTP_DETAILS = {
+    400: "The body can't be read as JSON in UTF-8; send one JSON object",
+    404: "Look at /docs for all paths",
+    405: "Look at the header 'Allow', or at /docs",
+}
+
+
+class BodyError(HTTPException):
+    """A body that is refused, with words of our own."""
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let every error of an application be answered with a problem document."""
+    app.add_exception_handler(LongtailError, _on_longtail_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def problem_response(
+    request: Request,
+    kind: Kind,
+    detail: str,
+    *,
+    errors: list[ProblemDetail] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return the answer for a problem, and count it."""
+    service_of(request).telemetry.count_problem(kind.slug)
+    path = path_of(request.scope)
+    if kind.status == 422 and is_under(path, *PROTOCOL_PATHS):
+        kind = replace(kind, status=400)
+    problem = problem_of(kind, detail, errors=errors, instance=request.url.path)
+    if is_under(path, INFERENCE_PROTOCOL):
+        problem = problem.model_copy(update={"error": detail})
+    headers = dict(headers or {})
+    if kind.retry_after_s is not None:
+        headers.setdefault("Retry-After", str(kind.retry_after_s))
+    content = _encoded(problem.model_dump(exclude_none=True))
+    return Response(content, kind.status, headers, MEDIA_TYPE)
+
+
+def overload_body(scope: Scope, detail: str) -> bytes:
+    """Return the document of an overload, as `problem_response` would; but it takes no time."""
+    problem = {
+        "type": TYPE_PREFIX + OVERLOADED.slug,
+        "title": OVERLOADED.title,
+        "status": OVERLOADED.status,
+        "detail": detail,
+        "instance": scope["path"],
+    }
+    if is_under(path_of(scope), INFERENCE_PROTOCOL):
+        problem["error"] = detail
+    return _encoded(problem)
+
+
+def _encoded(problem: Mapping[str, object]) -> bytes:
+    # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
+    return json.dumps(problem).encode("ascii")
+
+
+async def _on_longtail_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LongtailError)
+    kind = kind_of(error)
+    if kind.status == 500:
+        logger.error("request failed: %s", error, exc_info=error)
+    headers = None
+    if isinstance(error, QueueFullError):
+        headers = {"Retry-After": str(error.retry_after_s)}
+    return problem_response(request, kind, str(error), headers=headers)
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if found[0]["type"] == "json_invalid":
+        position = found[0]["loc"][-1]
+        detail = f"{_HTTP_DETAILS[400]}; the first error is at character {position}"
+        return problem_response(request, MALFORMED, detail)
+    detail, errors = describe_invalid(found)
+    return problem_response(request, INVALID, detail, errors=errors)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    kind = HTTP_KINDS.get(status) or _kind_of_status(status)
+    is_ours = isinstance(error, BodyError)
+    detail = error.detail if is_ours else _HTTP_DETAILS.get(status, error.detail)
+    return problem_response(request, kind, detail, headers=error.headers)
+
+
+def _kind_of_status(status: int) -> Kind:
+    phrase = HTTPStatus(status).phrase
+    return Kind(phrase.lower().replace(" ", "-"), status, phrase)
+
+
+async def _on_unexpected(request: Request, error: Exception) -> Response:
+    # The last resort, for errors of middleware; Starlette raises them again after this answer.
+    answer = unexpected_problem(request, error)
+    answer.headers.update(request_id_headers(request.scope))
+    return answer
+
+
+def unexpected_problem(request: Request, error: Exception) -> Response:
+    """Log an error that is a fault of the service, and return the answer to its request."""
+    logger.error(
+        "unexpected %s in %s", type(error).__name__, request.scope["method"], exc_info=error
+    )
+    return problem_response(request, INTERNAL, "An unexpected error; its cause is in the log")
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI declaration of a route's problems; 500 is always among them."""
+    return {
+        status: {"model": Problem, "description": HTTPStatus(status).phrase}
+        for status in (*statuses, 500)
+    }
+
+
+def set_media_types(document: dict[str, Any]) -> dict[str, Any]:
+    """Let an OpenAPI document say that errors are problem documents; returns the same one."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if is_under(path, *PROTOCOL_PATHS):
+                operation["responses"].pop("422", None)
+            for status, response in operation["responses"].items():
+                if status[0] in "45":
+                    response["content"] = content
+    return document

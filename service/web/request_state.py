@@ -1,0 +1,54 @@
+"""What is noted about a request while it is answered: log fields, id, a client that has gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.types import Scope
+
+from service.telemetry.logs import REQUEST_ID_HEADER
+
+QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
+"""Those that are asked all the time; their log lines are for debugging."""
+_LOG_FIELDS = "log_fields"
+_REQUEST_ID = "request_id"
+_IS_CLIENT_GONE = "is_client_gone"
+CLIENT_GONE_STATUS = 499
+"""What nginx, too, logs for a client that hung up before its answer was complete."""
+
+
+def add_log_fields(scope: Scope, **fields: object) -> None:
+    """Add fields to the log line of a request; never a part of its text."""
+    scope.setdefault("state", {}).setdefault(_LOG_FIELDS, {}).update(fields)
+
+
+def log_fields_of(scope: Scope) -> dict[str, object]:
+    """Return the fields that were added to the log line of a request."""
+    fields: dict[str, object] = scope.get("state", {}).get(_LOG_FIELDS, {})
+    return fields
+
+
+def note_client_gone(scope: Scope) -> None:
+    """Let a request count as one whose client hung up, though its answer had begun as another."""
+    scope.setdefault("state", {})[_IS_CLIENT_GONE] = True
+
+
+def final_status(scope: Scope, status: int) -> int:
+    """Return the status that a request is logged and counted with.
+
+    Args:
+        scope: Of the request.
+        status: With which its answer began.
+    """
+    return CLIENT_GONE_STATUS if scope.get("state", {}).get(_IS_CLIENT_GONE) else status
+
+
+def route_of(scope: Scope) -> str:
+    """Return the path of the route that a request came to, as it was declared; "none" if none."""
+    return str(getattr(scope.get("route"), "path", "none"))
+
+
+def request_id_headers(scope: Scope) -> Mapping[str, str]:
+    """Return the header with a request's id, for answers that `TelemetryMiddleware` never sees."""
+    request_id = scope.get("state", {}).get(_REQUEST_ID)
+    return {REQUEST_ID_HEADER: request_id} if request_id else {}

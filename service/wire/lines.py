@@ -1,0 +1,201 @@
+"""The lines of a batch: what is read from one, and what is written about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from models.errors import LongtailError
+from service.schemas.base import SURROGATE
+from service.schemas.batch import BatchEnd, BatchError, BatchLine, BatchResult, BatchSummary
+from service.schemas.predict import AnswerWarning, ScoredLabel
+from service.schemas.problem import Problem, ProblemDetail
+from service.wire.labels import explanation_of
+from service.wire.problems import INVALID, MALFORMED, Kind, describe_invalid, kind_of, problem_of
+
+if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
+    from models.results import Prediction
+
+TOO_LONG = Kind("line-too-long", 413, "The line is too long")
+_MOST_ID_CHARACTERS = 1000
+
+
+class LineError(LongtailError):
+    """A line that can't be read.
+
+    Attributes:
+        kind: The kind of problem.
+        errors: The places of what is wrong, where there are any.
+        id: What its answer shall be known by, as far as it can be told.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str,
+        errors: list[ProblemDetail] | None = None,
+        known_by: str | int | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.errors = errors
+        self.id = known_by
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines; holds no more than one of them."""
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self._max = max_line_bytes
+        self._parts: list[bytes] = []
+        self._num_bytes = 0
+
+    def feed(self, piece: bytes) -> Iterator[bytes | None]:
+        """Yield the lines that end in some more bytes; None for one that was too long."""
+        *ends, rest = piece.split(b"\n")
+        for end in ends:
+            self._add(end)
+            yield self._take()
+        self._add(rest)
+
+    def finish(self) -> Iterator[bytes | None]:
+        """Yield the last line, if it did not end."""
+        if self._num_bytes:
+            yield self._take()
+
+    def _add(self, part: bytes) -> None:
+        self._num_bytes += len(part)
+        if self._num_bytes > self._max:
+            self._parts.clear()
+        else:
+            self._parts.append(part)
+
+    def _take(self) -> bytes | None:
+        line = b"".join(self._parts) if self._num_bytes <= self._max else None
+        self._parts.clear()
+        self._num_bytes = 0
+        return line
+
+
+def too_long(max_line_bytes: int) -> LineError:
+    """Return the error of a line that was not read to its end."""
+    return LineError(
+        TOO_LONG,
+        f"the line has more than {max_line_bytes} bytes; shorten its text, or leave it out",
+    )
+
+
+def parse_line(
+    line: bytes,
+    defaults: Mapping[str, Any],
+    adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> BatchLine:
+    """Return what a line asks for.
+
+    Args:
+        line: One JSON object in UTF-8.
+        defaults: What is asked for where the line says nothing.
+        adapt: Turns an object of another form into one of this form.
+
+    Raises:
+        LineError: It is none, or not as it should be.
+    """
+    try:
+        content = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        place = f"; {error}" if isinstance(error, json.JSONDecodeError) else ""
+        raise LineError(
+            MALFORMED,
+            f"the line can't be read as JSON in UTF-8{place}; send one JSON object a line",
+        ) from error
+    if not isinstance(content, dict):
+        raise LineError(INVALID, f"the line is a {type(content).__name__}; wanted a JSON object")
+    try:
+        return BatchLine.model_validate({**defaults, **adapt(content)})
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        placed = [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
+        detail, errors = describe_invalid(placed)
+        raise LineError(INVALID, detail, errors, _id_of(content)) from error
+
+
+def result_line(
+    index: int, line: BatchLine, version: int, scorer: str, prediction: Prediction
+) -> bytes:
+    """Return the answer to a line."""
+    result = BatchResult(
+        index=index,
+        id=line.id,
+        version=version,
+        scorer=scorer,
+        correction=prediction.correction,
+        tail_dial=line.tail_dial,
+        **text_fields(prediction),
+    )
+    return result.model_dump_json(exclude_unset=True).encode() + b"\n"
+
+
+def text_fields(prediction: Prediction) -> dict[str, Any]:
+    """Return the fields of a `TextResult`; warnings only where there are some."""
+    fields: dict[str, Any] = {
+        "labels": scored_labels(prediction),
+        "num_tokens": prediction.num_tokens,
+        "num_text_tokens": prediction.num_text_tokens,
+        "known_tokens": prediction.known_tokens,
+        "truncated": prediction.truncated,
+        "exact": prediction.exact,
+    }
+    if prediction.warnings:
+        fields["warnings"] = [
+            AnswerWarning(code=each.code, detail=each.detail, label_ids=list(each.label_ids))
+            for each in prediction.warnings
+        ]
+    return fields
+
+
+def scored_labels(prediction: Prediction) -> list[ScoredLabel]:
+    """Return the labels of a text as answers have them; those not explained don't say so."""
+    labels = [
+        ScoredLabel(id=label.id, name=label.name, score=label.score, probability=label.probability)
+        for label in prediction.labels
+    ]
+    if not prediction.explanations:
+        return labels
+    return [
+        label.model_copy(update={"explanation": explanation_of(why)})
+        for label, why in zip(labels, prediction.explanations, strict=True)
+    ]
+
+
+def problem_of_error(error: LongtailError) -> Problem:
+    """Return the problem document of one of our errors."""
+    if isinstance(error, LineError):
+        return problem_of(error.kind, str(error), errors=error.errors)
+    return problem_of(kind_of(error), str(error))
+
+
+def error_line(index: int, known_by: str | int | None, problem: Problem) -> bytes:
+    """Return the answer to a line that has no other."""
+    return _ascii(BatchError(index=index, id=known_by, error=problem))
+
+
+def end_line(summary: BatchSummary) -> bytes:
+    """Return the last line."""
+    return _ascii(BatchEnd(summary=summary))
+
+
+def _ascii(content: BatchError | BatchEnd) -> bytes:
+    # ASCII, because a pointer may hold what UTF-8 can't: lone surrogates.
+    return json.dumps(content.model_dump()).encode("ascii") + b"\n"
+
+
+def _id_of(content: Mapping[str, object]) -> str | int | None:
+    """Return the id that a line has, if it is one."""
+    found = content.get("id")
+    if isinstance(found, str):
+        is_unicode = not SURROGATE.search(found)
+        return found if is_unicode and len(found) <= _MOST_ID_CHARACTERS else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None

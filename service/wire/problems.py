@@ -1,0 +1,113 @@
+"""From errors to problem documents (RFC 9457), without a web framework."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.errors import (
+    BundleNotFoundError,
+    LabelNotFoundError,
+    LongtailError,
+    NotReadyError,
+    OverloadedError,
+    RequestError,
+)
+from service.errors import ChangeError, DeadlineError
+from service.schemas.problem import Problem, ProblemDetail
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:longtail:problem:"
+MAX_ERRORS = 20
+_MAX_POINTER_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem.
+
+    Attributes:
+        slug: Ends the problem's type URI, and labels it in the metrics.
+        status: HTTP status.
+        title: The kind in words.
+        retry_after_s: Seconds after which asking again makes sense; None where it does not.
+    """
+
+    slug: str
+    status: int
+    title: str
+    retry_after_s: int | None = None
+
+
+OVERLOADED = Kind("overloaded", 429, "Too much work is waiting", retry_after_s=1)
+INTERNAL = Kind("internal", 500, "The service failed")
+KINDS: dict[type[Exception], Kind] = {
+    RequestError: Kind("request", 422, "The request can't be answered as asked"),
+    BundleNotFoundError: Kind("model-not-found", 404, "No such model version is loaded"),
+    LabelNotFoundError: Kind("label-not-found", 404, "The model has no such label"),
+    ChangeError: Kind("model-change", 409, "The models can't be changed as asked"),
+    DeadlineError: Kind("deadline", 504, "There was no answer in time", retry_after_s=1),
+    OverloadedError: OVERLOADED,
+    NotReadyError: Kind("not-ready", 503, "No model is ready", retry_after_s=5),
+    LongtailError: Kind("model", 500, "The model can't answer"),
+}
+"""The kind of each of our errors; a subclass that is not named here is of its base's kind."""
+INVALID = Kind("invalid-body", 422, "The body is not as the API wants it")
+MALFORMED = Kind("malformed-body", 400, "The body is not JSON in UTF-8")
+
+
+class KindError(LongtailError):
+    """An error that brings its kind of problem with it."""
+
+    def __init__(self, kind: Kind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+def problem_of(
+    kind: Kind,
+    detail: str,
+    *,
+    errors: list[ProblemDetail] | None = None,
+    instance: str | None = None,
+) -> Problem:
+    """Return the document for a problem."""
+    return Problem(
+        type=TYPE_PREFIX + kind.slug,
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        instance=instance,
+        errors=errors,
+    )
+
+
+def kind_of(error: LongtailError) -> Kind:
+    """Return the kind that the error brings, or that of its closest class that has one."""
+    if isinstance(error, KindError):
+        return error.kind
+    return next(KINDS[base] for base in type(error).__mro__ if base in KINDS)
+
+
+def describe_invalid(found: Sequence[Any]) -> tuple[str, list[ProblemDetail]]:
+    """Return in words, and as places, what pydantic found wrong with a body.
+
+    Args:
+        found: Its errors, their places beginning with "body"; at least one.
+    """
+    errors = [
+        ProblemDetail(pointer=_pointer(problem["loc"]), detail=problem["msg"])
+        for problem in found[:MAX_ERRORS]
+    ]
+    detail = f"{len(found)} things are wrong with the request; the first: {errors[0].detail}"
+    if len(found) == 1:
+        detail = f"{errors[0].pointer or 'the body'}: {errors[0].detail}"
+    return detail, errors
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    """Return an RFC 6901 pointer to a place in the body; other places start with their kind."""
+    steps = location[1:] if location[0] == "body" else location
+    escaped = (str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    return "".join(f"/{step}" for step in escaped)[:_MAX_POINTER_CHARACTERS]

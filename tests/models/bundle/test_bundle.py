@@ -1,0 +1,311 @@
+"""A bundle is read exactly as it was written, or refused with the name of the file at fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from models.bundle import bundle as bundle_module
+from models.bundle.bundle import Bundle, file_info, open_bundle, read_manifest, write_bundle
+from models.bundle.manifest import Manifest
+from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from models.files.durable import write_json_durably
+from models.labels.catalogue import Label, LabelCatalogue
+from models.parts.model_parts import ModelParts
+from models.parts.storage import read_parts, write_parts
+
+FILES = (
+    "classifier.safetensors",
+    "dual_encoder.safetensors",
+    "encoder/config.json",
+    "encoder/model.safetensors",
+    "encoder/tokenizer.json",
+    "encoder/tokenizer_config.json",
+    "labels.jsonl",
+    "linear.safetensors",
+    "manifest.json",
+    "retrieval.safetensors",
+    "sparse.json",
+    "sparse.safetensors",
+    "tree.safetensors",
+)
+
+
+def files_of(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def flipped(content: bytes, position: int, mask: int = 0x01) -> bytes:
+    return content[:position] + bytes([content[position] ^ mask]) + content[position + 1 :]
+
+
+def test_a_bundle_holds_these_files_and_none_that_could_run_code(written_bundle: Path) -> None:
+    assert files_of(written_bundle) == sorted(FILES)
+    assert {Path(name).suffix for name in FILES} == {".json", ".jsonl", ".safetensors"}
+
+
+def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelParts) -> None:
+    found = read_parts(bundle)
+    assert (found.input, list(found.catalogue)) == (parts.input, list(parts.catalogue))
+    assert found.dense is not None and parts.dense is not None
+    np.testing.assert_array_equal(found.dense.label_vectors, parts.dense.label_vectors)
+    wanted = parts.dense.encoder.state_dict()
+    assert {k: v.tolist() for k, v in found.dense.encoder.state_dict().items()} == {
+        k: v.tolist() for k, v in wanted.items()
+    }
+
+
+def test_a_bundle_of_the_sparse_model_alone_holds_no_more_than_it(
+    sparse_bundle: Bundle, sparse_parts: ModelParts
+) -> None:
+    wanted = ["labels.jsonl", "manifest.json", "sparse.json", "sparse.safetensors"]
+    assert files_of(sparse_bundle.folder) == wanted
+    found = read_parts(sparse_bundle)
+    assert (found.dense, found.scorers) == (None, ("sparse",))
+    assert (found.sparse.weights != sparse_parts.sparse.weights).nnz == 0
+
+
+def test_sparse_model_and_classifier_come_back(bundle: Bundle, parts: ModelParts) -> None:
+    found = read_parts(bundle)
+    assert found.dense is not None and found.dense.classifier is not None
+    assert parts.dense is not None and parts.dense.classifier is not None
+    np.testing.assert_array_equal(found.dense.classifier.weight, parts.dense.classifier.weight)
+    np.testing.assert_array_equal(found.sparse.weights.toarray(), parts.sparse.weights.toarray())
+    assert found.sparse.tfidf.tokens == parts.sparse.tfidf.tokens
+
+
+def test_the_linear_scorer_comes_back_with_its_tree(bundle: Bundle, parts: ModelParts) -> None:
+    found = read_parts(bundle)
+    assert found.dense is not None and parts.dense is not None
+    ours, theirs = found.dense.linear, parts.dense.linear
+    assert ours is not None and theirs is not None
+    assert ours.correction == theirs.correction == bundle.manifest.linear_correction == "tree"
+    for name in ("weight", "bias", "labels"):
+        np.testing.assert_array_equal(getattr(ours.model, name), getattr(theirs.model, name))
+    assert ours.tree is not None and theirs.tree is not None
+    for name, array in theirs.tree.to_arrays().items():
+        np.testing.assert_array_equal(ours.tree.to_arrays()[name], array)
+
+
+def test_writing_the_same_parts_twice_gives_the_same_digest(
+    parts: ModelParts, manifest: Manifest, bundle: Bundle, tmp_path: Path
+) -> None:
+    again = write_parts(tmp_path / "another-name", parts, manifest, tmp_path / "scratch")
+    assert again == bundle.manifest
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("where", ["first", "middle", "last"])
+def test_one_flipped_byte_in_any_file_is_refused(
+    bundle_folder: Path, name: str, where: str
+) -> None:
+    path = bundle_folder / name
+    content = path.read_bytes()
+    position = {"first": 0, "middle": len(content) // 2, "last": len(content) - 1}[where]
+    path.write_bytes(flipped(content, position))
+    with pytest.raises(BundleError, match=f"bundle 'tiny': .*{name}.*"):
+        open_bundle(bundle_folder)
+
+
+def accepted_flips(folder: Path, flips: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the positions in the manifest at which a flipped byte is not noticed."""
+    path = folder / "manifest.json"
+    content = path.read_bytes()
+    accepted = []
+    for position, mask in flips:
+        path.write_bytes(flipped(content, position, mask))
+        try:
+            read_manifest(folder)
+        except BundleError:
+            continue
+        accepted.append(position)
+    return accepted
+
+
+def test_one_flipped_byte_in_the_manifest_is_refused(bundle_folder: Path) -> None:
+    size = (bundle_folder / "manifest.json").stat().st_size
+    flips = ((position, (0x01, 0x80, 0x20, 0x10)[position % 4]) for position in range(0, size, 9))
+    assert accepted_flips(bundle_folder, flips) == []
+
+
+def test_a_changed_line_end_in_the_manifest_is_refused(bundle_folder: Path) -> None:
+    content = (bundle_folder / "manifest.json").read_bytes()
+    ends = [position for position, byte in enumerate(content) if byte == ord("\n")]
+    flips = ((position, ord("\n") ^ ord("\r")) for position in ends)
+    assert len(ends) > 50 and accepted_flips(bundle_folder, flips) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_refused(bundle_folder: Path, name: str) -> None:
+    (bundle_folder / name).unlink()
+    with pytest.raises(BundleError, match=name):
+        open_bundle(bundle_folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kept", [0, 0.5])
+def test_a_truncated_file_is_refused(bundle_folder: Path, name: str, kept: float) -> None:
+    path = bundle_folder / name
+    os.truncate(path, int(path.stat().st_size * kept))
+    with pytest.raises(BundleCorruptError, match=name):
+        open_bundle(bundle_folder)
+
+
+@pytest.mark.parametrize("name", ["extra.txt", "encoder/model.bin", "encoder/sub/weights.pt"])
+def test_an_extra_file_is_refused(bundle_folder: Path, name: str) -> None:
+    (bundle_folder / name).parent.mkdir(exist_ok=True)
+    (bundle_folder / name).write_bytes(b"?")
+    with pytest.raises(BundleCorruptError, match=f"file '{name}' is not in the manifest; remove"):
+        open_bundle(bundle_folder)
+
+
+def test_a_link_to_nowhere_in_the_place_of_a_file_is_refused(bundle_folder: Path) -> None:
+    (bundle_folder / "sparse.json").unlink()
+    (bundle_folder / "sparse.json").symlink_to(bundle_folder / "nowhere")
+    with pytest.raises(BundleCorruptError, match=r"file 'sparse\.json'"):
+        open_bundle(bundle_folder)
+
+
+def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleNotFoundError, match=r"no manifest\.json in .* is not a bundle"):
+        open_bundle(tmp_path)
+
+
+def test_what_is_no_folder_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleNotFoundError, match="is not a bundle"):
+        open_bundle(tmp_path / "missing")
+    (tmp_path / "file").write_text("{}")
+    with pytest.raises(BundleNotFoundError, match="is not a bundle"):
+        open_bundle(tmp_path / "file")
+
+
+def test_the_message_says_what_to_do(bundle_folder: Path) -> None:
+    (bundle_folder / "sparse.json").write_text("{}")
+    with pytest.raises(
+        BundleCorruptError,
+        match=r"has 2 bytes, manifest says \d+; copy the bundle again from its source, or train",
+    ):
+        open_bundle(bundle_folder)
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, manifest: Manifest) -> dict[str, Any]:
+    """What `write_bundle` needs for a small bundle without a model."""
+    encoder = tmp_path / "encoder"
+    encoder.mkdir()
+    (encoder / "config.json").write_text("{}")
+    return {
+        "manifest": manifest,
+        "catalogue": LabelCatalogue([Label("a", "\u2028line\r\nbreaks")] * 1),
+        "tensors": {"x.safetensors": {"x": np.arange(6).reshape(2, 3).T}},
+        "texts": {"note.json": '{"a": 1}'},
+        "encoder_folder": encoder,
+    }
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+STEPS = ["save_file", "sync_tree", "file_info", "shutil.copytree", "Path.rename"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_failure_while_writing_leaves_no_folder(
+    step: str,
+    error: BaseException,
+    arguments: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"models.bundle.{step}", fail)
+    with pytest.raises(type(error)):
+        write_bundle(tmp_path / "new", **arguments)
+    assert left_in(tmp_path) == ["encoder"]
+
+
+def test_a_folder_left_by_a_killed_writer_does_not_stop_the_next(
+    arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:  # a kill: nothing is cleaned up
+        patch.setattr(bundle_module.shutil, "rmtree", lambda *args, **kwargs: None)
+        patch.setattr(bundle_module, "sync_tree", lambda folder: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_bundle(tmp_path / "new", **arguments)
+    write_bundle(tmp_path / "new", **arguments)
+    assert (tmp_path / "new" / "manifest.json").is_file()
+
+
+def test_an_existing_folder_is_not_written_over(arguments: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"'encoder'.* is there already"):
+        write_bundle(tmp_path / "encoder", **arguments)
+    assert left_in(tmp_path / "encoder") == ["config.json"]
+
+
+def test_everything_is_synced_before_the_bundle_gets_its_name(
+    arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[tuple[int, int]] = set()
+
+    def remember(handle: int) -> None:
+        if not (tmp_path / "new").exists():
+            found = os.fstat(handle)
+            synced.add((found.st_dev, found.st_ino))
+
+    monkeypatch.setattr(os, "fsync", remember)
+    write_bundle(tmp_path / "new", **arguments)
+    written = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+    assert {(p.stat().st_dev, p.stat().st_ino) for p in written} <= synced
+
+
+def test_arrays_that_are_not_contiguous_are_written_as_they_look(
+    arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    write_bundle(tmp_path / "new", **arguments)
+    found = load_file(tmp_path / "new" / "x.safetensors")["x"]
+    np.testing.assert_array_equal(found, np.arange(6).reshape(2, 3).T)
+
+
+def test_labels_with_odd_line_ends_come_back(
+    arguments: dict[str, Any], tmp_path: Path, manifest: Manifest
+) -> None:
+    labels = [Label(str(i), f"odd{mark}name\r") for i, mark in enumerate("\n\r\x0b\x85\u2028\x00é")]
+    arguments["catalogue"] = LabelCatalogue(labels)
+    write_bundle(tmp_path / "new", **arguments)
+    assert list(open_bundle(tmp_path / "new").catalogue) == labels
+
+
+def test_file_info_is_that_of_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "abc").write_bytes(b"abc")
+    info = file_info(tmp_path / "abc")
+    assert info.size_bytes == 3
+    assert info.sha256 == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.fixture
+def state_file(tmp_path: Path) -> Path:
+    """A JSON file, alone in its folder."""
+    write_json_durably(tmp_path / "state.json", {"old": 1})
+    return tmp_path / "state.json"
+
+
+@pytest.mark.parametrize("step", ["os.fsync", "json.dumps", "Path.replace"])
+def test_a_failed_replacement_of_a_json_file_keeps_the_old_content(
+    state_file: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(f"models.bundle.{step}", lambda *args, **kwargs: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_json_durably(state_file, {"new": 2})
+    assert bundle_module.read_json(state_file) == {"old": 1}
+    assert left_in(state_file.parent) == ["state.json"]

@@ -1,0 +1,289 @@
+"""A manifest says what is in the bundle, or the bundle is refused: also with a fitting digest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.bundle.bundle import Bundle, open_bundle
+from models.bundle.manifest import (
+    CHARACTERS_FORMAT_VERSION,
+    Calibration,
+    Ensemble,
+    Manifest,
+    digest_of,
+)
+from models.errors import BundleCorruptError, BundleError, BundleVersionError
+from models.parts.storage import read_parts
+
+Lie = Callable[..., Path]
+NEWEST = CHARACTERS_FORMAT_VERSION
+
+
+def refusal(folder: Path) -> str:
+    """Open a bundle completely and return why that is refused."""
+    with pytest.raises(BundleCorruptError) as error:
+        read_parts(open_bundle(folder))
+    return str(error.value)
+
+
+def set_at(*path: Any, to: object) -> Callable[[dict[str, Any]], None]:
+    def change(content: Any) -> None:
+        for key in path[:-1]:
+            content = content[key]
+        content[path[-1]] = to
+
+    return change
+
+
+def drop(*path: Any) -> Callable[[dict[str, Any]], None]:
+    def change(content: Any) -> None:
+        for key in path[:-1]:
+            content = content[key]
+        del content[path[-1]]
+
+    return change
+
+
+VECTORS = ("tensors", "retrieval.safetensors", "label_vectors")
+
+
+def test_a_manifest_comes_back_from_json(manifest: Manifest) -> None:
+    found = Manifest.from_json(manifest.to_json(), "here")
+    assert replace(found, digest="") == manifest
+    assert found.to_json() == manifest.to_json()
+
+
+def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest: Manifest) -> None:
+    content = json.loads(manifest.to_json())
+    digest = digest_of(content)
+    assert digest_of(dict(reversed(content.items()))) == digest == content["digest"]
+    others = {digest_of({**content, key: "changed"}) for key in content if key != "digest"}
+    assert len(others) == len(content) - 1 and digest not in others
+
+
+def test_every_flipped_character_is_refused(manifest: Manifest) -> None:
+    text = manifest.to_json()
+    for position, mask in itertools.product(range(len(text)), (0x01, 0x20)):
+        changed = text[:position] + chr(ord(text[position]) ^ mask) + text[position + 1 :]
+        with pytest.raises(BundleError):
+            Manifest.from_json(changed, "here")
+
+
+def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> None:
+    assert open_bundle(lie(lambda content: None)).manifest.label_count == 7
+
+
+@pytest.mark.parametrize("version", [NEWEST + 1, 0, "1", None])
+def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
+    with pytest.raises(
+        BundleVersionError,
+        match=rf"manifest\.json has format version {version!r}, this release reads 3, 4, 5, 6; "
+        r"install the release that wrote it \('0\.1\.0'\) or train again",
+    ):
+        open_bundle(lie(set_at("format_version", to=version)))
+
+
+def test_a_future_version_is_refused_even_if_its_fields_are_unknown(lie: Lie) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content.clear()
+        content |= {"format_version": NEWEST + 1, "longtail_version": "9", "blobs": []}
+
+    with pytest.raises(BundleVersionError, match="install the release that wrote it"):
+        open_bundle(lie(change))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '"x"', "{", '{"format_version"}'])
+def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
+    (bundle_folder / "manifest.json").write_text(text)
+    with pytest.raises(BundleCorruptError, match=r"manifest\.json is not a bundle's manifest"):
+        open_bundle(bundle_folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "file", "words"),
+    [
+        (set_at(*VECTORS, "shape", to=[7, 17]), "retrieval.safetensors", "says F32 of shape"),
+        (set_at(*VECTORS, "shape", to=[16, 7]), "retrieval.safetensors", "(7, 16), manifest"),
+        (set_at(*VECTORS, "dtype", to="F16"), "retrieval.safetensors", "manifest says F16"),
+        (drop(*VECTORS), "retrieval.safetensors", "'label_vectors', is F32"),
+        (drop("tensors", "sparse.safetensors"), "sparse.safetensors", "manifest says missing"),
+        (
+            set_at("tensors", "../x.safetensors", to={"x": {"shape": [1], "dtype": "F32"}}),
+            "../x.safetensors",
+            "is not safetensors",
+        ),
+        (set_at("label_count", to=8), "labels.jsonl", "has 7 labels, manifest says 8"),
+        (set_at("files", "sparse.json", "size_bytes", to=1), "sparse.json", "manifest says 1;"),
+        (set_at("files", "sparse.json", "sha256", to="0" * 64), "sparse.json", "sha256"),
+        (drop("files", "sparse.json"), "sparse.json", "is not in the manifest"),
+        (
+            set_at("files", "../x", to={"sha256": "0" * 64, "size_bytes": 1}),
+            "../x",
+            "is missing",
+        ),
+        (set_at("encoder", "dim", to=17), "manifest.json", "dim 17, the encoder has 16"),
+        (set_at("encoder", "max_tokens", to=33), "manifest.json", "max_tokens 33"),
+        (set_at("encoder", "max_tokens", to=0), "manifest.json", "max_tokens 0"),
+        (set_at("scorers", to=["retrieval"]), "manifest.json", "scorers ('retrieval',)"),
+        (set_at("scorers", to=["sparse", "retrieval", "x"]), "manifest.json", "scorers"),
+        (set_at("default_scorer", to="best"), "manifest.json", "default_scorer 'best', wanted"),
+        (set_at("encoder", to=None), "manifest.json", "the files make ('sparse',)"),
+        (set_at("input", to="features"), "manifest.json", "input 'features' with an encoder"),
+    ],
+)  # fmt: skip
+def test_a_lie_with_a_fitting_digest_is_refused(
+    lie: Lie, change: Callable[[dict[str, Any]], object], file: str, words: str
+) -> None:
+    message = refusal(lie(change))
+    assert message.startswith("bundle 'tiny': ")
+    assert file in message
+    assert words in message
+    assert "train again with 'longtail train'" in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_at("label_count", to="7"),
+        set_at("label_count", to=7.0),
+        set_at("training_document_count", to=-1),
+        set_at("encoder", to="tiny"),
+        set_at("encoder", "dim", to=None),
+        set_at("encoder", "rank", to=1),
+        set_at("input", to="pictures"),
+        set_at("input", to=None),
+        drop("input"),
+        set_at("scorers", to=3),
+        set_at("scorers", to=[1]),
+        set_at("files", to=[]),
+        set_at("files", "sparse.json", to=5),
+        set_at("files", "sparse.json", "sha256", to=5),
+        set_at("tensors", to=None),
+        set_at(*VECTORS, to=[]),
+        drop(*VECTORS, "dtype"),
+        drop("metrics"),
+        set_at("surprise", to=1),
+    ],
+)
+def test_a_field_of_the_wrong_form_is_refused(
+    lie: Lie, change: Callable[[dict[str, Any]], object]
+) -> None:
+    message = refusal(lie(change))
+    assert "manifest.json" in message and "train again" in message
+
+
+# ---- without an encoder ----
+
+
+def test_a_manifest_without_an_encoder_comes_back_from_json(sparse_manifest: Manifest) -> None:
+    found = Manifest.from_json(sparse_manifest.to_json(), "here")
+    assert replace(found, digest="") == sparse_manifest
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_at("scorers", to=["retrieval", "sparse"]), "the files make ('sparse',)"),
+        (
+            set_at("encoder", to={"name": "x", "dim": 2, "max_tokens": 8, "sha256": "0"}),
+            "its files",
+        ),
+    ],
+)
+def test_a_bundle_that_boasts_of_an_encoder_is_refused(
+    lie: Lie, sparse_bundle: Bundle, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    assert words in refusal(lie(change, sparse_bundle.folder))
+
+
+def test_a_bundle_of_an_old_format_is_told_to_be_old(lie: Lie) -> None:
+    def change(content: dict[str, Any]) -> None:
+        del content["linear_correction"]
+        content["format_version"] = 2
+
+    with pytest.raises(BundleVersionError, match=r"has format version 2, this release reads 3, "):
+        open_bundle(lie(change))
+
+
+# ---- format 3, and what format 4 adds ----
+
+
+def test_a_bundle_of_format_3_is_read_as_one_without_calibrations(lie: Lie) -> None:
+    def change(content: dict[str, Any]) -> None:
+        del content["calibrations"], content["ensemble"]
+        content["format_version"] = 3
+
+    bundle = open_bundle(lie(change))
+    assert (bundle.manifest.format_version, bundle.manifest.calibrations) == (3, {})
+    assert read_parts(bundle).scorers == ("retrieval", "classifier", "linear", "sparse")
+    assert Manifest.from_json(bundle.manifest.to_json(), "here") == bundle.manifest
+
+
+def test_format_3_with_fields_of_format_4_is_refused(lie: Lie) -> None:
+    message = refusal(lie(set_at("format_version", to=3)))
+    assert "lacks or adds the fields calibrations, ensemble" in message
+
+
+LINE = {"knots": [0.0, 1.5], "slopes": [1.0, 0.5, 2.0], "intercept": -1.0}
+WEIGHTS = {"retrieval": 0.25, "sparse": 0.75}
+
+
+def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    """Change the manifest to one with calibrations and an ensemble, but for these values."""
+
+    def change(content: dict[str, Any]) -> None:
+        line = LINE | {key: value for key, value in changes.items() if key in LINE}
+        content["calibrations"] = {"retrieval": LINE, changes.get("name", "sparse"): line}
+        content["ensemble"] = {"weights": changes.get("weights", WEIGHTS)}
+        content["scorers"] = [*content["scorers"], *changes.get("scorers", ["ensemble"])]
+
+    return change
+
+
+def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> None:
+    parts = read_parts(open_bundle(lie(blending())))
+    assert parts.scorers[-1] == "ensemble"
+    assert parts.ensemble == Ensemble(WEIGHTS)
+    found = parts.calibrations["sparse"]
+    assert found == Calibration(knots=(0.0, 1.5), slopes=(1.0, 0.5, 2.0), intercept=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"knots": [1.5, 0.0]}, "do not rise"),
+        ({"knots": [0.0, 0.0]}, "do not rise"),
+        ({"knots": [], "slopes": [1.0]}, "do not rise"),
+        ({"knots": [0, 1.5]}, "wrong form"),
+        ({"knots": ["0.0", 1.5]}, "wrong form"),
+        ({"knots": 1.0}, "wrong form"),
+        ({"slopes": [1.0, 0.0, 2.0]}, "wanted 3 above 0"),
+        ({"slopes": [1.0, 2.0]}, "wanted 3 above 0"),
+        ({"intercept": float("nan")}, "not a finite number"),
+        ({"intercept": None}, "wrong form"),
+        ({"weights": {"retrieval": 0.5, "sparse": 0.4}}, "wanted at least 0 each and 1 in all"),
+        ({"weights": {"retrieval": -0.5, "sparse": 1.5}}, "wanted at least 0 each"),
+        ({"weights": {}}, "wanted at least 0 each"),
+        ({"weights": {"retrieval": 1}}, "wrong form"),
+        ({"weights": [1.0]}, "wrong form"),
+        ({"weights": {"classifier": 1.0}}, "'classifier', which is not calibrated"),
+        ({"weights": {"svm": 1.0}}, "'svm', which is not calibrated or no scorer"),
+        ({"name": "hybrid", "weights": {"retrieval": 1.0}}, "wanted those of scorers"),
+        ({"scorers": []}, "the files make"),
+        (
+            {"name": "ensemble", "weights": {"ensemble": 1.0}},
+            "weights of ['ensemble'], wanted those of scorers",
+        ),
+    ],
+)
+def test_numbers_that_are_no_calibration_or_ensemble_are_refused(
+    lie: Lie, changes: dict[str, Any], words: str
+) -> None:
+    assert words in refusal(lie(blending(**changes)))

@@ -1,0 +1,60 @@
+"""The texts that a bundle brings along."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from models.bundle.bundle import open_bundle
+from models.bundle.manifest import FileInfo
+from models.bundle.warmup_texts import MAX_PROBES, PROBES_NAME, probes_to_jsonl, read_probes
+from models.errors import BundleCorruptError
+from models.parts.storage import read_parts, write_parts
+
+
+@pytest.fixture
+def bundle_with(sparse_bundle, tmp_path):
+    def make(content):
+        (tmp_path / PROBES_NAME).write_text(content)
+        manifest = replace(sparse_bundle.manifest, files={PROBES_NAME: FileInfo("0" * 64, 0)})
+        return replace(sparse_bundle, folder=tmp_path, manifest=manifest)
+
+    return make
+
+
+def test_texts_come_back_whatever_they_hold(bundle_with):
+    texts = (
+        "two\nlines",
+        "a \u2028 line \x85 separator",
+        'quotes " and \\',
+        "\U0001f600 žluťoučký",
+    )
+    assert read_probes(bundle_with(probes_to_jsonl(texts))) == texts
+
+
+def test_the_first_of_them_count_and_blank_ones_do_not(bundle_with):
+    texts = [" ", *(f"text {number}" for number in range(50))]
+    found = read_probes(bundle_with(probes_to_jsonl(texts)))
+    assert found == tuple(f"text {number}" for number in range(MAX_PROBES - 1))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"words": "a"}', '{"text": 5}'])
+def test_a_file_that_cannot_be_read_is_damage(bundle_with, content):
+    with pytest.raises(BundleCorruptError, match=r"file 'probes\.jsonl' can't be read"):
+        read_probes(bundle_with(content))
+
+
+def test_a_bundle_holds_its_texts_and_its_digest_covers_them(sparse_bundle, tmp_path):
+    parts, manifest = read_parts(sparse_bundle), sparse_bundle.manifest
+    for name, probes in (("without", []), ("with", ["a", "b"]), ("other", ["a", "c"])):
+        write_parts(tmp_path / name, parts, manifest, tmp_path / "scratch", probes)
+    without, with_texts, other = (
+        open_bundle(tmp_path / name) for name in ("without", "with", "other")
+    )
+    assert (read_probes(without), read_probes(with_texts)) == ((), ("a", "b"))
+    assert len({each.manifest.digest for each in (without, with_texts, other)}) == 3
+    (with_texts.folder / PROBES_NAME).write_text(json.dumps({"text": "x"}))
+    with pytest.raises(BundleCorruptError, match=r"probes\.jsonl"):
+        open_bundle(with_texts.folder)

@@ -1,0 +1,358 @@
+"""The registry: numbers, the alias, and what is left when a writer is stopped at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.bundle.bundle import write_bundle
+from models.bundle.manifest import Manifest
+from models.bundle.registry import Registry
+from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from models.labels.catalogue import Label, LabelCatalogue
+
+PUBLISH = """
+import os, signal, sys
+from pathlib import Path
+from models.bundle.bundle import write_bundle
+from models.labels.catalogue import Label, LabelCatalogue
+from models.bundle.manifest import Manifest
+from models.bundle.registry import Registry
+
+folder, name, step = sys.argv[1:]
+
+def kill_at(module, attribute, nth):
+    original, calls = getattr(module, attribute), []
+    def stop(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(module, attribute, stop)
+
+def write(path):
+    return write_bundle(
+        path,
+        manifest=Manifest(1, 1, "text", None, ("s",), "s", {"name": name}, "f", {}),
+        catalogue=LabelCatalogue([Label("a", "A")]),
+        tensors={}, texts={"note.json": name}, encoder_folder=Path(folder).parent / "encoder",
+    )
+
+if step:
+    where, nth = step.split(":")
+    kill_at({"fsync": os, "rename": Path, "replace": Path}[where], where, int(nth))
+print(Registry(folder).publish(write))
+"""
+
+
+class Workplace:
+    """A registry, and bundles that differ by a name only."""
+
+    def __init__(self, folder: Path) -> None:
+        self.encoder = folder / "encoder"
+        self.encoder.mkdir()
+        (self.encoder / "config.json").write_text("{}")
+        self.registry = Registry(folder / "registry")
+
+    def publish(self, name: str, *, activate: bool = True) -> int:
+        def write(folder: Path) -> Manifest:
+            return write_bundle(
+                folder,
+                manifest=Manifest(1, 1, "text", None, ("s",), "s", {"name": name}, "f", {}),
+                catalogue=LabelCatalogue([Label("a", "A")]),
+                tensors={},
+                texts={"note.json": name},
+                encoder_folder=self.encoder,
+            )
+
+        return self.registry.publish(write, activate=activate)
+
+    def in_process(self, name: str, kill_at: str = "") -> subprocess.Popen[str]:
+        """Publish in another process, which is killed before the named call (such as fsync:2)."""
+        command = [sys.executable, "-c", PUBLISH, str(self.registry.folder), name, kill_at]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def name_of(self, version: int | str) -> str:
+        return self.registry.open(version).text("note.json")
+
+    def hidden(self) -> list[str]:
+        return sorted(p.name for p in self.registry.folder.iterdir() if p.name.startswith("."))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    return Workplace(tmp_path)
+
+
+def test_bundles_are_numbered_from_one_and_the_last_is_current(place: Workplace) -> None:
+    assert [place.publish("a"), place.publish("b")] == [1, 2]
+    assert place.registry.versions() == [1, 2]
+    assert place.registry.current() == 2
+    assert [place.name_of(1), place.name_of("current"), place.name_of("2")] == ["a", "b", "b"]
+
+
+def test_publishing_without_activating_leaves_current_alone(place: Workplace) -> None:
+    place.publish("a")
+    assert place.publish("b", activate=False) == 2
+    assert place.registry.current() == 1
+
+
+def test_versions_are_sorted_as_numbers_and_other_names_are_no_versions(place: Workplace) -> None:
+    for name in "abcdefghijk":
+        place.publish(name)
+    for name in ("notes", "-1", "x2", "²"):
+        (place.registry.folder / name).mkdir()
+    (place.registry.folder / "77").write_text("a file")
+    assert place.registry.versions() == list(range(1, 12))
+
+
+def test_the_same_bundle_published_twice_is_one_version(place: Workplace) -> None:
+    place.publish("a")
+    place.publish("b")
+    time = place.registry.published_at(1)
+    assert place.publish("a") == 1
+    assert place.registry.versions() == [1, 2] and place.registry.current() == 1
+    assert place.registry.published_at(1) == time and ".incoming-staged" not in place.hidden()
+
+
+def test_a_broken_version_is_not_taken_for_the_same_bundle(place: Workplace) -> None:
+    place.publish("a")
+    (place.registry.folder / "1" / "note.json").write_text("x")
+    assert place.publish("a") == 2
+    assert place.name_of("current") == "a"
+
+
+def test_publishing_time_is_utc_and_unknown_for_other_versions(place: Workplace) -> None:
+    place.publish("a")
+    assert (place.registry.published_at(1) or "").endswith("+00:00")
+    assert place.registry.published_at(9) is None
+
+
+@pytest.mark.parametrize("version", [3, "3", "newest", "../1", "", "1/.", "-1", "²"])
+def test_an_unknown_version_is_refused_with_those_that_there_are(
+    place: Workplace, version: int | str
+) -> None:
+    place.publish("a")
+    place.publish("b")
+    with pytest.raises(BundleNotFoundError, match=r"no version .*; there are: 1, 2;"):
+        place.registry.resolve(version)
+
+
+def test_an_empty_registry_says_how_to_fill_it_and_is_not_made(place: Workplace) -> None:
+    registry = place.registry
+    assert registry.versions() == [] and registry.current() is None
+    with pytest.raises(
+        BundleNotFoundError, match="'current'; there are: none; train one with 'longtail train'"
+    ):
+        registry.open()
+    for change in (registry.activate, registry.remove):
+        with pytest.raises(BundleNotFoundError):
+            change(1)
+    assert not registry.folder.exists()
+
+
+def test_a_file_in_the_place_of_the_registry_has_no_versions(place: Workplace) -> None:
+    place.registry.folder.write_text("")
+    with pytest.raises(BundleNotFoundError, match="there are: none"):
+        place.registry.resolve()
+
+
+def test_activate_moves_the_alias(place: Workplace) -> None:
+    place.publish("a")
+    place.publish("b")
+    place.registry.activate(1)
+    assert place.registry.current() == 1 and place.registry.folder_of().name == "1"
+
+
+def test_a_corrupt_version_is_not_activated(place: Workplace) -> None:
+    place.publish("a")
+    place.publish("b")
+    (place.registry.folder / "1" / "note.json").write_text("x")
+    with pytest.raises(BundleCorruptError, match=r"note\.json"):
+        place.registry.activate(1)
+    assert place.registry.current() == 2
+
+
+def test_rollback_goes_back_step_by_step_and_then_says_so(place: Workplace) -> None:
+    for name in "abc":
+        place.publish(name)
+    assert [place.registry.rollback(), place.registry.rollback()] == [2, 1]
+    assert place.registry.current() == 1
+    with pytest.raises(BundleError, match=r"no earlier version .* 'longtail registry activate'"):
+        place.registry.rollback()
+
+
+def test_rollback_after_rollback_and_activate_returns_where_it_was(place: Workplace) -> None:
+    for name in "abc":
+        place.publish(name)
+    place.registry.rollback()
+    place.registry.activate(3)
+    assert place.registry.rollback() == 2
+
+
+def test_rollback_skips_versions_that_were_removed(place: Workplace) -> None:
+    for name in "abc":
+        place.publish(name)
+    place.registry.remove(2)
+    assert place.registry.rollback() == 1
+
+
+def test_rollback_refuses_a_corrupt_version_and_stays(place: Workplace) -> None:
+    place.publish("a")
+    place.publish("b")
+    (place.registry.folder / "1" / "note.json").unlink()
+    with pytest.raises(BundleCorruptError):
+        place.registry.rollback()
+    assert place.registry.current() == 2
+
+
+def test_the_current_version_is_not_removed(place: Workplace) -> None:
+    place.publish("a")
+    with pytest.raises(BundleError, match="version 1 is the current one; activate another"):
+        place.registry.remove(1)
+    assert place.name_of(1) == "a"
+
+
+def test_a_removed_number_is_not_used_again(place: Workplace) -> None:
+    for name in "abc":
+        place.publish(name)
+    place.registry.activate(1)
+    place.registry.remove(3)
+    assert place.registry.versions() == [1, 2]
+    assert place.publish("c") == 4
+    with pytest.raises(BundleNotFoundError):
+        place.registry.remove(3)
+
+
+def test_a_removed_number_is_not_used_again_even_if_its_publishing_was_cut_short(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.publish("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Registry, "_save", lambda self, state: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            place.publish("b")
+    place.registry.remove(2)
+    assert place.publish("c") == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "{}", '{"current": 1}', '{"current": 1, "history": 3}', "\xff"]
+)
+def test_an_unreadable_state_is_told_with_the_way_out(place: Workplace, text: str) -> None:
+    place.publish("a")
+    path = place.registry.folder / "registry.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(
+        BundleCorruptError, match=r"file 'registry\.json' can't be read .* remove it and choose"
+    ):
+        place.registry.current()
+    path.unlink()
+    place.registry.activate(1)
+    assert place.name_of("current") == "a"
+
+
+def test_what_a_killed_writer_left_is_no_version_and_the_next_writer_deletes_it(
+    place: Workplace,
+) -> None:
+    place.publish("a")
+    for name in (".incoming-staged", ".incoming-.incoming-staged-1", ".removed-7"):
+        (place.registry.folder / name / "encoder").mkdir(parents=True)
+    (place.registry.folder / ".incoming-registry.json-1").write_text("{")
+    assert place.registry.versions() == [1]
+    assert place.publish("b") == 2
+    assert place.hidden() == [".lock"]
+
+
+STEPS = [(os, "fsync", n) for n in range(1, 13)] + [
+    (Path, "rename", 1), (Path, "rename", 2), (Path, "replace", 1)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "attribute", "nth"), STEPS)
+def test_a_publishing_that_fails_at_any_step_leaves_a_registry_that_works(
+    place: Workplace, module: object, attribute: str, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.publish("a")
+    original, calls = getattr(module, attribute), []
+
+    def fail(*args: object) -> object:
+        calls.append(args)
+        if len(calls) == nth:
+            raise OSError("disk full")
+        return original(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, attribute, fail)
+        try:
+            place.publish("b")
+        except OSError:
+            assert place.registry.current() in (1, 2)
+    assert place.name_of("current") in ("a", "b")
+    assert place.publish("b") == 2 and place.name_of("current") == "b"
+
+
+@pytest.mark.parametrize("kill_at", ["fsync:2", "fsync:6", "rename:1", "rename:2", "replace:1"])
+def test_a_writer_killed_while_publishing_leaves_a_registry_that_works(
+    place: Workplace, kill_at: str
+) -> None:
+    place.publish("a")
+    process = place.in_process("b", kill_at)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert place.name_of("current") == "a"
+    assert all(place.name_of(version) for version in place.registry.versions())
+    assert place.publish("b") == 2 and place.hidden() == [".lock"]
+
+
+def test_two_processes_publishing_at_once_get_different_numbers(place: Workplace) -> None:
+    processes = [place.in_process(name) for name in "ab"]
+    printed = [process.communicate(timeout=60)[0].strip() for process in processes]
+    assert sorted(printed) == ["1", "2"]
+    assert [place.name_of(version) for version in printed] == ["a", "b"]
+
+
+def run_together(*calls: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+
+def test_threads_publishing_at_once_get_different_numbers(place: Workplace) -> None:
+    found: dict[str, int] = {}
+
+    def publish(name: str) -> None:
+        found[name] = place.publish(name)
+
+    run_together(*(lambda name=name: publish(name) for name in "abcdef"))
+    assert sorted(found.values()) == [1, 2, 3, 4, 5, 6]
+    assert {place.name_of(version): version for version in place.registry.versions()} == found
+
+
+def test_a_reader_always_sees_a_whole_current_version(place: Workplace) -> None:
+    place.publish("a")
+    seen, is_done = set(), threading.Event()
+
+    def read() -> None:
+        while not is_done.is_set():
+            seen.add(place.name_of("current"))
+
+    def write() -> None:
+        for name in "bcdef":
+            place.publish(name)
+        is_done.set()
+
+    run_together(read, write)
+    assert seen <= set("abcdef") and seen
+    state = json.loads((place.registry.folder / "registry.json").read_text())
+    assert state["current"] == 6 and state["history"] == [1, 2, 3, 4, 5]

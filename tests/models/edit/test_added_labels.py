@@ -1,0 +1,239 @@
+"""Labels that a bundle gets without training."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.bundle.bundle import Bundle, open_bundle
+from models.bundle.registry import Registry
+from models.edit.add_labels import add_labels, read_new_labels
+from models.encoders.dual_encoder import DualEncoder, encode_all
+from models.encoders.tokens import tokenize_texts
+from models.errors import BundleError, DataError
+from models.labels.catalogue import Label, LabelCatalogue
+from models.parts.model_parts import DenseParts
+from models.parts.storage import write_parts
+from models.predict.predictor import Predictor
+
+NEW = (Label("N1", "grain"), Label("N2", "port", "milk and tax "), Label("N3", "the court"))
+TEXTS = ["the fish and the river", "grain law tax", "steel"]
+NEW_FILES = ("labels.jsonl", "retrieval.safetensors")
+
+
+@pytest.fixture
+def add(tmp_path: Path) -> Callable[..., Bundle]:
+    """Add labels to a bundle in a folder; returns the new bundle, opened."""
+
+    def add_to(bundle: Bundle, labels: Sequence[Label] = NEW, name: str = "added") -> Bundle:
+        add_labels(bundle, labels)(tmp_path / name)
+        return open_bundle(tmp_path / name)
+
+    return add_to
+
+
+def vectors_of(
+    encoder: DualEncoder, dense: DenseParts, texts: Sequence[str], role: str
+) -> np.ndarray:
+    tokens = tokenize_texts(dense.tokenizer, texts, 32)
+    return encode_all(encoder, tokens, role, pad_id=dense.tokenizer.pad_token_id)
+
+
+def same_scores(old: Predictor, new: Predictor, texts: Sequence[str], scorer: str) -> bool:
+    num_old, num_new = len(old.catalogue), len(new.catalogue)
+    labels = np.tile(np.arange(num_old), (len(texts), 1))
+    pairs = [(each, each.read(texts)) for each in (old, new)]
+    before, after = (each.score(batch, labels, scorer) for each, batch in pairs)
+    ranked = new.rank(pairs[1][1], num_new, scorer).labels
+    kept = np.array([[y for y in row if y < num_old][:num_old] for row in ranked.tolist()])
+    is_same_order = np.array_equal(kept, old.rank(pairs[0][1], num_old, scorer).labels)
+    return np.array_equal(before, after) and is_same_order
+
+
+@pytest.mark.parametrize("num_new", [1, 3], ids=["a leaf's room left", "more than leaves"])
+def test_old_labels_keep_their_scores_and_order_to_the_bit(bundle, add, num_new) -> None:
+    old, new = (Predictor.of_bundle(each) for each in (bundle, add(bundle, NEW[:num_new])))
+    for scorer in old.scorers:
+        assert same_scores(old, new, TEXTS, scorer)
+
+
+def test_of_a_trained_bundle_every_scorer_keeps_its_scores(trained, add, tiny_texts) -> None:
+    texts = [document["text"] for document in tiny_texts["dev"][:3]]
+    old, new = (Predictor.of_bundle(each) for each in (trained.bundle, add(trained.bundle)))
+    assert {"hybrid", "ensemble"} <= set(new.scorers)
+    for scorer in old.scorers:
+        assert same_scores(old, new, texts, scorer)
+    assert new.calibrations == old.calibrations
+
+
+def test_a_new_label_is_scored_by_the_encoder_of_the_bundle(bundle, dense, add) -> None:
+    predictor = Predictor.of_bundle(add(bundle))
+    texts = ["grain", "port. milk and tax", "the court"]
+    documents = vectors_of(dense.encoder, dense, TEXTS, "document")
+    labels = vectors_of(dense.encoder, dense, texts, "label")
+    scale, shift = dense.encoder.log_scale.exp().item(), dense.encoder.score_bias.item()
+    rows = np.tile(np.arange(7, 10), (3, 1))
+    found = predictor.score(predictor.read(TEXTS), rows, "retrieval")
+    assert found == pytest.approx(scale * documents @ labels.T + shift, abs=1e-4)
+
+
+@pytest.mark.parametrize("scorer", ["classifier", "linear", "sparse"])
+def test_no_other_scorer_knows_a_new_label(bundle, add, scorer) -> None:
+    predictor = Predictor.of_bundle(add(bundle))
+    batch = predictor.read(TEXTS)
+    assert (predictor.score(batch, np.full((3, 1), 8), scorer) == -np.inf).all()
+    assert predictor.rank(batch, 10, scorer).labels.max() < 7
+
+
+def test_a_text_about_a_new_label_gets_it_first(parts, manifest, dense, add, tmp_path) -> None:
+    words = [label.name.split()[0] for label in parts.catalogue]
+    taught = taught_encoder(dense, [*words, "grain"])
+    vectors = vectors_of(taught, dense, words, "label")
+    catalogue = LabelCatalogue(Label(f"L{i}", word) for i, word in enumerate(words))
+    changed = replace(
+        parts,
+        catalogue=catalogue,
+        dense=replace(dense, encoder=taught, label_vectors=vectors, classifier=None, linear=None),
+    )
+    said = replace(manifest, scorers=("retrieval", "sparse"), linear_correction=None)
+    write_parts(tmp_path / "before", changed, said, tmp_path / "scratch")
+    before = open_bundle(tmp_path / "before")
+    added = add(before, [Label("N", "grain")])
+    for bundle, wanted in ((before, "L"), (added, "N")):
+        (prediction,) = Predictor.of_bundle(bundle).predict(["the grain and grain"], k=1)
+        assert prediction.labels[0].id.startswith(wanted)
+    (other,) = Predictor.of_bundle(added).predict(["the fish and fish"], k=1)
+    assert other.labels[0].name == "fish"
+
+
+def taught_encoder(dense: DenseParts, words: Sequence[str]) -> DualEncoder:
+    """Return an encoder whose label vectors point where documents about them lie."""
+    taught = copy.deepcopy(dense.encoder)
+    plain = copy.deepcopy(dense.encoder)
+    with torch.no_grad():
+        for pooler in (plain.document_pooler, plain.label_pooler):
+            pooler.weight.copy_(torch.eye(plain.dim))
+            pooler.bias.zero_()
+        documents = vectors_of(plain, dense, [f"the {x} and {x}" for x in words], "document")
+        means = vectors_of(plain, dense, words, "label")
+        centre = documents.mean(axis=0)
+        wanted = (documents - centre) / np.linalg.norm(documents - centre, axis=1, keepdims=True)
+        solved = np.linalg.lstsq(np.c_[means, np.ones(len(words))], wanted, rcond=None)[0]
+        taught.label_pooler.weight.copy_(torch.from_numpy(solved[:-1].T))
+        taught.label_pooler.bias.copy_(torch.from_numpy(solved[-1]))
+        taught.document_pooler.weight.copy_(torch.eye(taught.dim))
+        taught.document_pooler.bias.copy_(torch.from_numpy(-centre))
+    return taught
+
+
+def test_the_new_catalogue_has_the_new_labels_last_with_their_text(bundle, add) -> None:
+    catalogue = add(bundle).catalogue
+    assert list(catalogue)[:7] == list(bundle.catalogue)
+    assert catalogue[8] == Label("N2", "port", "milk and tax", "port. milk and tax", 0)
+
+
+def test_all_else_of_the_bundle_stays_byte_for_byte(bundle, add) -> None:
+    before, after = bundle.manifest, add(bundle).manifest
+    assert {name for name in after.files if after.files[name] != before.files.get(name)} == {
+        *NEW_FILES
+    }
+    assert set(before.files) == set(after.files)
+    assert (after.label_count, after.metrics, after.scorers) == (10, before.metrics, before.scorers)
+
+
+def test_the_same_labels_give_the_same_digest_and_one_version(bundle, add, tmp_path) -> None:
+    registry = Registry(tmp_path / "registry")
+    versions = [registry.publish(add_labels(bundle, labels)) for labels in (NEW, NEW, NEW[:1])]
+    assert versions == [1, 1, 2]
+    assert registry.open(1).manifest.digest == add(bundle).manifest.digest
+
+
+def test_labels_can_be_added_to_added_ones(bundle, add) -> None:
+    once = add(bundle, NEW[:1], "once")
+    twice = add(once, NEW[1:2], "twice")
+    assert [label.id for label in twice.catalogue][6:] == ["L6", "N1", "N2"]
+    assert twice.tensors("retrieval.safetensors")["label_vectors"].shape[0] == 9
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([Label("L3", "x")], r"new label 'L3' \('x'\): .* with this id, 'trade policy'; give"),
+        ([NEW[0], NEW[0]], r"id 'N1' occurs twice"),
+        ([Label("N", " ")], r"new label 'N' \(' '\): its name is blank"),
+        ([Label("\t", "x")], r"its id is blank"),
+        ([Label("N", "x\ud800")], r"it is no Unicode text"),
+        ([], r"new labels: none came"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(bundle, labels, words) -> None:
+    with pytest.raises(DataError, match=words):
+        add_labels(bundle, labels)
+
+
+def test_a_bundle_without_an_encoder_is_refused(sparse_bundle) -> None:
+    with pytest.raises(BundleError, match=r"'sparse': it has no encoder, .* scorer 'retrieval'"):
+        add_labels(sparse_bundle, NEW)
+
+
+def test_the_label_text_is_cut_as_in_the_run(trained, add) -> None:
+    words = " ".join(["fish"] * 40)  # the run read 12 tokens of a label
+    bundle = add(trained.bundle, [Label("A", words), Label("B", f"{words} law")])
+    vectors = bundle.tensors("retrieval.safetensors")["label_vectors"]
+    assert np.array_equal(vectors[-2], vectors[-1])
+
+
+def test_other_names_and_parents_stand_in_the_text_where_the_run_has_them(bundle, add) -> None:
+    label = Label("N", "port", alternative_names=("milk", "tax"), parents=("L0", "M", "gone"))
+    broader = Label("M", "court")
+    assert add(bundle, [label, broader], "plain").catalogue[7] == Label(
+        "N", "port", pseudo_description="port"
+    )
+    descriptions = {"alternative_names": 1, "parents": True}
+    changed = replace(bundle.manifest, training={"descriptions": descriptions})
+    found = add(replace(bundle, manifest=changed), [label, broader]).catalogue[7]
+    assert found.pseudo_description == "port. milk. river policy, court"
+    assert (found.alternative_names, found.parents) == (("milk",), ("river policy", "court"))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_files_of_either_form_are_read(tmp_path, pack) -> None:
+    path = tmp_path / ("labels.jsonl" if pack is bytes else "labels.jsonl.gz")
+    lines = [
+        {"id": 7, "name": "a", "description": "b", "more": 1},
+        {"uid": "8", "title": "c", "alt": ["d", " "], "parents": ["7"], "description": None},
+    ]
+    path.write_bytes(pack("\n\n".join(map(json.dumps, lines)).encode()))
+    wanted = Label("8", "c", alternative_names=("d",), parents=("7",))
+    assert read_new_labels(path) == [Label("7", "a", "b"), wanted]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"id": "1"}\n{', r"labels.jsonl, line 2: not JSON"),
+        (b"[1]", r"line 1: '\[1\]' came, wanted an object"),
+        (b'{"id": "1", "name": 2}', r"line 1: name is 2; wanted a string"),
+        (b'{"id": "1", "name": "a", "alt": "b"}', r"alternative_names is 'b'; wanted a list"),
+        (b"\n", r"no labels; give one a line"),
+        (b"\xff", r"can't be read"),
+    ],
+)
+def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        read_new_labels(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"none\.gz: can't be read"):
+        read_new_labels(tmp_path / "none.gz")

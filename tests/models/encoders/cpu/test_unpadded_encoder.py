@@ -1,0 +1,241 @@
+"""BERT without padding is as near to float32 as the encoder itself, whatever the batch."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import logging
+import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModel, BertConfig, DistilBertConfig, RobertaConfig, XLMRobertaConfig
+
+from models.encoders.cpu import unpadded as unpadded_encoder
+from models.encoders.cpu.torch_internals import can_pack
+from models.encoders.cpu.traced import TracedTransformer, trace_transformer
+from models.encoders.cpu.unpadded import UnpaddedBert
+from models.encoders.dual_encoder import DualEncoder, encode_all
+from models.encoders.tokens import TokenBatch, TokenizedTexts
+from models.errors import ConfigError
+from models.predict.predictor import Predictor
+
+pytestmark = pytest.mark.skipif(
+    not can_pack(torch.bfloat16), reason="oneDNN has no bfloat16 on this processor"
+)
+
+SIZES = {"vocab_size": 120, "num_hidden_layers": 3, "num_attention_heads": 2}
+SMALL = {**SIZES, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 310}
+CONFIGS = [BertConfig(**SMALL), RobertaConfig(**SMALL), XLMRobertaConfig(**SMALL)]
+
+
+def encoder_of(config, seed=0):
+    torch.manual_seed(seed)
+    transformer = AutoModel.from_config(config).eval()
+    for parameter in transformer.parameters():  # biases and norms start as zeros and ones
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    return transformer.bfloat16()
+
+
+def batch_of(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    ids = torch.from_numpy(rng.integers(3, 100, (len(lengths), max(lengths))))
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    return {"input_ids": torch.where(mask.bool(), ids, 1), "attention_mask": mask}
+
+
+def exact_of(transformer):
+    return copy.deepcopy(transformer).float()
+
+
+def distance(found, wanted):
+    return ((found.float() - wanted).norm() / wanted.norm()).item()
+
+
+LENGTHS = [
+    [1], [2], [16], [17], [300], [5, 5], [9, 30, 2], [40, 1, 1, 1], [3, 64, 8, 8, 70],
+    [7] * 9, list(range(1, 40)), [255, 1], [256], [257, 3, 3], [64] * 5,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.model_type)
+def test_it_is_as_near_to_float32_as_the_encoder(config):
+    transformer = encoder_of(config)
+    exact, unpadded = exact_of(transformer), UnpaddedBert(transformer)
+    own, found, first = [], [], []
+    with torch.inference_mode():
+        for lengths in LENGTHS:
+            batch = batch_of(lengths)
+            is_token = batch["attention_mask"].bool()
+            wanted = exact(**batch).last_hidden_state
+            own.append(distance(transformer(**batch).last_hidden_state[is_token], wanted[is_token]))
+            states = unpadded(**batch).last_hidden_state
+            assert states.shape == wanted.shape
+            assert not states[~is_token].any()
+            found.append(distance(states[is_token], wanted[is_token]))
+            first.append(distance(unpadded.first_states(**batch), wanted[:, 0]))
+    assert 0 < np.mean(found) < 1.2 * np.mean(own)
+    assert max(*found, *first) < 2 * max(own)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=40), st.integers(0, 9))
+def test_the_other_texts_of_a_batch_make_no_difference(lengths, seed):
+    """But for roundings; a wrong row would be as far off as another text."""
+    batch = batch_of(lengths, seed)
+    together = UNPADDED.first_states(**batch)
+    alone = torch.cat([
+        UNPADDED.first_states(
+            input_ids=batch["input_ids"][i : i + 1, :length],
+            attention_mask=batch["attention_mask"][i : i + 1, :length],
+        )
+        for i, length in enumerate(lengths)
+    ])  # fmt: skip
+    assert distance(together, alone.float()) < 0.03
+    others = torch.roll(alone.float(), 1, 0)
+    is_same = (alone.float() - others).norm(dim=1) < 0.3
+    assert is_same.all() or distance(together, others) > 0.1
+
+
+UNPADDED = UnpaddedBert(encoder_of(CONFIGS[0])) if can_pack(torch.bfloat16) else None
+
+
+def test_first_states_are_the_first_of_all_states():
+    for lengths in LENGTHS:
+        batch = batch_of(lengths)
+        states = UNPADDED(**batch).last_hidden_state[:, 0]
+        assert distance(UNPADDED.first_states(**batch), states.float()) < 0.02
+
+
+def test_a_text_without_tokens_has_the_vector_of_padding_and_not_of_its_neighbour():
+    batch = batch_of([4, 1, 3, 1])
+    for row in (1, 3):
+        batch["input_ids"][row] = batch["attention_mask"][row] = 0
+    given = {name: tensor.clone() for name, tensor in batch.items()}
+    found = UNPADDED.first_states(**batch)
+    assert all(torch.equal(batch[name], given[name]) for name in batch)
+    padding = {"input_ids": torch.zeros(1, 1).long(), "attention_mask": torch.ones(1, 1).long()}
+    wanted = UNPADDED.first_states(**padding).float()
+    assert distance(found[1:2], wanted) < 0.03
+    assert distance(found[3:], wanted) < 0.03
+
+
+def test_longer_texts_have_pytorchs_attention(monkeypatch):
+    batch = batch_of([40, 7, 90])
+    usual = UNPADDED.first_states(**batch)
+    monkeypatch.setattr(unpadded_encoder, "MOST_TOKENS", 0)
+    found = UNPADDED.first_states(**batch)
+    assert not torch.equal(found, usual)
+    assert distance(found, usual.float()) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            DistilBertConfig(vocab_size=120, dim=32, hidden_dim=48, n_layers=1, n_heads=2),
+            "encoder of type 'distilbert' with activation None; wanted 'gelu' and one of bert, ",
+        ),
+        (BertConfig(**SMALL, hidden_act="relu"), "of type 'bert' with activation 'relu'"),
+    ],
+)
+def test_other_architectures_are_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        UnpaddedBert(encoder_of(config))
+
+
+def test_it_stands_in_for_berts_in_bfloat16_and_others_are_recorded(caplog):
+    bert = encoder_of(CONFIGS[0])
+    assert isinstance(trace_transformer(bert), UnpaddedBert)
+    assert isinstance(trace_transformer(bert.float()), TracedTransformer)
+    relu = encoder_of(BertConfig(**SMALL, hidden_act="relu"))
+    with caplog.at_level(logging.INFO):
+        assert isinstance(trace_transformer(relu), TracedTransformer)
+    assert "the encoder is not recorded without padding: ConfigError" in caplog.text
+
+
+def test_an_encoder_that_computes_something_else_is_recorded(caplog):
+    """One whose code differs from BERT's, although its configuration says it is one."""
+    bert = encoder_of(CONFIGS[0])
+    bert.encoder.layer[1].output.LayerNorm.eps = 3.0
+    with caplog.at_level(logging.INFO):
+        assert isinstance(trace_transformer(bert), TracedTransformer)
+    assert "not recorded without padding: its vectors of tokens are" in caplog.text
+
+
+def test_where_pytorch_can_not_compile_it_encoders_are_recorded(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "models.encoders.cpu.unpadded_forward", None)
+    with caplog.at_level(logging.INFO):
+        assert isinstance(trace_transformer(encoder_of(CONFIGS[0])), TracedTransformer)
+    assert "the encoder is not recorded without padding: " in caplog.text
+
+
+def test_wrong_first_tokens_are_noticed(monkeypatch, caplog):
+    usual = UnpaddedBert.first_states
+    monkeypatch.setattr(UnpaddedBert, "first_states", lambda self, **batch: -usual(self, **batch))
+    with caplog.at_level(logging.INFO):
+        assert isinstance(trace_transformer(encoder_of(CONFIGS[0])), TracedTransformer)
+    assert "its vectors of first tokens are" in caplog.text
+
+
+def test_its_weights_go_with_it_and_are_not_held_by_python_alone():
+    unpadded = UnpaddedBert(encoder_of(CONFIGS[0]))
+    weights = list(unpadded._weights)
+    assert len(weights) == 4 + 12 * 3
+    assert all(weight._use_count() > 1 for weight in weights)
+    held = [weakref.ref(weight) for weight in weights]
+    del unpadded, weights
+    gc.collect()
+    assert all(weight() is None for weight in held)
+
+
+def test_threads_may_use_it_at_once():
+    batches = [batch_of(lengths) for lengths in LENGTHS]
+    wanted = [UNPADDED.first_states(**batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda batch: UNPADDED.first_states(**batch), batches * 4))
+    assert all(torch.equal(each, wanted[i % len(batches)]) for i, each in enumerate(found))
+
+
+def test_documents_of_several_windows_are_pooled_as_ever():
+    model = DualEncoder(encoder_of(CONFIGS[0])).bfloat16()
+    lengths = np.array([12, 12, 5, 9])
+    tokens = TokenizedTexts(
+        ids=np.random.default_rng(3).integers(3, 100, lengths.sum()),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        num_tokens=np.array([28, 9]),
+        num_read=np.array([28, 9]),
+        num_known=np.array([26, 7]),
+        firsts=np.array([0, 3, 4]),
+        pool="mean",
+    )
+    wanted = encode_all(model, tokens, "document", pad_id=1)
+    model.transformer = UnpaddedBert(model.transformer)
+    found = encode_all(model, tokens, "document", pad_id=1)
+    assert np.linalg.norm(found - wanted) < 0.03 * np.linalg.norm(wanted)
+
+
+def test_labels_are_read_whole():
+    model = DualEncoder(encoder_of(CONFIGS[0])).bfloat16()
+    batch = TokenBatch(*batch_of([3, 14, 8]).values())
+    with torch.inference_mode():
+        wanted = model(batch, "label").float()
+        model.transformer = UnpaddedBert(model.transformer)
+        assert distance(model(batch, "label"), wanted) < 0.03
+
+
+def test_a_loaded_model_says_what_padding_costs(trained):
+    def cost(precision):
+        predictor = Predictor.of_bundle(
+            trained.bundle, device="cpu", num_threads=1, precision=precision
+        )
+        assert predictor.predict(["Council regulation"])[0].labels
+        return predictor.padding_cost
+
+    assert cost("float32") == 1
+    assert cost("bfloat16") == unpadded_encoder.PADDING_COST

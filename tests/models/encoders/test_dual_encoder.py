@@ -1,0 +1,137 @@
+"""The dual encoder: poolers, padding, and order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, TokenizersBackend
+
+from models.encoders.dual_encoder import DualEncoder, Role, encode_all
+from models.encoders.tokens import TokenBatch, TokenizedTexts, tokenize_texts
+
+TEXTS = ["river", "law " * 20, "steel tax", "", "the court and the port", "milk " * 9, "fish"]
+ROLES: tuple[Role, ...] = ("document", "label")
+
+
+@pytest.fixture
+def tokens(tokenizer: TokenizersBackend) -> TokenizedTexts:
+    return tokenize_texts(tokenizer, TEXTS, 30)
+
+
+def encode(model: DualEncoder, tokens: TokenizedTexts, role: Role) -> np.ndarray:
+    return encode_all(model, tokens, role, pad_id=0)
+
+
+def one_by_one(model: DualEncoder, tokens: TokenizedTexts, role: Role) -> np.ndarray:
+    """The oracle: each text alone, without padding, through the transformer and its pooler."""
+    vectors = []
+    with torch.inference_mode():
+        for row in range(len(tokens)):
+            ids = torch.tensor(tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]])[None]
+            hidden = model.transformer(input_ids=ids).last_hidden_state[0]
+            if role == "document":
+                vectors.append(model.document_pooler(hidden[0]))
+            else:
+                vectors.append(model.label_pooler(hidden.mean(dim=0)))
+    return torch.stack(vectors).numpy()
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("budget", [1, 40, 4096])
+def test_a_text_has_the_vector_that_it_has_alone(
+    dual_encoder: DualEncoder,
+    tokens: TokenizedTexts,
+    role: Role,
+    budget: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("models.encoders.dual_encoder._ENCODE_TOKENS", budget)
+    found = encode(dual_encoder, tokens, role)
+    np.testing.assert_allclose(found, one_by_one(dual_encoder, tokens, role), atol=1e-5)
+
+
+def test_vectors_stand_in_the_order_of_the_texts(
+    dual_encoder: DualEncoder, tokenizer: TokenizersBackend, tokens: TokenizedTexts
+) -> None:
+    backwards = tokenize_texts(tokenizer, TEXTS[::-1], 30)
+    found = encode(dual_encoder, backwards, "label")[::-1]
+    np.testing.assert_allclose(found, encode(dual_encoder, tokens, "label"), atol=1e-5)
+
+
+def test_documents_and_labels_are_pooled_differently(
+    dual_encoder: DualEncoder, tokens: TokenizedTexts
+) -> None:
+    documents, labels = (encode(dual_encoder, tokens, role) for role in ROLES)
+    assert np.abs(documents - labels).max(axis=1).min() > 1e-3
+
+
+def test_padding_changes_no_vector_of_a_batch(
+    dual_encoder: DualEncoder, tokens: TokenizedTexts
+) -> None:
+    batch = tokens.batch(np.array([0]), 0, "cpu")
+    ids = torch.nn.functional.pad(batch.ids, (0, 9), value=7)  # any token: the mask hides it
+    padded = TokenBatch(ids=ids, mask=torch.nn.functional.pad(batch.mask, (0, 9)))
+    with torch.inference_mode():
+        for role in ROLES:
+            found, wanted = dual_encoder(padded, role), dual_encoder(batch, role)
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
+
+
+def test_progress_counts_every_text_once(
+    dual_encoder: DualEncoder, tokens: TokenizedTexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.encoders.dual_encoder._ENCODE_TOKENS", 40)
+    done: list[int] = []
+    encode_all(dual_encoder, tokens, "document", pad_id=0, progress=done.append)
+    assert sum(done) == len(TEXTS) and len(done) > 1
+
+
+@pytest.mark.parametrize("budget", [16, 64])
+def test_a_batch_holds_no_more_tokens_than_the_budget(
+    dual_encoder: DualEncoder,
+    tokenizer: TokenizersBackend,
+    budget: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("models.encoders.dual_encoder._ENCODE_TOKENS", budget)
+    sizes = []
+    hook = dual_encoder.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].ids))
+    texts = ["river " * (i % 14) for i in range(50)]
+    encode(dual_encoder, tokenize_texts(tokenizer, texts, 16), "document")
+    hook.remove()
+    assert max(ids.numel() for ids in sizes) <= budget
+    assert sum(len(ids) for ids in sizes) == 50
+
+
+def test_no_texts_have_no_vectors(dual_encoder: DualEncoder, tokenizer: TokenizersBackend) -> None:
+    found = encode(dual_encoder, tokenize_texts(tokenizer, [], 8), "label")
+    assert found.shape == (0, dual_encoder.dim) and found.dtype == np.float32
+
+
+def test_encoding_switches_dropout_off(dual_encoder: DualEncoder, tokens: TokenizedTexts) -> None:
+    wanted = encode(dual_encoder, tokens, "document")
+    np.testing.assert_array_equal(encode(dual_encoder.train(), tokens, "document"), wanted)
+    assert not dual_encoder.training
+
+
+def test_a_new_dual_encoder_pools_by_identity_and_scores_inner_products() -> None:
+    config = BertConfig(
+        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8, max_position_embeddings=8,
+    )  # fmt: skip
+    model = DualEncoder(BertModel(config)).eval()
+    batch = TokenBatch(ids=torch.tensor([[2, 5, 3]]), mask=torch.ones(1, 3, dtype=torch.int64))
+    hidden = model.transformer(input_ids=batch.ids).last_hidden_state
+    document, label = model(batch, "document"), model(batch, "label")
+    torch.testing.assert_close(document, hidden[:, 0])
+    torch.testing.assert_close(label, hidden.mean(dim=1))
+    torch.testing.assert_close(model.scores(document, label), document @ label.T)
+
+
+def test_scores_are_scaled_and_shifted_inner_products(dual_encoder: DualEncoder) -> None:
+    documents, labels = torch.randn(2, 16), torch.randn(3, 16)
+    with torch.inference_mode():
+        found = dual_encoder.scores(documents, labels)
+        scale, shift = dual_encoder.log_scale.exp(), dual_encoder.score_bias
+    torch.testing.assert_close(found, scale * (documents @ labels.T) + shift)

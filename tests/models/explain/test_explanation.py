@@ -1,0 +1,300 @@
+"""Explanations: their parts add up, and say what the parts of the model say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.bundle.manifest import Ensemble
+from models.explain import label_facts
+from models.explain.explanation import MOST_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
+from models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
+from models.explain.neighbours import VectorNeighbours, WeightNeighbours, nearest_labels
+from models.explain.spans import spans_of
+from models.labels.filters import LabelFilter
+from models.parts.model_parts import ModelParts
+from models.predict.predictor import Predictor
+from models.ranking.top_k import NO_LABEL
+from models.scorers.calibration import IDENTITY
+from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel
+
+TEXTS = ["river law", "the steel trade and the milk tax, steel", "fish " * 40, "nothing known here"]
+NUM_LABELS = 7
+UNTRAINED = {2, 5}
+KNOWING_ALL = ("retrieval", "hybrid", "ensemble")
+"""Scorers that know the labels without training documents too."""
+
+
+@pytest.fixture(scope="module")
+def predictor(parts: ModelParts) -> Predictor:
+    """A model with every scorer, blends too."""
+    calibrations = {"retrieval": IDENTITY, "linear": IDENTITY, "sparse": IDENTITY}
+    ensemble = Ensemble({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})
+    blended = replace(parts, has_hybrid=True, calibrations=calibrations, ensemble=ensemble)
+    return Predictor(blended, device="cpu")
+
+
+def score_of(predictor: Predictor, row: int, label: int, scorer: str, **options: object) -> float:
+    """The score that a prediction of all labels gives to one."""
+    (found,) = predictor.predict([TEXTS[row]], k=NUM_LABELS, scorer=scorer, **options)
+    return next(x.score for x in found.labels if x.index == label)
+
+
+# ---- scores ----
+
+
+@pytest.mark.parametrize("tail_dial", [0.0, 1.5])
+@pytest.mark.parametrize("correction", [None, "none"])
+def test_the_parts_of_every_scorer_add_up_to_its_score(predictor, tail_dial, correction):
+    asked = {"correction": correction, "tail_dial": tail_dial}
+    wanted = {
+        (scorer, chosen): [
+            {label.index: label.score for label in prediction.labels}
+            for prediction in predictor.predict(
+                TEXTS, k=NUM_LABELS, scorer=scorer, correction=chosen, tail_dial=tail_dial
+            )
+        ]
+        for scorer in predictor.scorers
+        for chosen in {correction, None}
+    }
+    for scorer in predictor.scorers:
+        found = predictor.predict(TEXTS, k=3, scorer=scorer, explain=True, **asked)
+        for row, prediction in enumerate(found):
+            for label, why in zip(prediction.labels, prediction.explanations, strict=True):
+                own = next(parts for parts in why.scores if parts.scorer == scorer)
+                assert own.score == label.score
+                for parts in why.scores:
+                    chosen = correction if parts.scorer == scorer else None
+                    score = wanted[parts.scorer, chosen][row][label.index]
+                    assert parts.score == pytest.approx(score, abs=1e-5)
+                    total = parts.base + parts.correction + parts.tail_dial
+                    assert total == pytest.approx(score, abs=1e-5)
+
+
+def test_each_part_is_what_it_says(predictor):
+    options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": 2.0, "explain": True}
+    (found,) = predictor.predict(TEXTS[:1], **options)
+    for label, why in zip(found.labels, found.explanations, strict=True):
+        parts = {each.scorer: each for each in why.scores}
+        base = score_of(predictor, 0, label.index, "linear", correction="none")
+        tree = score_of(predictor, 0, label.index, "linear") - base
+        assert parts["linear"].base == pytest.approx(base, abs=1e-5)
+        assert parts["linear"].correction == pytest.approx(tree, abs=1e-5)
+        dial = -2.0 * float(predictor.catalogue.log_priors[label.index])
+        assert {round(each.tail_dial - dial, 4) for each in why.scores} == {0}
+        assert parts["retrieval"].correction == parts["sparse"].correction == 0
+
+
+def test_only_scorers_that_know_a_label_have_a_part(predictor):
+    (found,) = predictor.predict(TEXTS[:1], k=NUM_LABELS, explain=True)
+    for label, why in zip(found.labels, found.explanations, strict=True):
+        known = KNOWING_ALL if label.index in UNTRAINED else predictor.scorers
+        assert tuple(parts.scorer for parts in why.scores) == known
+        assert (why.sparse is None) == (why.keywords == ()) == (label.index in UNTRAINED)
+        assert why.training_count == predictor.catalogue[label.index].training_count
+
+
+def test_labels_left_out_by_threshold_or_filter_are_not_explained(predictor):
+    found = predictor.predict(
+        TEXTS, k=4, threshold=0.5, explain=True, label_filter=LabelFilter(exclude=("L0", "L1"))
+    )
+    counts = [len(prediction.labels) for prediction in found]
+    assert [len(prediction.explanations) for prediction in found] == counts
+    assert len(set(counts)) > 1  # so that rows of unlike length were explained together
+
+
+def test_nothing_is_explained_where_nothing_is_asked_or_found(predictor):
+    assert predictor.predict(TEXTS[:1])[0].explanations == ()
+    none = LabelFilter(include=("L2",), exclude=("L2",))
+    (found,) = predictor.predict(TEXTS[:1], explain=True, label_filter=none)
+    assert (found.labels, found.explanations) == ((), ())
+
+
+# ---- tokens ----
+
+
+@pytest.mark.parametrize("scorer", ["sparse", "retrieval"])
+def test_contributions_add_up_to_the_sparse_score(predictor, parts, scorer):
+    rows = parts.sparse.tfidf.transform(TEXTS).toarray().astype(np.float64)
+    weights = parts.sparse.weights.toarray().astype(np.float64)
+    known = parts.sparse.labels.tolist()
+    found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, explain=True)
+    for row, prediction in enumerate(found):
+        for label, why in zip(prediction.labels, prediction.explanations, strict=True):
+            if label.index in UNTRAINED:
+                continue
+            place = known.index(label.index)
+            assert why.sparse is not None
+            for token in why.sparse.tokens:
+                column = parts.sparse.tfidf.tokens.index(token.token)
+                wanted = rows[row, column] * weights[place, column]
+                assert token.contribution == pytest.approx(wanted, abs=1e-7)
+                assert {TEXTS[row][start:end] for start, end in token.spans} == {token.token}
+            told = [token.contribution for token in why.sparse.tokens]
+            assert told == sorted(told, reverse=True)
+            total = sum(told) + why.sparse.rest + why.sparse.bias
+            assert total == pytest.approx(rows[row] @ weights[place] + parts.sparse.bias[place])
+            (own,) = (each for each in why.scores if each.scorer == "sparse")
+            assert total == pytest.approx(own.base, abs=1e-5)
+
+
+def long_model(parts: ModelParts) -> tuple[ModelParts, list[str]]:
+    """A sparse model of one label with forty words, of which every third speaks against it."""
+    words = [f"word{i:02}" for i in range(40)]
+    weights = np.array([[-(i + 1) if i % 3 == 0 else i + 1 for i in range(40)]], dtype=np.float32)
+    tfidf = TfidfModel(words, np.ones(40, dtype=np.float32))
+    sparse = SparseModel(
+        tfidf, csr_array(weights), np.zeros(1, dtype=np.float32), np.array([3], dtype=np.int64)
+    )
+    return replace(parts, sparse=sparse, dense=None), words
+
+
+def test_only_the_most_telling_tokens_are_named_and_the_rest_is_summed(parts):
+    model, words = long_model(parts)
+    text = " ".join(words)
+    (found,) = Predictor(model, device="cpu").predict([text], k=1, explain=True)
+    (why,) = found.explanations
+    assert why.sparse is not None
+    values = [token.contribution for token in why.sparse.tokens]
+    assert sum(value > 0 for value in values) == NUM_TOKENS_FOR
+    assert sum(value < 0 for value in values) == NUM_TOKENS_AGAINST
+    assert (why.sparse.tokens[0].token, why.sparse.tokens[-1].token) == ("word38", "word39")
+    assert sum(values) + why.sparse.rest == pytest.approx(found.labels[0].score, abs=1e-4)
+    assert [keyword.token for keyword in why.keywords][:3] == ["word38", "word37", "word35"]
+    assert len(why.keywords) == NUM_KEYWORDS
+    assert why.keywords[0].weight == 39
+
+
+def test_a_token_that_stands_everywhere_is_told_in_its_first_places(parts):
+    (found,) = Predictor(long_model(parts)[0], device="cpu").predict(
+        ["word01 " * 500], explain=True
+    )
+    assert found.explanations[0].sparse is not None
+    (token,) = found.explanations[0].sparse.tokens
+    assert token.spans == tuple((7 * i, 7 * i + 6) for i in range(MOST_SPANS))
+
+
+def test_a_text_without_known_words_is_explained_by_the_bias(predictor):
+    (found,) = predictor.predict(["zebra"], k=1, scorer="sparse", explain=True)
+    assert found.explanations[0].sparse is not None
+    assert (found.explanations[0].sparse.tokens, found.explanations[0].sparse.rest) == ((), 0)
+    assert found.explanations[0].sparse.bias == pytest.approx(found.labels[0].score)
+
+
+def test_numbers_are_no_keywords_unless_features_have_such_names(parts):
+    model, words = long_model(parts)
+    numbers = TfidfModel([word.removeprefix("word") for word in words], model.sparse.tfidf.idf)
+    numbered = replace(model, sparse=replace(model.sparse, tfidf=numbers))
+    assert LabelFacts(numbered).keywords(3) == ()
+    named = LabelFacts(replace(numbered, input="features")).keywords(3)
+    assert [keyword.token for keyword in named][:2] == ["38", "37"]
+
+
+# ---- spans ----
+
+
+def phrases(max_ngram: int = 1, **lemmas: str) -> TfidfModel:
+    return TfidfModel(["x"], np.ones(1, dtype=np.float32), lemmas, max_ngram)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "found"),
+    [
+        ("Olive OIL, olive.", {"olive"}, {"olive": ["Olive", "olive"]}),
+        ("olive oil olive oil", {"olive oil"}, {"olive oil": ["olive oil", "olive oil"]}),
+        ("olive -- oils!", {"olive oil", "oil"}, {"olive oil": ["olive -- oils"], "oil": ["oils"]}),
+        ("nothing", {"olive"}, {}),
+        ("", {"olive"}, {}),
+        # A capital dotted I turns into two characters.
+        ("\u0130\u0130 olive \u0130 OIL", {"oil", "olive"}, {"olive": ["olive"], "oil": ["OIL"]}),
+        ("\U0001f98e olive", {"olive"}, {"olive": ["olive"]}),
+        ("\u039f\u03a3 \u03a3\u039f\u03a6\u039f\u03a3", {"\u03c3\u03bf\u03c6\u03bf\u03c2"},
+         {"\u03c3\u03bf\u03c6\u03bf\u03c2": ["\u03a3\u039f\u03a6\u039f\u03a3"]}),
+    ],
+)  # fmt: skip
+def test_spans_are_the_places_of_tokens_in_the_text(text, wanted, found):
+    spans = spans_of(text, phrases(2, oils="oil"), wanted)
+    assert {t: [text[start:end] for start, end in each] for t, each in spans.items()} == found
+
+
+# ---- neighbours ----
+
+
+def brute_force(cosines: np.ndarray, label: int, k: int) -> list[int]:
+    others = [i for i in range(len(cosines)) if i != label and np.isfinite(cosines[i])]
+    return sorted(others, key=lambda i: (-cosines[i], i))[:k]
+
+
+@pytest.mark.parametrize("k", [3, 30, 40])
+def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
+    monkeypatch.setattr("models.explain.neighbours._MOST_PRODUCTS", 64)
+    rng = np.random.default_rng(0)
+    vectors = rng.integers(-1, 2, (30, 2)).astype(np.float32)  # many are equal, some are zero
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert (lengths == 0).any()
+    divisor = np.where(lengths > 0, lengths, 1)
+    labels = np.array([4, 0, 29, 4], dtype=np.int64)
+    found = nearest_labels(VectorNeighbours(vectors), labels, k)
+    for row, label in enumerate(labels):
+        cosines = (vectors @ vectors[label]) / (divisor * divisor[label])
+        wanted = brute_force(cosines, label, k)
+        kept = found.labels[row][found.labels[row] != NO_LABEL]
+        assert kept.tolist() == wanted
+        np.testing.assert_allclose(found.scores[row][: len(wanted)], cosines[wanted], atol=1e-6)
+
+
+def test_nearest_labels_by_weights_share_some(parts):
+    model = parts.sparse
+    dense = model.weights.toarray()
+    norms = np.linalg.norm(dense, axis=1)
+    labels = np.arange(NUM_LABELS, dtype=np.int64)
+    found = nearest_labels(WeightNeighbours(model, NUM_LABELS), labels, NUM_LABELS)
+    for label in labels:
+        cosines = np.full(NUM_LABELS, -np.inf)
+        if label not in UNTRAINED:
+            row = model.labels.tolist().index(label)
+            products = dense @ dense[row] / (norms * norms[row])
+            cosines[model.labels] = np.where(products == 0, -np.inf, products)
+        kept = found.labels[label][found.labels[label] != NO_LABEL]
+        assert kept.tolist() == brute_force(cosines, label, NUM_LABELS)
+    assert (found.labels[2] == NO_LABEL).all()
+
+
+# ---- labels ----
+
+
+def test_a_label_is_described_by_all_that_is_known_of_it(predictor, parts):
+    found = predictor.describe(1)
+    assert (found.index, found.label) == (1, parts.catalogue[1])
+    assert found.scorers == predictor.scorers
+    assert predictor.describe(2).scorers == KNOWING_ALL
+    assert len(found.nearest) == NUM_NEAREST
+    assert 1 not in {near.index for near in found.nearest}
+    assert all(near.name == parts.catalogue[near.index].name for near in found.nearest)
+    similarities = [near.similarity for near in found.nearest]
+    assert similarities == sorted(similarities, reverse=True)
+    weights = [keyword.weight for keyword in found.keywords]
+    assert weights == sorted(weights, reverse=True)
+    assert min(weights) > 0
+
+
+def test_a_model_without_an_encoder_knows_neighbours_too(sparse_parts):
+    found = Predictor(sparse_parts, device="cpu").describe(0)
+    assert found.scorers == ("sparse",)
+    assert found.nearest
+
+
+def test_neighbours_are_remembered_up_to_a_number(parts, monkeypatch):
+    monkeypatch.setattr(label_facts, "_MOST_KEPT", 3)
+    facts = LabelFacts(parts)
+    first = facts.nearest([0, 1, 0])
+    assert first[0] == first[2]
+    assert facts.nearest([1])[0] is first[1]
+    again = facts.nearest([1, 2, 3, 4])  # too many to keep the others
+    assert again[0] == first[1]
+    assert len(facts._remembered._kept) == 4
+    assert LabelFacts(parts).nearest([]) == []

@@ -1,0 +1,377 @@
+"""The label tree against enumeration of all paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from models.errors import BundleCorruptError
+from models.label_tree.arrays import depth_of, one_sided_biases
+from models.label_tree.search import BestFirstSearch, TreeSource
+from models.label_tree.tree import LabelTree
+from models.ranking.top_k import NO_LABEL, Ranking, Source, rank, top_of_scores
+
+DIM = 5
+SIZES = st.integers(1, 70)
+SEEDS = st.integers(0, 2**16)
+
+
+def as_on_a_gpu() -> AbstractContextManager:
+    return mock.patch.object(LabelTree, "uses_kernels", False)
+
+
+@pytest.fixture(params=["compiled loops", "PyTorch"], autouse=True, scope="module")
+def way(request) -> Iterator[None]:
+    """Every test runs with the loops of a CPU, and with what a GPU runs."""
+    with nullcontext() if request.param == "compiled loops" else as_on_a_gpu():
+        yield
+
+
+def arrays_of(num_labels: int, k: int = 3, seed: int = 0, scale: float = 1.0) -> dict:
+    """A random tree; padding is anywhere."""
+    rng = np.random.default_rng(seed)
+    num_leaves = 2 ** depth_of(num_labels)
+    label_of_leaf = np.full(num_leaves, NO_LABEL, dtype=np.int64)
+    label_of_leaf[rng.permutation(num_leaves)[:num_labels]] = rng.permutation(num_labels)
+    forced = one_sided_biases((label_of_leaf != NO_LABEL).astype(np.int64))
+    biases = (scale * rng.standard_normal(num_leaves - 1)).astype(np.float32)
+    weights = scale * rng.standard_normal((num_leaves - 1, k))
+    return {
+        "mean": rng.standard_normal(DIM).astype(np.float32),
+        "components": rng.standard_normal((k, DIM)).astype(np.float32),
+        "weights": weights.astype(np.float32),
+        "biases": np.where(np.isinf(forced), forced, biases),
+        "label_of_leaf": label_of_leaf,
+    }
+
+
+def tree_of(num_labels: int, k: int = 3, seed: int = 0, scale: float = 1.0) -> LabelTree:
+    return LabelTree.from_arrays(arrays_of(num_labels, k, seed, scale))
+
+
+def vectors_of(rows: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, DIM)).astype(np.float32)
+
+
+def features_of(tree: LabelTree, rows: int, seed: int = 1) -> torch.Tensor:
+    return tree.project(torch.from_numpy(vectors_of(rows, seed)))
+
+
+def enumerated(tree: LabelTree, features: torch.Tensor) -> np.ndarray:
+    """The oracle: p_n of all leaves, padding too, by walking from each leaf up to the root."""
+    probabilities = np.ones((len(features), len(tree.label_of_leaf)))
+    for row, x in enumerate(features.double().numpy()):
+        for leaf in range(len(tree.label_of_leaf)):
+            node = leaf + len(tree.biases)
+            while node:
+                parent, is_right = (node - 1) // 2, node % 2 == 0
+                score = tree.weights[parent].double().numpy() @ x + float(tree.biases[parent])
+                sign = 1 if is_right else -1
+                probabilities[row, leaf] *= np.exp(-np.logaddexp(0, -sign * score))
+                node = parent
+    return probabilities
+
+
+@given(SIZES, SEEDS)
+@settings(max_examples=25)
+def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, seed) -> None:
+    tree = tree_of(size, seed=seed)
+    features = features_of(tree, 2)
+    leaves = enumerated(tree, features)
+    is_padding = (tree.label_of_leaf == NO_LABEL).numpy()
+    assert not leaves[:, is_padding].any()
+    found = tree.log_probs(features)
+    assert found.shape == (2, size)
+    np.testing.assert_allclose(
+        found.double().exp(), leaves[:, tree.leaf_of_label.numpy()], rtol=1e-5
+    )
+    np.testing.assert_allclose(found.double().exp().sum(1), 1, rtol=1e-5)
+
+
+@given(SIZES, SEEDS, st.integers(1, 9))
+@settings(max_examples=25)
+def test_given_labels_have_the_log_probability_of_all_labels_to_the_bit(size, seed, k) -> None:
+    tree = tree_of(size, k, seed)
+    features = features_of(tree, 4)
+    labels = torch.from_numpy(np.random.default_rng(seed).integers(0, size, (4, 7)))
+    found = tree.log_prob(features, labels)
+    assert torch.equal(found, tree.log_probs(features).gather(1, labels))
+    for row in range(4):  # whatever batch they are in
+        assert torch.equal(found[row : row + 1, 2:3], tree.log_prob(*one_of(features, labels, row)))
+
+
+def one_of(features: torch.Tensor, labels: torch.Tensor, row: int) -> tuple:
+    return features[row : row + 1].clone(), labels[row : row + 1, 2:3].clone()
+
+
+def test_an_index_that_is_no_label_has_probability_zero() -> None:
+    tree = tree_of(5)
+    labels = torch.tensor([[NO_LABEL, 5, 4, -7]])
+    found = tree.log_prob(features_of(tree, 1), labels)
+    assert found.isneginf().tolist() == [[True, True, False, True]]
+
+
+@pytest.mark.parametrize("budget", [1, 2**20])
+def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget: int) -> None:
+    vectors = torch.from_numpy(vectors_of(9))
+    tree = tree_of(4, k=3)
+    with mock.patch("models.label_tree.tree._MOST_PRODUCTS", budget):
+        together = tree.project(vectors)
+    for row in range(9):
+        assert torch.equal(tree.project(vectors[row : row + 1]), together[row : row + 1])
+    wanted = (vectors - tree.mean).double() @ tree.components.double().T
+    np.testing.assert_allclose(together, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_work_in_parts_changes_nothing() -> None:
+    tree = tree_of(37)
+    features, labels = features_of(tree, 6), torch.arange(36).view(6, 6)
+    wanted = tree.log_prob(features, labels), tree.log_probs(features)
+    with mock.patch("models.label_tree.tree._MOST_PRODUCTS", 1):
+        found = tree.log_prob(features, labels), tree.log_probs(features)
+    assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
+
+
+def test_the_log_likelihood_is_the_weighted_sum_over_pairs() -> None:
+    tree = tree_of(11)
+    features = features_of(tree, 3)
+    documents, labels = torch.tensor([0, 2, 2, 1]), torch.tensor([10, 3, 3, 0])
+    pair_weights = torch.tensor([1.0, 2.0, 0.5, 0.0])
+    terms = tree.log_prob(features, labels.view(1, -1).expand(3, -1))[documents, range(4)]
+    found = tree.log_likelihood(features, documents, labels, pair_weights)
+    assert found == pytest.approx(float((terms * pair_weights).sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize(("size", "num"), [(2, 4000), (11, 8000), (37, 20_000)])
+def test_draws_follow_the_probabilities(size: int, num: int) -> None:
+    tree = tree_of(size, scale=0.7)
+    features = features_of(tree, 2)
+    drawn = tree.sample(features, num, torch.Generator().manual_seed(5))
+    assert drawn.shape == (2, num)
+    for row, probabilities in zip(drawn, tree.log_probs(features).double().exp(), strict=True):
+        counts = torch.bincount(row, minlength=size)
+        is_frequent = (probabilities * num > 5).numpy()
+        rare = ~is_frequent
+        found = np.append(counts.numpy()[is_frequent], counts.numpy()[rare].sum())
+        wanted = num * np.append(probabilities[is_frequent], probabilities[rare].sum())
+        kept = wanted > 0
+        assert chisquare(found[kept], wanted[kept] * num / wanted.sum()).pvalue > 1e-3
+
+
+@given(SIZES, SEEDS, st.sampled_from([0.3, 1.0, 30.0]))
+@settings(max_examples=25)
+def test_draws_come_with_their_log_probability(size, seed, scale) -> None:
+    tree = tree_of(size, seed=seed, scale=scale)
+    features = features_of(tree, 40)
+    labels, log_probs = tree.sample_with_log_prob(features, 9, torch.Generator().manual_seed(seed))
+    assert torch.equal(labels, tree.sample(features, 9, torch.Generator().manual_seed(seed)))
+    wanted = tree.log_prob(features, labels)
+    assert wanted.isfinite().all()
+    torch.testing.assert_close(log_probs, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 4, 7])
+@pytest.mark.parametrize("scale", [0.1, 3.0, 1000.0])
+def test_the_quick_log_probability_is_the_exact_one_but_for_rounding(k, scale) -> None:
+    tree = tree_of(300, k, scale=scale)
+    features = features_of(tree, 600)
+    labels = torch.arange(600) % 300
+    found = tree.quick_log_prob(features, labels)
+    torch.testing.assert_close(
+        found, tree.log_prob(features, labels[:, None])[:, 0], rtol=1e-6, atol=1e-6
+    )
+
+
+def test_draws_follow_from_the_generator() -> None:
+    tree = tree_of(37)
+    features = features_of(tree, 5)
+    first, again = (tree.sample(features, 9, torch.Generator().manual_seed(2)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, tree.sample(features, 9, torch.Generator().manual_seed(3)))
+
+
+def test_draws_in_parts_are_those_of_each_document() -> None:
+    tree = tree_of(64, scale=30.0)  # so sure that every draw is the best label
+    features = features_of(tree, 7)
+    with mock.patch("models.label_tree.tree._DRAWS_AT_A_TIME", 4):
+        drawn = tree.sample(features, 3, torch.Generator().manual_seed(0))
+    best = tree.log_probs(features).argmax(1, keepdim=True)
+    assert (drawn == best).float().mean() > 0.9
+
+
+def test_a_tree_of_one_label_is_sure_of_it() -> None:
+    tree = tree_of(1)
+    features = features_of(tree, 2)
+    assert tree.depth == 0
+    assert tree.log_probs(features).tolist() == [[0.0], [0.0]]
+    assert tree.log_prob(features, torch.tensor([[0], [1]])).tolist() == [[0.0], [-np.inf]]
+    labels, log_probs = tree.sample_with_log_prob(features, 3, torch.Generator())
+    assert labels.tolist() == [[0, 0, 0]] * 2
+    assert log_probs.tolist() == [[0.0, 0.0, 0.0]] * 2
+    assert TreeSource(tree, vectors_of(2)).top(np.arange(2), 2).labels.tolist() == [[0, -1]] * 2
+
+
+def test_no_documents_give_empty_answers() -> None:
+    tree = tree_of(6)
+    features = features_of(tree, 0)
+    assert tree.log_probs(features).shape == (0, 6)
+    assert tree.sample(features, 4, torch.Generator()).shape == (0, 4)
+    assert tree.log_prob(features, torch.zeros((0, 2), dtype=torch.int64)).shape == (0, 2)
+    assert TreeSource(tree, vectors_of(0)).top(np.arange(0), 2).labels.shape == (0, 2)
+
+
+def assert_same(found: Ranking, wanted: Ranking) -> None:
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)  # to the bit
+
+
+@given(SIZES, SEEDS, st.integers(1, 75), st.sampled_from([0.0, 0.3, 5.0, 100.0]))
+def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale) -> None:
+    tree = tree_of(size, seed=seed, scale=scale)  # with scale 0, labels tie
+    vectors = vectors_of(3, seed)
+    source = TreeSource(tree, vectors)
+    everything = tree.log_probs(tree.project(torch.from_numpy(vectors))).numpy()
+    assert_same(source.top(np.arange(3), m), top_of_scores(everything, m))
+    labels = np.broadcast_to(np.arange(-1, size + 1), (3, size + 2)).copy()
+    np.testing.assert_array_equal(source.score(np.arange(3), labels)[:, 1:-1], everything)
+
+
+@given(st.integers(2, 70), SEEDS, st.lists(st.integers(1, 40), min_size=2, max_size=4))
+@settings(max_examples=30)
+def test_a_search_goes_on_where_it_was(size, seed, wanted) -> None:
+    tree = tree_of(size, seed=seed)
+    with as_on_a_gpu():
+        everything = tree.log_probs(features_of(tree, 4))
+    search, rows = BestFirstSearch(tree, features_of(tree, 4)), torch.arange(4)
+    for m in wanted:
+        assert_same(search.top(m), top_of_scores(everything[rows].numpy(), m))
+        kept = torch.arange(len(rows) - 1, -1, -1)[: max(1, len(rows) - 1)]
+        search, rows = search.keep(kept), rows[kept]
+
+
+def test_the_search_opens_few_nodes_and_none_twice() -> None:
+    tree = tree_of(4096, k=3, scale=3.0)
+    source = TreeSource(tree, vectors_of(2))
+    opened: list[int] = []
+    score = LabelTree.log_decisions
+
+    def counted(self, features, nodes):
+        opened.extend(np.unique(nodes).tolist())
+        return score(self, features, nodes)
+
+    with as_on_a_gpu(), mock.patch.object(LabelTree, "log_decisions", counted):
+        source.top(np.array([1]), 5)
+        first = len(opened)
+        source.top(np.array([1]), 10)
+    assert first < 150
+    assert len(opened) == len(set(opened))
+
+
+def test_a_source_answers_for_other_rows_than_before() -> None:
+    tree = tree_of(50)
+    source = TreeSource(tree, vectors_of(5))
+    everything = tree.log_probs(features_of(tree, 5)).numpy()
+    assert isinstance(source, Source)
+    assert (source.num_queries, source.num_labels) == (5, 50)
+    for rows in ([3], [1, 2], [2, 2], [0, 4]):
+        assert_same(source.top(np.array(rows), 6), top_of_scores(everything[rows], 6))
+
+
+def test_a_search_in_parts_yields_the_same() -> None:
+    source = TreeSource(tree_of(50), vectors_of(9))
+    wanted = source.top(np.arange(9), 4)
+    with mock.patch("models.label_tree.search._MOST_ENTRIES", 60):
+        assert_same(source.top(np.arange(9), 4), wanted)
+
+
+@given(SIZES, SEEDS, st.integers(1, 12))
+@settings(max_examples=25)
+def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k) -> None:
+    trees = tree_of(size, seed=seed), tree_of(size, seed=seed + 1)
+    vectors = vectors_of(3, seed)
+    found = rank([TreeSource(tree, vectors) for tree in trees], k)
+    first, second = (tree.log_probs(tree.project(torch.from_numpy(vectors))) for tree in trees)
+    assert_same(found, top_of_scores((first + second).numpy(), k))
+
+
+@given(SIZES, SEEDS)
+@settings(max_examples=15)
+def test_arrays_make_the_same_tree_again(size, seed) -> None:
+    tree = tree_of(size, seed=seed)
+    again = LabelTree.from_arrays(tree.to("cpu").to_arrays())
+    assert torch.equal(again.log_probs(features_of(again, 2)), tree.log_probs(features_of(tree, 2)))
+
+
+def broken(name: str, change) -> dict:
+    arrays = arrays_of(5)
+    arrays[name] = change(arrays[name].copy())
+    return arrays
+
+
+def with_value(array: np.ndarray, index: int, value: float) -> np.ndarray:
+    array.flat[index] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"mean": np.zeros(2)}, "arrays ['mean'], wanted ['biases', 'components'"),
+        (broken("mean", lambda x: x.astype(np.float64)), "mean is float64 with 1 axes, wanted"),
+        (broken("weights", np.ravel), "weights is float32 with 1 axes, wanted float32 with 2"),
+        (broken("weights", lambda x: x[:6]), "weights has shape (6, 3), wanted (7, 3)"),
+        (broken("biases", lambda x: x[:6]), "biases has shape (6,), wanted (7,)"),
+        (broken("mean", lambda x: x[:4]), "mean has shape (4,), wanted (5,)"),
+        (broken("components", lambda x: x[:0]), "components has shape (0, 5)"),
+        (broken("label_of_leaf", lambda x: x[:7]), "7 leaves for"),
+        (broken("label_of_leaf", lambda x: x * 0 - 1), "8 leaves for 0 labels"),
+        (broken("label_of_leaf", lambda x: np.where(x == 4, 9, x)), "each of 5 labels once"),
+        (broken("components", lambda x: with_value(x, 3, np.nan)), "components has values"),
+        (broken("weights", lambda x: with_value(x, 3, np.inf)), "weights has values"),
+        (broken("biases", lambda x: with_value(x, 0, np.nan)), "biases are not infinite exactly"),
+        (broken("biases", lambda x: with_value(x, 0, np.inf)), "biases are not infinite exactly"),
+        (broken("biases", lambda x: np.where(np.isinf(x), 0, x)), "biases are not infinite"),
+    ],
+)
+def test_arrays_that_are_no_tree_are_refused(arrays: dict, words: str) -> None:
+    with pytest.raises(BundleCorruptError, match="label tree: ") as caught:
+        LabelTree.from_arrays(arrays)
+    assert words in str(caught.value)
+    assert "train again" in str(caught.value)
+
+
+@given(SIZES, SEEDS, st.sampled_from([0.3, 5.0]))
+@settings(max_examples=25)
+def test_both_ways_give_the_same(size, seed, scale) -> None:
+    tree = tree_of(size, seed=seed, scale=scale)
+    features, labels = features_of(tree, 3), torch.arange(size).expand(3, -1)
+    found = tree.log_probs(features), tree.log_prob(features, labels)
+    with as_on_a_gpu():
+        wanted = tree.log_probs(features), tree.log_prob(features, labels)
+    for each, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_what_the_cpu_gives() -> None:
+    tree = tree_of(1000, scale=0.5)
+    vectors = vectors_of(50)
+    there = tree.to("cuda")
+    features = there.project(torch.from_numpy(vectors).cuda())
+    np.testing.assert_allclose(
+        there.log_probs(features).cpu(), tree.log_probs(features_of(tree, 50)), rtol=1e-5
+    )
+    source = TreeSource(there, vectors)
+    assert_same(
+        source.top(np.arange(50), 20), top_of_scores(there.log_probs(features).cpu().numpy(), 20)
+    )
+    drawn = there.sample(features, 100, torch.Generator("cuda").manual_seed(0))
+    assert int(drawn.min()) >= 0 and int(drawn.max()) < 1000

@@ -1,0 +1,257 @@
+"""Which labels a filter lets through, and exact top-k among them by every scorer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.manifest import Ensemble
+from models.errors import RequestError
+from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.filters import LabelFilter, LabelSelector, LabelSet, Selection
+from models.parts.model_parts import ModelParts
+from models.predict.predictor import Predictor
+from models.ranking import filtered as selected_ranking
+from models.ranking.filtered import SelectedSource, rank_given, rank_selected
+from models.ranking.index import InnerProductIndex, InnerProductSource
+from models.ranking.top_k import NO_LABEL, Ranking, rank
+from models.scorers import blending
+from models.scorers.calibration import IDENTITY
+
+TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
+NUM_LABELS = 7
+CATALOGUE = LabelCatalogue(Label(f"L{i}", f"name {i}") for i in range(NUM_LABELS))
+
+
+def selected(wanted: LabelFilter | None) -> list[int] | None:
+    selection = LabelSelector(CATALOGUE).select(wanted)
+    return None if selection is None else selection.labels.tolist()
+
+
+# ---- filters ----
+
+
+def test_a_filter_that_says_nothing_selects_nothing_special():
+    assert selected(None) is None
+    assert selected(LabelFilter()) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "labels"),
+    [
+        (LabelFilter(include=("L3", "L1", "L3")), [1, 3]),
+        (LabelFilter(exclude=("L3", "L1")), [0, 2, 4, 5, 6]),
+        (LabelFilter(include=("L3", "L1"), exclude=("L3",)), [1]),
+        (LabelFilter(include=("L3",), include_set=LabelSet("s", ("L5", "L0"))), [0, 3, 5]),
+        (LabelFilter(include_set=LabelSet("s", ("L5",)), exclude=("L5",)), []),
+        (LabelFilter(exclude=("L0",), exclude_set=LabelSet("s", ("L1", "L2", "L3"))), [4, 5, 6]),
+        (LabelFilter(exclude=tuple(f"L{i}" for i in range(7))), []),
+        (LabelFilter(include=()), []),
+    ],
+)
+def test_a_filter_takes_what_is_included_and_leaves_out_what_is_excluded(wanted, labels):
+    assert selected(wanted) == labels
+
+
+def test_unknown_ids_are_named_up_to_a_few():
+    with pytest.raises(RequestError, match=r"include: .* no label with the id 'X', 'Y'; leave"):
+        selected(LabelFilter(include=("L1", "X", "Y", "X")))
+    with pytest.raises(RequestError, match=r"exclude: .* the id 'X0', .* 'X4' or 2 more; "):
+        selected(LabelFilter(exclude=tuple(f"X{i}" for i in range(7))))
+    with pytest.raises(RequestError, match="'" + 100 * "x" + "';"):
+        selected(LabelFilter(exclude=("x" * 1000,)))
+
+
+def test_a_set_may_have_labels_that_the_version_lacks_but_not_only_such():
+    assert selected(LabelFilter(include_set=LabelSet("s", ("L1", "gone")))) == [1]
+    assert selected(LabelFilter(exclude_set=LabelSet("s", ("gone",)))) == list(range(NUM_LABELS))
+    with pytest.raises(RequestError, match=r"has none of the 2 labels of the set 's'; "):
+        selected(LabelFilter(include_set=LabelSet("s", ("gone", "too"))))
+
+
+def test_sets_of_the_same_labels_have_the_same_digest():
+    digests = [LabelSet("s", ids).digest for ids in (("L1", "L2"), ("L2", "L1"), ("L1", "L2, L3"))]
+    assert digests[0] == digests[1] != digests[2]
+    assert LabelSet("s", ('L1", "L2',)).digest != digests[0]  # ids may have any characters
+
+
+def test_a_set_is_looked_up_once():
+    selector, label_set = LabelSelector(CATALOGUE), LabelSet("s", ("L1", "L4"))
+    first = selector._rows_of_set(label_set)
+    assert selector._rows_of_set(label_set) is first
+
+
+# ---- ranking among the selected ----
+
+
+class Problem:
+    """Two indexes over some labels each, with many ties; and the labels that may be found."""
+
+    def __init__(self, seed: int, share: float, num_labels: int = 40) -> None:
+        rng = np.random.default_rng(seed)
+        self.sources = []
+        self.totals = np.zeros((3, num_labels), dtype=np.float32)
+        for _ in range(2):
+            labels = np.flatnonzero(rng.random(num_labels) < 0.8)
+            labels = np.union1d(labels, [0]).astype(np.int64)
+            vectors = rng.integers(-2, 3, (len(labels), 3)).astype(np.float32)
+            queries = rng.integers(-1, 2, (3, 3)).astype(np.float32)
+            index = InnerProductIndex(vectors, labels)
+            self.sources.append(InnerProductSource(index, queries))
+            scores = np.full((3, num_labels), -np.inf, dtype=np.float32)
+            scores[:, labels] = queries @ vectors.T
+            self.totals += scores
+        self.selection = Selection(rng.random(num_labels) < share)
+
+    def brute_force(self, k: int) -> Ranking:
+        """The oracle: the full ranking, of which the selected labels are kept."""
+        labels = np.full((3, k), NO_LABEL, dtype=np.int64)
+        scores = np.full((3, k), -np.inf, dtype=np.float32)
+        for row, total in enumerate(self.totals):
+            order = [
+                int(label)
+                for label in np.argsort(-total, kind="stable")
+                if self.selection.is_selected[label] and total[label] > -np.inf
+            ][:k]
+            labels[row, : len(order)] = order
+            scores[row, : len(order)] = total[order]
+        return Ranking(labels, scores)
+
+
+def assert_same(found: Ranking, wanted: Ranking) -> None:
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    share=st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]),
+    k=st.sampled_from([1, 3, 40]),
+)
+def test_both_ways_find_what_the_full_ranking_filtered_has(seed, share, k):
+    problem = Problem(seed, share)
+    wanted = problem.brute_force(k)
+    filtered = [SelectedSource(source, problem.selection) for source in problem.sources]
+    assert_same(rank(filtered, k), wanted)
+    assert_same(rank_given(problem.sources, k, problem.selection.labels), wanted)
+    assert_same(rank_selected(problem.sources, k, problem.selection), wanted)
+
+
+def test_sorted_access_goes_on_until_it_has_enough(monkeypatch):
+    monkeypatch.setattr(selected_ranking, "_SLACK", 0)
+    vectors = np.arange(300, 0, -1, dtype=np.float32)[:, None]
+    index = InnerProductIndex(vectors, np.arange(300, dtype=np.int64))
+    source = InnerProductSource(index, np.array([[1.0], [-1.0]], dtype=np.float32))
+    depths = []
+
+    class Watched:
+        num_queries, num_labels = source.num_queries, source.num_labels
+        score = staticmethod(source.score)
+
+        def top(self, rows, m):
+            depths.append((rows.tolist(), m))
+            return source.top(rows, m)
+
+    is_selected = np.arange(300) >= 100  # the best of the first query are left out
+    found = SelectedSource(Watched(), Selection(is_selected)).top(np.arange(2), 5)
+    assert depths == [([0, 1], 9), ([0], 36), ([0], 144)]
+    assert found.labels.tolist() == [[100, 101, 102, 103, 104], [299, 298, 297, 296, 295]]
+    assert found.scores[0].tolist() == [200, 199, 198, 197, 196]
+
+
+def test_selected_sources_score_no_other_label():
+    problem = Problem(3, 0.5)
+    source = SelectedSource(problem.sources[0], problem.selection)
+    labels = np.tile(np.arange(-1, 40, dtype=np.int64), (3, 1))
+    scores = source.score(np.arange(3), labels)
+    inner = problem.sources[0].score(np.arange(3), labels)
+    is_selected = np.append(False, problem.selection.is_selected)  # -1 is no label
+    np.testing.assert_array_equal(scores[:, is_selected], inner[:, is_selected])
+    assert np.isneginf(scores[:, ~is_selected]).all()
+    assert (source.num_queries, source.num_labels) == (3, len(problem.selection))
+
+
+def test_labels_are_scored_in_parts_where_there_are_many(monkeypatch):
+    problem = Problem(5, 0.5)
+    monkeypatch.setattr(selected_ranking, "_MOST_SCORES", 8)
+    assert_same(rank_given(problem.sources, 4, problem.selection.labels), problem.brute_force(4))
+
+
+# ---- every scorer of a model ----
+
+
+@pytest.fixture(scope="module", params=["tree", "prior", "blends"])
+def predictor(request, parts: ModelParts) -> Predictor:
+    """A model whose linear scorer is corrected by a tree or by the prior; or with blends."""
+    if request.param == "tree":
+        return Predictor(parts, device="cpu")
+    if request.param == "blends":
+        calibrations = {"retrieval": IDENTITY, "linear": IDENTITY, "sparse": IDENTITY}
+        ensemble = Ensemble({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})
+        model = replace(parts, has_hybrid=True, calibrations=calibrations, ensemble=ensemble)
+        return Predictor(model, device="cpu")
+    dense = parts.dense
+    assert dense is not None and dense.linear is not None
+    linear = replace(dense.linear, correction="prior", tree=None)
+    return Predictor(replace(parts, dense=replace(dense, linear=linear)), device="cpu")
+
+
+FILTERS = [
+    LabelFilter(include=("L0", "L2", "L5", "L6")),
+    LabelFilter(exclude=("L0", "L3")),
+    LabelFilter(include=("L1", "L2", "L3"), exclude=("L1",)),
+    LabelFilter(exclude_set=LabelSet("s", ("L6", "gone"))),
+    LabelFilter(include=("L2",), exclude=("L2",)),
+]
+
+
+@pytest.mark.parametrize("up_to", [0, 1024], ids=["sorted access", "random access"])
+@pytest.mark.parametrize("label_filter", FILTERS)
+@pytest.mark.parametrize("tail_dial", [0.0, 1.5])
+def test_every_scorer_ranks_as_its_full_ranking_filtered(
+    predictor, monkeypatch, label_filter, tail_dial, up_to
+):
+    monkeypatch.setattr(selected_ranking, "_SCORE_ALL_UP_TO", up_to)
+    monkeypatch.setattr(selected_ranking, "_SCORE_ALL_SHARE", 1 if up_to else 10**9)
+    monkeypatch.setattr(blending, "_SCORE_ALL_UP_TO", up_to)
+    selection = LabelSelector(predictor.catalogue).select(label_filter)
+    assert selection is not None
+    for scorer in predictor.scorers:
+        for correction in {"none", predictor.correction_of(scorer)}:
+            options = {"scorer": scorer, "correction": correction, "tail_dial": tail_dial}
+            everything = predictor.predict(TEXTS, k=NUM_LABELS, **options)
+            for k in (1, 3, NUM_LABELS):
+                found = predictor.predict(TEXTS, k=k, label_filter=label_filter, **options)
+                for row, prediction in enumerate(found):
+                    kept = [x for x in everything[row].labels if selection.is_selected[x.index]]
+                    assert prediction.labels == tuple(kept[:k])
+                    assert prediction.exact
+
+
+def test_a_threshold_holds_among_the_selected(predictor):
+    (full,) = predictor.predict(TEXTS[:1], k=NUM_LABELS)
+    threshold = full.labels[3].probability
+    label_filter = LabelFilter(exclude=(full.labels[1].id,))
+    (found,) = predictor.predict(
+        TEXTS[:1], k=NUM_LABELS, threshold=threshold, label_filter=label_filter
+    )
+    assert [label.id for label in found.labels] == [full.labels[i].id for i in (0, 2, 3)]
+
+
+def test_scores_of_given_labels_are_those_of_the_ranking(predictor):
+    batch = predictor.read(TEXTS)
+    for scorer in predictor.scorers:
+        for tail_dial in (0.0, 2.0):
+            ranking = predictor.rank(batch, NUM_LABELS, scorer, tail_dial=tail_dial)
+            found = predictor.score(batch, ranking.labels, scorer, tail_dial=tail_dial)
+            np.testing.assert_array_equal(found, ranking.scores)
+
+
+def test_no_texts_and_no_labels_have_no_scores(predictor):
+    batch = predictor.read(TEXTS)
+    assert predictor.score(batch, np.empty((4, 0), dtype=np.int64)).shape == (4, 0)
+    assert predictor.predict([], label_filter=FILTERS[0]) == []

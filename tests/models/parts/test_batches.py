@@ -1,0 +1,115 @@
+"""Batches of texts: parts of them and several together rank as they do alone."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from models.encoders.pretrained import dtype_for
+from models.errors import RequestError
+from models.parts import batches
+from models.parts.batches import TextBatch
+from models.predict.predictor import Predictor
+
+TEXTS = ["imports of fish", "olive oil", "Regulation of the Council on imports of fish from Spain"]
+
+
+@pytest.fixture(scope="module")
+def predictor(trained) -> Predictor:
+    return Predictor.of_bundle(trained.bundle, device="cpu")
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier", "sparse"])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_joined_and_taken_apart_texts_get_the_labels_that_they_get_alone(
+    predictor, scorer, is_prepared
+):
+    batches = [predictor.read([text]) for text in TEXTS]
+    if is_prepared:
+        for batch in batches:
+            predictor.prepare(batch, scorer)
+            predictor.encode(batch)
+    joined = TextBatch.joined(batches)
+    wanted = [predictor.predict([text], scorer=scorer)[0] for text in TEXTS]
+    found = predictor.predict_batch(joined, scorer=scorer)
+    parts = predictor.predict_batch(joined.take([2, 0]), scorer=scorer)
+    for some, alone in ((found, wanted), (parts, [wanted[2], wanted[0]])):
+        assert [ids(x) for x in some] == [ids(x) for x in alone]
+        assert [(x.num_tokens, x.truncated) for x in some] == [
+            (x.num_tokens, x.truncated) for x in alone
+        ]
+
+
+def ids(prediction):
+    return [label.id for label in prediction.labels]
+
+
+def test_preparing_tells_how_much_is_read(predictor):
+    batch = predictor.read([*TEXTS, "long " * 100])
+    assert predictor.max_tokens == 24
+    assert predictor.prepare(batch, "retrieval")[-1] == 24
+    assert predictor.prepare(batch, "sparse") == [3, 2, 10, 100]
+    with pytest.raises(RequestError, match="scorer 'magic'"):
+        predictor.prepare(batch, "magic")
+
+
+def test_what_is_known_of_a_batch_is_not_made_again(predictor, monkeypatch):
+    batch = predictor.read(TEXTS)
+    predictor.prepare(batch)
+    predictor.encode(batch)
+    monkeypatch.setattr("models.parts.batches.encode_all", None)
+    monkeypatch.setattr("models.parts.batches.tokenize_texts", None)
+    part = TextBatch.joined([batch.take([1]), batch.take([0])])
+    np.testing.assert_array_equal(part.vectors, batch.vectors[[1, 0]])
+
+
+def test_no_texts_get_no_answers(predictor):
+    assert predictor.predict_batch(predictor.read([])) == []
+
+
+def test_a_model_without_an_encoder_says_so(trained_sparse):
+    predictor = Predictor.of_bundle(trained_sparse.bundle, device="cpu")
+    assert predictor.max_tokens is None
+    assert predictor.batch_tokens == 1024
+    assert not predictor.needs_encoder("sparse")
+
+
+@pytest.mark.parametrize(("has_it", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_takes_bfloat16_where_the_processor_has_it(monkeypatch, has_it, dtype):
+    monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_it}, raising=False
+    )
+    assert dtype_for("auto", "cpu") == dtype
+    assert dtype_for("float32", "cpu") == torch.float32
+    assert dtype_for("bfloat16", "cpu") == torch.bfloat16
+
+
+def test_in_bfloat16_the_vectors_are_nearly_the_same(trained, predictor):
+    half = Predictor.of_bundle(trained.bundle, device="cpu", precision="bfloat16")
+    vectors = [x.read(TEXTS).vectors for x in (half, predictor)]
+    assert vectors[0].dtype == np.float32
+    np.testing.assert_allclose(*vectors, rtol=0.1, atol=0.05)
+
+
+def test_texts_are_computed_once_and_batches_do_not_wait_for_each_other():
+    both = threading.Barrier(2, timeout=20)
+
+    class Batch:
+        num_computed = 0
+
+        @batches._Once
+        def vectors(self):
+            """What is computed."""
+            both.wait()  # only where the other batch is being computed, too
+            self.num_computed += 1
+            return self.num_computed
+
+    made = [Batch(), Batch()]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda batch: batch.vectors, made)) == [1, 1]
+    assert [batch.vectors for batch in made] == [1, 1]
+    assert Batch.vectors.__doc__ == "What is computed."

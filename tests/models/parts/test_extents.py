@@ -1,0 +1,92 @@
+"""How much of a text an answer says was read, and known to the scorer.
+
+All of it failed on commit e37f807: `num_tokens` was the length of the text, read or not, and
+nothing told that no word of a text was known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from models.bundle.manifest import Ensemble
+from models.parts.model_parts import ModelParts
+from models.predict.predictor import Predictor
+from models.results import Prediction
+from models.scorers.calibration import IDENTITY
+
+MAX_TOKENS = 8
+LONG = "fish " * 40 + "law"
+
+
+@pytest.fixture(scope="module")
+def predictor(parts: ModelParts) -> Predictor:
+    return Predictor(parts, device="cpu")
+
+
+def counts(found: Prediction) -> tuple[int, int, int, bool]:
+    return found.num_tokens, found.num_text_tokens, found.known_tokens, found.truncated
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier", "linear"])
+def test_an_answer_by_the_encoder_says_how_many_tokens_it_has_read(predictor, scorer):
+    (found,) = predictor.predict([LONG], scorer=scorer)
+    assert counts(found) == (MAX_TOKENS, 43, MAX_TOKENS - 2, True)
+
+
+def test_the_sparse_model_reads_all_words_and_knows_those_with_a_feature(predictor):
+    (found,) = predictor.predict([LONG + " zzz zzz"], scorer="sparse")
+    assert counts(found) == (43, 43, 2, False)  # "fish" and "law"
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "sparse"])
+@pytest.mark.parametrize("text", ["???", "zzz qqq", "好", "\N{SMILING FACE WITH OPEN MOUTH}"])
+def test_a_text_without_any_known_word_has_no_known_token(predictor, scorer, text):
+    (found,) = predictor.predict([text], scorer=scorer)
+    assert found.known_tokens == 0
+    assert found.num_tokens == found.num_text_tokens
+    assert found.labels  # by their biases, as before
+
+
+def test_special_tokens_that_a_text_spells_out_are_not_known_words(predictor):
+    (found,) = predictor.predict(["[SEP] [MASK] [UNK] [PAD] river"], scorer="retrieval")
+    assert found.known_tokens == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "wanted"),
+    [
+        ({"retrieval": 0.5, "sparse": 0.5}, (MAX_TOKENS, 43, 6, True)),
+        ({"retrieval": 0.0, "sparse": 1.0}, (41, 41, 2, False)),
+    ],
+)
+def test_a_blend_is_counted_as_its_encoder_reads_if_it_has_one(parts, weights, wanted):
+    blended = replace(
+        parts, calibrations=dict.fromkeys(weights, IDENTITY), ensemble=Ensemble(weights)
+    )
+    (found,) = Predictor(blended, device="cpu").predict([LONG], scorer="ensemble")
+    assert counts(found) == wanted
+
+
+def test_a_blend_knows_what_one_of_its_parts_knows(parts):
+    """The sparse model reads behind the encoder's window, so it may know words that it doesn't."""
+    weights = {"retrieval": 0.5, "sparse": 0.5}
+    blended = replace(
+        parts, calibrations=dict.fromkeys(weights, IDENTITY), ensemble=Ensemble(weights)
+    )
+    predictor = Predictor(blended, device="cpu")
+    behind = "zzz " * 20 + "river"
+    assert counts(predictor.predict([behind], scorer="ensemble")[0]) == (MAX_TOKENS, 23, 1, True)
+    assert predictor.predict(["zzz " * 20], scorer="ensemble")[0].known_tokens == 0
+
+
+def test_batches_that_are_joined_and_taken_apart_keep_their_counts(predictor):
+    texts = ["river", LONG, "zzz"]
+    alone = [predictor.read([text]) for text in texts]
+    for batch in alone:
+        predictor.prepare(batch)
+    joined = type(alone[0]).joined(alone)
+    wanted = [counts(predictor.predict([text])[0]) for text in texts]
+    assert [counts(x) for x in predictor.predict_batch(joined)] == wanted
+    assert [counts(x) for x in predictor.predict_batch(joined.take([2, 1]))] == wanted[:0:-1]

@@ -1,0 +1,258 @@
+"""`hybrid`, `ensemble` and calibrated probabilities of a predictor, against its other scorers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.bundle.bundle import open_bundle
+from models.bundle.manifest import Calibration, Ensemble, Manifest
+from models.errors import RequestError
+from models.labels.filters import LabelFilter
+from models.parts.model_parts import ModelParts
+from models.parts.storage import read_parts, write_parts
+from models.predict.predictor import Predictor
+
+TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
+NUM_LABELS = 7
+UNTRAINED = {2, 5}
+BASE = ("retrieval", "classifier", "linear", "sparse")
+ALL = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+CALIBRATIONS = {
+    name: Calibration(knots=(-1.0, place), slopes=(0.5, 1.0 + place, 0.25), intercept=-place)
+    for place, name in enumerate(ALL, 1)
+    for place in [float(place)]
+}
+WEIGHTS = {"retrieval": 0.5, "classifier": 0.0, "linear": 0.2, "sparse": 0.3}
+
+
+@pytest.fixture(scope="module")
+def blended_parts(parts: ModelParts) -> ModelParts:
+    return replace(
+        parts, has_hybrid=True, calibrations=CALIBRATIONS, ensemble=Ensemble(dict(WEIGHTS))
+    )
+
+
+@pytest.fixture(scope="module")
+def predictor(blended_parts: ModelParts) -> Predictor:
+    return Predictor(blended_parts, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def scores(predictor: Predictor) -> dict[str, np.ndarray]:
+    """Of every base scorer, all labels in order; -inf for those that it can't score."""
+    found = {}
+    batch = predictor.read(TEXTS)
+    for name in BASE:
+        ranking = predictor.rank(batch, NUM_LABELS, name)
+        found[name] = np.full((len(TEXTS), NUM_LABELS), -np.inf)
+        for row, (labels, some) in enumerate(zip(ranking.labels, ranking.scores, strict=True)):
+            found[name][row, labels[labels >= 0]] = some[labels >= 0]
+    return found
+
+
+def sigmoid(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-values))
+
+
+def calibrated(name: str, values: np.ndarray) -> np.ndarray:
+    line = CALIBRATIONS[name]
+    first, second = line.knots
+    low, middle, high = line.slopes
+    log_odds = line.intercept + np.where(
+        values < first,
+        low * (values - first),
+        np.where(
+            values < second,
+            middle * (values - first),
+            middle * (second - first) + high * (values - second),
+        ),
+    )
+    return sigmoid(log_odds)
+
+
+@pytest.fixture(scope="module")
+def wanted(scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The oracle: mean probabilities of the two blends."""
+    return {
+        "hybrid": (sigmoid(scores["retrieval"]) + sigmoid(scores["classifier"])) / 2,
+        "ensemble": sum(w * calibrated(name, scores[name]) for name, w in WEIGHTS.items()),
+    }
+
+
+def log_priors(parts: ModelParts) -> np.ndarray:
+    counts = np.array([label.training_count for label in parts.catalogue])
+    return np.log((counts + 0.5) / (counts.sum() + 0.5 * NUM_LABELS))
+
+
+def test_the_scorers_stand_in_their_order(predictor: Predictor) -> None:
+    assert predictor.scorers == ALL
+
+
+@pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
+@pytest.mark.parametrize("dial", [0.0, 0.5, 3.0])
+def test_blends_are_ranked_over_all_labels(
+    predictor: Predictor,
+    parts: ModelParts,
+    wanted: dict[str, np.ndarray],
+    scorer: str,
+    dial: float,
+) -> None:
+    mean = wanted[scorer]
+    right = np.log(mean / (1 - mean)) - dial * log_priors(parts)
+    found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, tail_dial=dial)
+    for row, prediction in enumerate(found):
+        order = np.argsort(-right[row], kind="stable")
+        assert [label.index for label in prediction.labels] == order.tolist()
+        got = [label.score for label in prediction.labels]
+        np.testing.assert_allclose(got, right[row, order], rtol=1e-4, atol=1e-4)
+        assert (prediction.exact, prediction.correction) == (True, "none")
+
+
+def test_a_label_without_a_row_has_probability_0_from_that_scorer(
+    predictor: Predictor, scores: dict[str, np.ndarray]
+) -> None:
+    (found,) = predictor.predict(TEXTS[:1], k=NUM_LABELS, scorer="hybrid")
+    score_of = {label.index: label.score for label in found.labels}
+    for label in UNTRAINED:
+        half = sigmoid(scores["retrieval"][0, label]) / 2
+        assert score_of[label] == pytest.approx(math.log(half / (1 - half)), rel=1e-4)
+
+
+def test_without_the_scorers_that_know_a_label_it_is_not_ranked(parts: ModelParts) -> None:
+    ensemble = Ensemble({"classifier": 0.5, "sparse": 0.5})
+    some = replace(parts, calibrations=CALIBRATIONS, ensemble=ensemble)
+    predictor = Predictor(some, device="cpu")
+    (found,) = predictor.predict(TEXTS[:1], k=NUM_LABELS, scorer="ensemble")
+    assert {label.index for label in found.labels} == set(range(NUM_LABELS)) - UNTRAINED
+    assert "ensemble" not in predictor.describe(2).scorers
+    assert "ensemble" in predictor.describe(1).scorers
+
+
+@pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
+def test_given_labels_have_the_scores_of_the_ranking(predictor: Predictor, scorer: str) -> None:
+    batch = predictor.read(TEXTS)
+    ranking = predictor.rank(batch, NUM_LABELS, scorer, tail_dial=0.5)
+    found = predictor.score(batch, ranking.labels, scorer, tail_dial=0.5)
+    np.testing.assert_array_equal(found, ranking.scores)
+
+
+@pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
+def test_blends_heed_a_label_filter_and_are_explained(predictor: Predictor, scorer: str) -> None:
+    everything = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
+    some = LabelFilter(include=("L1", "L2", "L6"))
+    found = predictor.predict(TEXTS, k=3, scorer=scorer, label_filter=some, explain=True)
+    for few, all_labels in zip(found, everything, strict=True):
+        assert few.labels == tuple(x for x in all_labels.labels if x.index in {1, 2, 6})
+        told = {part.scorer: part.score for part in few.explanations[0].scores}
+        assert told[scorer] == few.labels[0].score
+
+
+# ---- probabilities ----
+
+
+@pytest.mark.parametrize("scorer", ALL)
+def test_probabilities_are_calibrated_and_fall_with_the_scores(
+    predictor: Predictor, scorer: str
+) -> None:
+    for prediction in predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer):
+        for label in prediction.labels:
+            right = calibrated(scorer, np.array(label.score))
+            assert label.probability == pytest.approx(float(right), rel=1e-6)
+        found = [label.probability for label in prediction.labels]
+        assert found == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("scorer", ALL)
+def test_a_threshold_means_the_calibrated_probability(predictor: Predictor, scorer: str) -> None:
+    everything = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
+    middle = everything[0].labels[2].probability
+    found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, threshold=middle)
+    for some, whole in zip(found, everything, strict=True):
+        assert some.labels == tuple(x for x in whole.labels if (x.probability or 0) >= middle)
+    assert len(found[0].labels) == 3
+
+
+def test_without_a_calibration_a_blend_gives_its_mean_probability(
+    parts: ModelParts, wanted: dict[str, np.ndarray]
+) -> None:
+    plain = Predictor(replace(parts, has_hybrid=True), device="cpu")
+    assert plain.scorers == ("retrieval", "classifier", "hybrid", "linear", "sparse")
+    (found,) = plain.predict(TEXTS[:1], k=NUM_LABELS, scorer="hybrid")
+    for label in found.labels:
+        assert label.probability == pytest.approx(wanted["hybrid"][0, label.index], rel=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"tail_dial": 0.5}, {"correction": "none"}])
+def test_scores_that_were_changed_have_no_probability(
+    predictor: Predictor, options: dict[str, object]
+) -> None:
+    (found,) = predictor.predict(TEXTS[:1], scorer="linear", **options)
+    assert {label.probability for label in found.labels} == {None}
+    with pytest.raises(RequestError, match=r"leaves no probabilities to compare with it"):
+        predictor.predict(TEXTS[:1], scorer="linear", threshold=0.5, **options)
+
+
+@pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
+def test_another_correction_of_a_blend_is_refused(predictor: Predictor, scorer: str) -> None:
+    with pytest.raises(RequestError, match=r"'tree' came for scorer .* wanted 'none'$"):
+        predictor.predict(TEXTS, scorer=scorer, correction="tree")
+
+
+# ---- what a blend reads ----
+
+
+def test_a_blend_reads_what_its_scorers_read(predictor: Predictor, parts: ModelParts) -> None:
+    needs = {name: predictor.needs_encoder(name) for name in ALL}
+    assert needs == dict.fromkeys(ALL, True) | {"sparse": False}
+    batch = predictor.read(TEXTS)
+    lengths = predictor.prepare(batch, "ensemble")
+    assert "features" in vars(batch) and "vectors" not in vars(batch)
+    assert lengths == predictor.prepare(predictor.read(TEXTS), "retrieval")
+    prepared = predictor.read(TEXTS)
+    predictor.prepare(prepared, "hybrid")
+    assert "features" not in vars(prepared)
+    sparse = Ensemble({"retrieval": 0.0, "sparse": 1.0})
+    alone = Predictor(replace(parts, calibrations=CALIBRATIONS, ensemble=sparse), device="cpu")
+    assert not alone.needs_encoder("ensemble")
+    (found,) = alone.predict(TEXTS[:1], scorer="ensemble")
+    assert found.num_tokens == 2
+    (other,) = alone.predict(TEXTS[:1], scorer="sparse")
+    assert [x.index for x in found.labels] == [x.index for x in other.labels]
+
+
+# ---- on disk ----
+
+
+@pytest.fixture
+def write(blended_parts: ModelParts, manifest: Manifest, tmp_path: Path) -> Callable[..., Path]:
+    def write_one(**changes: object) -> Path:
+        told = replace(
+            manifest,
+            scorers=ALL,
+            default_scorer="ensemble",
+            calibrations=CALIBRATIONS,
+            ensemble=Ensemble(dict(WEIGHTS)),
+            **changes,
+        )
+        write_parts(tmp_path / "bundle", blended_parts, told, tmp_path / "scratch")
+        return tmp_path / "bundle"
+
+    return write_one
+
+
+def test_a_bundle_brings_its_blends_back(
+    write: Callable[..., Path], predictor: Predictor, blended_parts: ModelParts
+) -> None:
+    bundle = open_bundle(write())
+    assert read_parts(bundle).calibrations == blended_parts.calibrations
+    loaded = Predictor.of_bundle(bundle, device="cpu")
+    assert loaded.default_scorer == "ensemble"
+    for scorer in ALL:
+        assert loaded.predict(TEXTS, scorer=scorer) == predictor.predict(TEXTS, scorer=scorer)

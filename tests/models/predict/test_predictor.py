@@ -1,0 +1,498 @@
+"""Prediction through a tiny bundle, against scores computed from its parts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import faiss
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+import models.parts.model_parts
+from models.bundle.bundle import Bundle
+from models.encoders.dual_encoder import encode_all
+from models.encoders.pretrained import Precision
+from models.encoders.tokens import tokenize_texts
+from models.errors import ConfigError, RequestError
+from models.parts.model_parts import DenseParts, ModelParts
+from models.predict.predictor import MOST_TAIL_DIAL, Predictor
+from models.results import Prediction
+
+TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
+UNTRAINED = {2, 5}
+MAX_TOKENS = 8
+NUM_LABELS = 7
+NUM_WORDS = 10
+SCORERS = ["retrieval", "classifier", "linear", "sparse"]
+
+
+@pytest.fixture(scope="module")
+def predictor(parts: ModelParts) -> Predictor:
+    return Predictor(parts, device="cpu")
+
+
+def dense_scores(parts: ModelParts, scorer: str) -> np.ndarray:
+    """The oracle: scores of all labels in float64, -inf for those without a row."""
+    scores = np.full((len(TEXTS), NUM_LABELS), -np.inf)
+    if scorer == "sparse":
+        products = parts.sparse.tfidf.transform(TEXTS).toarray() @ parts.sparse.weights.toarray().T
+        scores[:, parts.sparse.labels] = products + parts.sparse.bias
+        return scores
+    dense = parts.dense
+    assert dense is not None and dense.classifier is not None
+    tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
+    vectors = encode_all(dense.encoder, tokens, "document", pad_id=0).astype(np.float64)
+    if scorer == "retrieval":
+        scale, shift = dense.encoder.log_scale.exp().item(), dense.encoder.score_bias.item()
+        return scale * vectors @ dense.label_vectors.T + shift
+    assert dense.linear is not None
+    model = dense.classifier if scorer == "classifier" else dense.linear.model
+    scores[:, model.labels] = vectors @ model.weight.T + model.bias
+    if scorer == "linear":
+        scores += log_p_n(dense, vectors)
+    return scores
+
+
+def log_p_n(dense: DenseParts, vectors: np.ndarray) -> np.ndarray:
+    """Log p_n of all labels."""
+    assert dense.linear is not None and dense.linear.tree is not None
+    tree = dense.linear.tree
+    return tree.log_probs(tree.project(torch.from_numpy(vectors).float())).numpy()
+
+
+def log_priors(parts: ModelParts) -> np.ndarray:
+    counts = np.array([label.training_count for label in parts.catalogue])
+    return np.log((counts + 0.5) / (counts.sum() + 0.5 * NUM_LABELS))
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_scores_are_those_of_the_parts_best_first(
+    predictor: Predictor, parts: ModelParts, scorer: str
+) -> None:
+    wanted = dense_scores(parts, scorer)
+    for row, prediction in enumerate(predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)):
+        order = [int(i) for i in np.argsort(-wanted[row], kind="stable")]
+        order = [index for index in order if wanted[row, index] > -np.inf]
+        assert [label.index for label in prediction.labels] == order
+        scores = [label.score for label in prediction.labels]
+        np.testing.assert_allclose(scores, wanted[row, order], atol=1e-5)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_a_loaded_bundle_predicts_what_its_parts_predict(
+    predictor: Predictor, bundle: Bundle, scorer: str
+) -> None:
+    loaded = Predictor.of_bundle(bundle, device="cpu")
+    assert loaded.predict(TEXTS, scorer=scorer) == predictor.predict(TEXTS, scorer=scorer)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_a_text_alone_gets_the_labels_that_it_gets_in_a_batch(
+    predictor: Predictor, scorer: str
+) -> None:
+    together = predictor.predict(TEXTS, k=3, scorer=scorer)
+    for text, wanted in zip(TEXTS, together, strict=True):
+        (alone,) = predictor.predict([text], k=3, scorer=scorer)
+        assert [label.index for label in alone.labels] == [label.index for label in wanted.labels]
+        scores = [label.score for label in wanted.labels]
+        np.testing.assert_allclose([label.score for label in alone.labels], scores, atol=1e-5)
+
+
+def labels_of(predictions: list[Prediction]) -> set[int]:
+    return {label.index for prediction in predictions for label in prediction.labels}
+
+
+def test_only_retrieval_gives_labels_without_training_documents(predictor: Predictor) -> None:
+    assert labels_of(predictor.predict(TEXTS, k=NUM_LABELS)) == set(range(NUM_LABELS))
+    for scorer in ("classifier", "linear", "sparse"):
+        found = labels_of(predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer))
+        assert found == set(range(NUM_LABELS)) - UNTRAINED
+
+
+def test_labels_carry_their_id_and_name(predictor: Predictor) -> None:
+    for label in predictor.predict(["river"], k=3)[0].labels:
+        assert label.id == f"L{label.index}"
+        assert label.name == predictor.catalogue[label.index].name
+
+
+def test_dense_scores_are_logits_and_sparse_ones_are_not(predictor: Predictor) -> None:
+    for scorer in ("retrieval", "classifier"):
+        for label in predictor.predict(["river"], scorer=scorer)[0].labels:
+            assert label.probability == pytest.approx(1 / (1 + math.exp(-label.score)))
+    for scorer in ("linear", "sparse"):
+        (other,) = predictor.predict(["river"], scorer=scorer)
+        assert {label.probability for label in other.labels} == {None}
+
+
+# ---- correction and tail dial ----
+
+
+def assert_ranked_as(found: list[Prediction], wanted: np.ndarray) -> None:
+    """All labels come by falling score, ties by index; those without a score don't come."""
+    for row, prediction in enumerate(found):
+        order = [int(i) for i in np.argsort(-wanted[row], kind="stable") if wanted[row, i] > -1e9]
+        assert [label.index for label in prediction.labels] == order
+        scores = [label.score for label in prediction.labels]
+        np.testing.assert_allclose(scores, wanted[row, order], rtol=1e-5, atol=1e-5)
+        assert prediction.exact
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("dial", [0.0, 0.3, 1.0, 2.5, MOST_TAIL_DIAL])
+def test_the_tail_dial_takes_the_log_prior_off_every_score(
+    predictor: Predictor, parts: ModelParts, scorer: str, dial: float
+) -> None:
+    wanted = dense_scores(parts, scorer) - dial * log_priors(parts)
+    assert_ranked_as(predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, tail_dial=dial), wanted)
+
+
+@pytest.mark.parametrize("dial", [0.0, 0.7])
+def test_without_its_correction_the_linear_scorer_is_an_inner_product(
+    predictor: Predictor, parts: ModelParts, dense: DenseParts, dial: float
+) -> None:
+    tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
+    vectors = encode_all(dense.encoder, tokens, "document", pad_id=0)
+    wanted = dense_scores(parts, "linear") - log_p_n(dense, vectors) - dial * log_priors(parts)
+    options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": dial}
+    found = predictor.predict(TEXTS, correction="none", **options)
+    assert_ranked_as(found, wanted)
+    assert {each.correction for each in found} == {"none"}
+    assert found != predictor.predict(TEXTS, correction="tree", **options)
+
+
+def with_prior(parts: ModelParts) -> ModelParts:
+    assert parts.dense is not None and parts.dense.linear is not None
+    linear = replace(parts.dense.linear, correction="prior", tree=None)
+    return replace(parts, dense=replace(parts.dense, linear=linear))
+
+
+@pytest.mark.parametrize("dial", [0.0, 0.7])
+def test_a_prior_corrects_by_the_log_of_label_frequencies(parts: ModelParts, dial: float) -> None:
+    predictor = Predictor(with_prior(parts), device="cpu")
+    (dense,) = [x for x in (parts.dense,) if x is not None]
+    tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
+    vectors = encode_all(dense.encoder, tokens, "document", pad_id=0)
+    plain = dense_scores(parts, "linear") - log_p_n(dense, vectors) - dial * log_priors(parts)
+    counts = np.array([max(label.training_count, 1) for label in parts.catalogue])
+    options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": dial}
+    found = predictor.predict(TEXTS, **options)
+    assert_ranked_as(found, plain + np.log(counts / (counts.sum() - len(UNTRAINED))))
+    assert {each.correction for each in found} == {"prior"}
+    assert_ranked_as(predictor.predict(TEXTS, correction="none", **options), plain)
+
+
+def test_a_scorer_has_its_own_correction_where_none_is_asked_for(predictor: Predictor) -> None:
+    own = {scorer: predictor.correction_of(scorer) for scorer in SCORERS}
+    assert own == {"retrieval": "none", "classifier": "none", "linear": "tree", "sparse": "none"}
+    for scorer, correction in own.items():
+        (found,) = predictor.predict(["river"], scorer=scorer)
+        assert (found.correction, found.exact) == (correction, True)
+        assert [found] == predictor.predict(["river"], scorer=scorer, correction=correction)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "correction", "wanted"),
+    [
+        ("retrieval", "tree", "wanted 'none'$"),
+        ("classifier", "tree", "wanted 'none'$"),
+        ("sparse", "tree", "wanted 'none'$"),
+        ("linear", "prior", "wanted 'none' or 'tree'$"),
+        ("linear", "Tree", "wanted 'none' or 'tree'$"),
+        ("linear", "", "wanted 'none' or 'tree'$"),
+    ],
+)
+def test_a_correction_that_the_scorer_was_not_trained_with_is_refused(
+    predictor: Predictor, scorer: str, correction: str, wanted: str
+) -> None:
+    with pytest.raises(RequestError, match=f"'{correction}' came for .*'{scorer}'.* {wanted}"):
+        predictor.predict(TEXTS, scorer=scorer, correction=correction)
+
+
+@pytest.mark.parametrize("dial", [-0.1, math.inf, math.nan, 1001.0])
+@pytest.mark.parametrize("scorer", ["retrieval", "sparse"])
+def test_a_tail_dial_out_of_range_is_refused(
+    predictor: Predictor, scorer: str, dial: float
+) -> None:
+    with pytest.raises(RequestError, match=f"tail_dial is {dial}; wanted a number from 0 to 1000"):
+        predictor.predict(TEXTS, scorer=scorer, tail_dial=dial)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_with_a_tail_dial_labels_have_no_probability(predictor: Predictor, scorer: str) -> None:
+    (found,) = predictor.predict(["river"], scorer=scorer, tail_dial=0.1)
+    assert {label.probability for label in found.labels} == {None}
+
+
+def test_a_threshold_with_a_tail_dial_is_refused(predictor: Predictor) -> None:
+    with pytest.raises(RequestError, match=r"threshold 0.5 came with a tail dial.*leave out one"):
+        predictor.predict(TEXTS, threshold=0.5, tail_dial=0.1)
+
+
+def test_log_priors_are_those_of_shares_with_half_a_pair_more(parts: ModelParts) -> None:
+    np.testing.assert_allclose(parts.catalogue.log_priors, log_priors(parts), rtol=1e-6)
+    assert parts.catalogue.log_priors.dtype == np.float32
+
+
+def test_the_default_scorer_is_the_bundles(bundle: Bundle, parts: ModelParts) -> None:
+    assert Predictor.of_bundle(bundle, device="cpu").default_scorer == "retrieval"
+    other = Predictor(parts, default_scorer="sparse", device="cpu")
+    assert other.predict(TEXTS) == other.predict(TEXTS, scorer="sparse")
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier"])
+def test_a_threshold_leaves_out_less_probable_labels(predictor: Predictor, scorer: str) -> None:
+    everything = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
+    found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, threshold=0.5)
+    for some, whole in zip(found, everything, strict=True):
+        assert some.labels == tuple(x for x in whole.labels if (x.probability or 0) >= 0.5)
+    assert 0 < len(labels_of(found)) < len(labels_of(everything))
+
+
+def test_the_extreme_thresholds_keep_all_or_none(predictor: Predictor) -> None:
+    everything = predictor.predict(TEXTS, k=4)
+    assert predictor.predict(TEXTS, k=4, threshold=0.0) == everything
+    assert all(not x.labels for x in predictor.predict(TEXTS, k=4, threshold=1.0))
+
+
+def test_a_label_at_the_threshold_stays(predictor: Predictor) -> None:
+    second = predictor.predict(["river"], k=2)[0].labels[1]
+    assert second.probability is not None
+    found = predictor.predict(["river"], k=5, threshold=second.probability)[0]
+    assert found.labels[-1] == second and len(found.labels) == 2
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan"), float("inf")])
+def test_a_threshold_that_is_no_probability_is_refused(
+    predictor: Predictor, threshold: float
+) -> None:
+    with pytest.raises(RequestError, match=r"threshold is .*; wanted a probability from 0 to 1"):
+        predictor.predict(TEXTS, threshold=threshold)
+
+
+def test_a_threshold_is_refused_where_there_are_no_probabilities(predictor: Predictor) -> None:
+    with pytest.raises(RequestError, match=r"'sparse' gives no probabilities .* retrieval, class"):
+        predictor.predict(TEXTS, scorer="sparse", threshold=0.5)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\u3000"])
+def test_a_blank_text_is_refused_by_its_number(predictor: Predictor, text: str) -> None:
+    with pytest.raises(RequestError, match="text 1 is blank; give it some words, or leave it out"):
+        predictor.predict(["river", text])
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_half_a_surrogate_pair_is_refused_by_its_number(predictor: Predictor, scorer: str) -> None:
+    with pytest.raises(RequestError, match="text 1 holds half of a surrogate pair"):
+        predictor.predict(["river", "law \ud800"], scorer=scorer)
+
+
+@pytest.mark.parametrize("k", [0, -1, 8])
+def test_k_out_of_range_is_refused(predictor: Predictor, k: int) -> None:
+    with pytest.raises(RequestError, match=f"k is {k}; wanted 1 to 7, the number of labels"):
+        predictor.predict(TEXTS, k=k)
+
+
+@pytest.mark.parametrize("scorer", ["", "svm", "Retrieval"])
+def test_an_unknown_scorer_is_refused(predictor: Predictor, scorer: str) -> None:
+    with pytest.raises(
+        RequestError, match=f"'{scorer}' is not in .* it has retrieval, classifier, linear, sparse"
+    ):
+        predictor.predict(TEXTS, scorer=scorer)
+
+
+def test_no_texts_have_no_predictions(predictor: Predictor) -> None:
+    assert predictor.predict([]) == []
+
+
+@pytest.mark.parametrize(("num_words", "is_truncated"), [(1, False), (6, False), (7, True)])
+def test_a_text_beyond_the_encoders_window_is_said_to_be_cut(
+    predictor: Predictor, num_words: int, is_truncated: bool
+) -> None:
+    (found,) = predictor.predict(["fish " * num_words])
+    assert found.num_text_tokens == num_words + 2  # [CLS] and [SEP]
+    assert found.num_tokens == min(num_words + 2, MAX_TOKENS)
+    assert found.truncated is is_truncated
+
+
+def test_the_sparse_model_reads_all_of_a_text(predictor: Predictor) -> None:
+    (found,) = predictor.predict(["fish " * 40 + "law"], scorer="sparse")
+    assert (found.num_tokens, found.truncated) == (41, False)
+    assert found.labels != predictor.predict(["fish " * 40], scorer="sparse")[0].labels
+
+
+def test_a_text_without_known_tokens_gets_the_labels_biases(
+    predictor: Predictor, parts: ModelParts
+) -> None:
+    (found,) = predictor.predict(["zzz"], k=1, scorer="sparse")
+    assert found.labels[0].score == parts.sparse.bias.max()
+
+
+def test_one_batch_of_texts_is_encoded_once_for_all_scorers(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[int] = []
+    batch = predictor.read(TEXTS, done.append)
+    rankings = [predictor.rank(batch, 3, scorer) for scorer in SCORERS]
+    assert sum(done) == len(TEXTS)
+    assert {ranking.labels.shape for ranking in rankings} == {(4, 3)}
+
+
+def test_a_model_without_classifier_has_the_other_scorers(
+    parts: ModelParts, dense: DenseParts
+) -> None:
+    without = replace(dense, classifier=None, linear=None)
+    predictor = Predictor(replace(parts, dense=without), device="cpu")
+    assert predictor.scorers == ("retrieval", "sparse")
+    for scorer in ("classifier", "linear"):
+        with pytest.raises(RequestError, match=f"'{scorer}' is not in this bundle"):
+            predictor.predict(TEXTS, scorer=scorer)
+
+
+# ---- the sparse model alone ----
+
+
+@pytest.fixture(scope="module")
+def sparse_predictor(sparse_parts: ModelParts) -> Predictor:
+    return Predictor(sparse_parts, device="cpu")
+
+
+def test_the_sparse_model_alone_predicts_what_it_predicts_in_company(
+    predictor: Predictor, sparse_predictor: Predictor
+) -> None:
+    assert (sparse_predictor.scorers, sparse_predictor.default_scorer) == (("sparse",), "sparse")
+    assert sparse_predictor.predict(TEXTS, k=4) == predictor.predict(TEXTS, k=4, scorer="sparse")
+
+
+def test_a_bundle_of_the_sparse_model_alone_predicts_what_it_was_written_from(
+    sparse_bundle: Bundle, sparse_predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DualEncoder", "load_transformer", "load_tokenizer"):
+        monkeypatch.delattr(models.parts.model_parts, name)
+    loaded = Predictor.of_bundle(sparse_bundle, device="cpu")
+    assert loaded.predict(TEXTS) == sparse_predictor.predict(TEXTS)
+
+
+def test_without_an_encoder_progress_is_told_by_the_features(sparse_predictor: Predictor) -> None:
+    done: list[int] = []
+    batch = sparse_predictor.read(TEXTS, done.append)
+    for _ in range(2):
+        sparse_predictor.rank(batch, 3)
+    assert done == [len(TEXTS)]
+
+
+@pytest.mark.parametrize("scorer", ["retrieval", "classifier"])
+def test_a_dense_scorer_of_a_sparse_model_is_refused(
+    sparse_predictor: Predictor, scorer: str
+) -> None:
+    with pytest.raises(RequestError, match=f"'{scorer}' is not in this bundle; it has sparse$"):
+        sparse_predictor.predict(TEXTS, scorer=scorer)
+
+
+def test_a_sparse_model_sends_no_one_with_a_threshold_to_scorers_that_it_lacks(
+    sparse_predictor: Predictor,
+) -> None:
+    with pytest.raises(RequestError, match=r"with threshold 0.5; leave the threshold out$"):
+        sparse_predictor.predict(TEXTS, threshold=0.5)
+
+
+# ---- features instead of texts ----
+
+
+@pytest.fixture(scope="module")
+def feature_predictor(feature_parts: ModelParts) -> Predictor:
+    return Predictor(feature_parts, device="cpu")
+
+
+def raw_features(num_columns: int = NUM_WORDS) -> csr_array:
+    values = np.zeros((3, num_columns), dtype=np.float32)
+    values[0, [1, 4]] = 3, -4
+    values[2, :3] = 1
+    return csr_array(values)
+
+
+def test_features_are_scored_at_unit_length(
+    feature_predictor: Predictor, feature_parts: ModelParts
+) -> None:
+    model, rows = feature_parts.sparse, raw_features().toarray()
+    rows[0] /= 5
+    rows[2] /= np.sqrt(3)
+    found = feature_predictor.rank(feature_predictor.read_features(raw_features()), 2)
+    for row, labels, scores in zip(rows, found.labels, found.scores, strict=True):
+        wanted = model.weights.toarray() @ row + model.bias
+        best = np.argsort(-wanted, kind="stable")[:2]
+        assert labels.tolist() == model.labels[best].tolist()
+        np.testing.assert_allclose(scores, wanted[best], rtol=1e-6)
+
+
+def test_the_callers_features_stay_as_they_are(feature_predictor: Predictor) -> None:
+    given = raw_features()
+    feature_predictor.read_features(given)
+    assert (given != raw_features()).nnz == 0
+
+
+def test_a_column_given_twice_counts_as_its_sum(feature_predictor: Predictor) -> None:
+    twice = csr_array(
+        (np.array([1, 2, -4], np.float32), np.array([1, 1, 4]), np.array([0, 3])),
+        shape=(1, NUM_WORDS),
+    )
+    found = feature_predictor.read_features(twice).features.toarray()
+    np.testing.assert_allclose(found, raw_features().toarray()[:1] / 5)
+
+
+def test_features_of_another_number_are_refused(feature_predictor: Predictor) -> None:
+    with pytest.raises(RequestError, match="have 9 features, the model has 10; give those that"):
+        feature_predictor.read_features(raw_features(9))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_feature_that_is_not_finite_is_refused(
+    feature_predictor: Predictor, value: float
+) -> None:
+    features = raw_features()
+    features.data[1] = value
+    with pytest.raises(RequestError, match="a feature's value is not finite"):
+        feature_predictor.read_features(features)
+
+
+def test_texts_and_features_are_each_refused_where_the_other_is_read(
+    predictor: Predictor, feature_predictor: Predictor
+) -> None:
+    assert (predictor.input, feature_predictor.input) == ("text", "features")
+    assert len(feature_predictor.feature_names) == NUM_WORDS
+    with pytest.raises(RequestError, match=r"reads texts, not features; call read or predict"):
+        predictor.read_features(raw_features())
+    for ask in (feature_predictor.read, feature_predictor.predict):
+        for texts in (TEXTS, []):
+            with pytest.raises(RequestError, match=r"reads features, not texts; call read_feat"):
+                ask(texts)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_gpu_that_is_not_there_is_refused(
+    parts: ModelParts, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    with pytest.raises(ConfigError, match=f"device '{device}'"):
+        Predictor(parts, device=device)
+
+
+def test_the_number_of_threads_is_set_for_the_whole_process(bundle: Bundle) -> None:
+    before = torch.get_num_threads(), faiss.omp_get_max_threads()
+    Predictor.of_bundle(bundle, device="cpu", num_threads=1)
+    assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == (1, 1)
+    torch.set_num_threads(before[0])
+    faiss.omp_set_num_threads(before[1])
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_device_and_precision_are_told(bundle: Bundle, precision: Precision) -> None:
+    predictor = Predictor.of_bundle(bundle, device="cpu", precision=precision)
+    assert (predictor.device, predictor.encoder_precision) == ("cpu", precision)
+
+
+def test_a_model_without_an_encoder_has_no_precision(sparse_predictor: Predictor) -> None:
+    assert sparse_predictor.encoder_precision is None

@@ -1,0 +1,244 @@
+"""The index against float64 products of everything, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from models.errors import ConfigError
+from models.ranking.index import InnerProductIndex, InnerProductSource
+from models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
+
+DIM = 24
+Problem = tuple[np.ndarray, np.ndarray]  # label vectors, queries
+
+
+def exact_products(vectors: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """The oracle: every product in float64, summed row by row, rounded once."""
+    products = np.empty((len(queries), len(vectors)), dtype=np.float32)
+    for row, query in enumerate(queries.astype(np.float64)):
+        products[row] = (vectors.astype(np.float64) * query).sum(axis=1)
+    return products
+
+
+def assert_same(found: Ranking, wanted: Ranking) -> None:
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+def all_labels(vectors: np.ndarray) -> np.ndarray:
+    return np.arange(len(vectors), dtype=np.int64)
+
+
+def random(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def plain() -> Problem:
+    return random(0, 500, DIM), random(1, 20, DIM)
+
+
+def duplicates() -> Problem:
+    return np.repeat(random(0, 5, DIM), 100, axis=0), random(1, 20, DIM)
+
+
+def near_ties() -> Problem:
+    """Vectors that differ by one unit in the last place of one coordinate."""
+    vectors = np.repeat(random(0, 1, DIM), 500, axis=0)
+    rows = np.arange(500)
+    vectors[rows, rows % DIM] = np.nextafter(vectors[rows, rows % DIM], np.float32(np.inf))
+    return vectors, random(1, 20, DIM)
+
+
+def common_offset() -> Problem:
+    """A large part that all share hides the small differences from float32 sums."""
+    offset = 1000 * random(2, 1, DIM)
+    return offset + random(0, 500, DIM), offset + random(1, 20, DIM)
+
+
+def zeros() -> Problem:
+    vectors, queries = plain()
+    vectors[::3] = 0
+    queries[::2] = 0
+    return vectors, queries
+
+
+def cancellation() -> Problem:
+    vectors, queries = plain()
+    vectors[:, 1], queries[:, 1] = 1e4 * vectors[:, 0], -queries[:, 0]
+    vectors[:, 0] *= 1e4
+    return vectors, queries
+
+
+PROBLEMS = [plain, duplicates, near_ties, common_offset, zeros, cancellation]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("k", [1, 10, 499, 500, 510])
+def test_top_is_a_full_sort_of_the_exact_products(problem: Callable[[], Problem], k: int) -> None:
+    vectors, queries = problem()
+    found = InnerProductIndex(vectors, all_labels(vectors)).top(queries, k)
+    assert_same(found, top_of_scores(exact_products(vectors, queries), k))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_score_gives_the_bits_that_top_gives(problem: Callable[[], Problem]) -> None:
+    vectors, queries = problem()
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    best = index.top(queries, 30)
+    np.testing.assert_array_equal(index.score(queries, best.labels), best.scores)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_query_alone_gets_the_bits_that_it_gets_in_a_batch(
+    problem: Callable[[], Problem],
+) -> None:
+    vectors, queries = problem()
+    queries = np.tile(queries, (5, 1))
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    together = index.top(queries, 7)
+    for row in range(20):
+        alone = index.top(queries[row : row + 1], 7)
+        assert_same(alone, Ranking(together.labels[[row]], together.scores[[row]]))
+
+
+@given(
+    arrays(np.float32, (60, 3), elements=st.sampled_from([-1.0, 0.0, 0.1, 1.0])),
+    arrays(np.float32, (2, 3), elements=st.sampled_from([-1.0, 0.0, 0.3])),
+    st.integers(1, 65),
+)
+def test_top_is_exact_whatever_the_ties(vectors: np.ndarray, queries: np.ndarray, k: int) -> None:
+    found = InnerProductIndex(vectors, all_labels(vectors)).top(queries, k)
+    assert_same(found, top_of_scores(exact_products(vectors, queries), k))
+
+
+@pytest.mark.parametrize("k", [3, 100, 400])
+def test_only_the_labels_of_the_index_are_ranked(k: int) -> None:
+    vectors, queries = plain()
+    labels = np.flatnonzero(np.arange(1000) % 3 == 1).astype(np.int64)
+    vectors = vectors[: len(labels)]
+    scores = np.full((len(queries), 1000), -np.inf, dtype=np.float32)
+    scores[:, labels] = exact_products(vectors, queries)
+    assert_same(InnerProductIndex(vectors, labels).top(queries, k), top_of_scores(scores, k))
+
+
+def test_labels_that_are_not_indexed_score_minus_infinity() -> None:
+    index = InnerProductIndex(np.ones((2, 1), dtype=np.float32), np.array([1, 4]))
+    asked = np.array([[NO_LABEL, 0, 1, 2, 4, 5, 10**12]])
+    scores = index.score(np.full((1, 1), 3, dtype=np.float32), asked)
+    assert scores.tolist() == [[-np.inf, -np.inf, 3, -np.inf, 3, -np.inf, -np.inf]]
+
+
+def test_no_queries_have_no_ranking() -> None:
+    vectors, queries = plain()
+    found = InnerProductIndex(vectors, all_labels(vectors)).top(queries[:0], 4)
+    assert found.labels.shape == found.scores.shape == (0, 4)
+
+
+def test_the_source_is_bound_to_its_queries() -> None:
+    vectors, queries = plain()
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    source = InnerProductSource(index, queries)
+    rows = np.array([3, 1])
+    assert isinstance(source, Source) and (source.num_queries, source.num_labels) == (20, 500)
+    assert_same(source.top(rows, 5), index.top(queries[rows], 5))
+    labels = np.tile(np.arange(4), (2, 1))
+    np.testing.assert_array_equal(source.score(rows, labels), index.score(queries[rows], labels))
+
+
+def test_vectors_need_not_lie_in_one_piece() -> None:
+    vectors, queries = plain()
+    found = InnerProductIndex(np.asfortranarray(vectors), all_labels(vectors)).top(queries, 5)
+    assert_same(found, InnerProductIndex(vectors, all_labels(vectors)).top(queries, 5))
+
+
+@pytest.mark.parametrize("most_results", [1, 2048])
+def test_searches_as_on_a_gpu_are_exact_beyond_its_most_results(
+    most_results: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.ranking.index._GPU_MOST_RESULTS", most_results)
+    vectors, queries = near_ties()
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    index.is_on_gpu = True
+    index._index = faiss.IndexFlatIP(DIM)
+    index._index.add(vectors)
+    assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("k", [1, 10, 499, 510])
+def test_searches_in_half_precision_are_exact(problem: Callable[[], Problem], k: int) -> None:
+    """As on a GPU: vectors and queries are rounded to float16 before they are multiplied."""
+    vectors, queries = problem()
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    index.is_on_gpu = index._is_half = True
+    index._index = Rounding(faiss.IndexFlatIP(DIM))
+    index._index.add(vectors)
+    assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
+
+
+class Rounding:
+    """An index that is given everything in half precision."""
+
+    def __init__(self, index: faiss.Index) -> None:
+        self._index = index
+
+    def add(self, vectors: np.ndarray) -> None:
+        self._index.add(vectors.astype(np.float16).astype(np.float32))
+
+    def search(self, queries: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._index.search(queries.astype(np.float16).astype(np.float32), m)
+
+
+def test_half_precision_leads_to_more_candidates() -> None:
+    """Else the test above would say nothing of its margin."""
+    vectors = np.full((200, 2), 1 + 2.0**-12, dtype=np.float32)
+    vectors[150:] += np.float32(2.0**-13)  # the same in float16
+    queries = np.ones((1, 2), dtype=np.float32)
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    index.is_on_gpu = index._is_half = True
+    index._index = Rounding(faiss.IndexFlatIP(2))
+    index._index.add(vectors)
+    assert index.top(queries, 3).labels.tolist() == [[150, 151, 152]]
+
+
+def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, queries = plain()
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    monkeypatch.setattr("models.ranking.index._MOST_PRODUCTS", 1200)
+    assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    vectors = np.ones((2, 1), dtype=np.float32)
+    with pytest.raises(ConfigError, match=r"device 'cuda': FAISS sees no GPU; .* or use .* 'cpu'"):
+        InnerProductIndex(vectors, all_labels(vectors), device="cuda")
+    assert not InnerProductIndex(vectors, all_labels(vectors), device="auto").is_on_gpu
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("k", [1, 10, 499, 500, 510])
+def test_top_on_a_gpu_is_a_full_sort_of_the_exact_products(
+    problem: Callable[[], Problem], k: int, half: bool
+) -> None:
+    vectors, queries = problem()
+    index = InnerProductIndex(vectors, all_labels(vectors), device="cuda", half=half)
+    assert index.is_on_gpu
+    assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
+
+
+@pytest.mark.gpu
+def test_a_ranking_on_a_gpu_is_exact_beyond_its_most_results() -> None:
+    vectors = np.repeat(random(0, 5, DIM), 3000, axis=0)
+    queries = random(1, 3, DIM)
+    index = InnerProductIndex(vectors, all_labels(vectors), device="cuda")
+    assert_same(index.top(queries, 2500), top_of_scores(exact_products(vectors, queries), 2500))

@@ -1,0 +1,182 @@
+"""Rankings against a full sort, to the bit, with as many ties as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from models.ranking.top_k import NO_LABEL, Ranking, Source, rank, top_of_candidates, top_of_scores
+
+NO_SCORE = -np.inf
+# Few values, so that scores tie; sums of the latter depend on their order.
+TIED = st.sampled_from([NO_SCORE, -1.0, 0.0, 1.0, 2.0])
+ROUNDED = st.sampled_from([NO_SCORE, 0.1, 0.2, 0.3, 1e8, -1e8, 3.3])
+
+
+def dense_scores(
+    rows: int, labels: int, elements: st.SearchStrategy[float] = TIED
+) -> st.SearchStrategy[np.ndarray]:
+    return arrays(np.float32, (rows, labels), elements=elements)
+
+
+def sorted_fully(scores: np.ndarray, k: int) -> Ranking:
+    """The oracle: Python's sort of all labels that have a score."""
+    labels = np.full((len(scores), k), NO_LABEL, dtype=np.int64)
+    best = np.full((len(scores), k), NO_SCORE, dtype=np.float32)
+    for row, values in enumerate(scores.tolist()):
+        order = sorted((-score, label) for label, score in enumerate(values) if score > NO_SCORE)
+        for place, (negated, label) in enumerate(order[:k]):
+            labels[row, place], best[row, place] = label, -negated
+    return Ranking(labels, best)
+
+
+def assert_same(found: Ranking, wanted: Ranking) -> None:
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)  # to the bit
+
+
+class DenseSource:
+    """A source over all scores, which keeps the labels that it was asked about."""
+
+    def __init__(self, scores: np.ndarray) -> None:
+        self.scores = scores
+        self.touched: set[int] = set()
+
+    @property
+    def num_queries(self) -> int:
+        return len(self.scores)
+
+    @property
+    def num_labels(self) -> int:
+        """Labels that have a score for some query."""
+        return max(1, int(np.isfinite(self.scores).any(axis=0).sum()))
+
+    def top(self, rows: np.ndarray, m: int) -> Ranking:
+        best = sorted_fully(self.scores[rows], m)
+        self.touched |= set(best.labels.flat)
+        return best
+
+    def score(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        self.touched |= set(labels.flat)
+        scores = np.take_along_axis(self.scores[rows], np.maximum(labels, 0), axis=1)
+        return np.where(labels == NO_LABEL, np.float32(NO_SCORE), scores)
+
+
+def total_of(all_scores: Sequence[np.ndarray]) -> np.ndarray:
+    total = np.zeros_like(all_scores[0])
+    for scores in all_scores:
+        total = total + scores
+    return total
+
+
+def test_a_dense_source_is_a_source() -> None:
+    assert isinstance(DenseSource(np.zeros((1, 1), dtype=np.float32)), Source)
+
+
+@given(dense_scores(3, 7), st.integers(1, 10))
+def test_top_of_scores_is_a_full_sort(scores: np.ndarray, k: int) -> None:
+    before = scores.copy()
+    assert_same(top_of_scores(scores, k), sorted_fully(scores, k))
+    np.testing.assert_array_equal(scores, before)
+
+
+@given(dense_scores(2, 7), st.permutations(range(7)), st.integers(1, 10))
+def test_top_of_candidates_does_not_depend_on_their_order(
+    scores: np.ndarray, order: list[int], k: int
+) -> None:
+    labels = np.tile(np.array(order, dtype=np.int64), (2, 1))
+    found = top_of_candidates(labels, scores[:, order], k)
+    assert_same(found, sorted_fully(scores, k))
+
+
+def test_padding_among_candidates_stays_padding() -> None:
+    labels = np.array([[NO_LABEL, 4, NO_LABEL, 2]])
+    scores = np.array([[NO_SCORE, 1, NO_SCORE, 1]], dtype=np.float32)
+    found = top_of_candidates(labels, scores, 3)
+    assert found.labels.tolist() == [[2, 4, NO_LABEL]]
+    assert found.scores.tolist() == [[1, 1, NO_SCORE]]
+
+
+def test_no_rows_have_no_ranking() -> None:
+    assert top_of_scores(np.empty((0, 5), dtype=np.float32), 2).labels.shape == (0, 2)
+    source = DenseSource(np.empty((0, 5), dtype=np.float32))
+    assert rank([source, source], 2).labels.shape == (0, 2)
+
+
+@settings(max_examples=300)
+@given(data=st.data(), elements=st.sampled_from([TIED, ROUNDED]), num_sources=st.integers(1, 4))
+def test_the_threshold_algorithm_gives_what_a_full_sort_of_the_sums_gives(
+    data: st.DataObject, elements: st.SearchStrategy[float], num_sources: int
+) -> None:
+    rows, labels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
+    scores = [data.draw(dense_scores(rows, labels, elements)) for _ in range(num_sources)]
+    k = data.draw(st.integers(1, labels + 2))
+    with mock.patch("models.ranking.top_k._FIRST_DEPTH", 1):  # many rounds even of few labels
+        found = rank([DenseSource(one) for one in scores], k)
+    assert_same(found, sorted_fully(total_of(scores), k))
+
+
+@settings(max_examples=100)
+@given(data=st.data(), num_sources=st.integers(2, 4))
+def test_sources_that_cover_only_some_labels_rank_those_that_all_cover(
+    data: st.DataObject, num_sources: int
+) -> None:
+    scores = [data.draw(dense_scores(2, 12)) for _ in range(num_sources)]
+    for one in scores:
+        covered = data.draw(st.sets(st.integers(0, 11)))
+        one[:, [label for label in range(12) if label not in covered]] = NO_SCORE
+    with mock.patch("models.ranking.top_k._FIRST_DEPTH", 1):
+        found = rank([DenseSource(one) for one in scores], 5)
+    assert_same(found, sorted_fully(total_of(scores), 5))
+
+
+@pytest.mark.parametrize("k", [1, 10, 100])
+@pytest.mark.parametrize("correlation", [-1.0, 0.0, 0.9])
+def test_large_rankings_are_exact_whatever_the_sources_correlation(
+    k: int, correlation: float
+) -> None:
+    rng = np.random.default_rng(k)
+    base, noise = rng.normal(size=(2, 4, 2000)).astype(np.float32)
+    scores = [base, np.float32(correlation) * base + np.float32(0.3) * noise]
+    found = rank([DenseSource(one) for one in scores], k)
+    assert_same(found, sorted_fully(total_of(scores), k))
+
+
+def test_correlated_sources_are_asked_about_few_labels() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(1, 10_000)).astype(np.float32)
+    noise = rng.normal(size=(2, 1, 10_000)).astype(np.float32)
+    sources = [DenseSource(base + np.float32(0.2) * one) for one in noise]
+    found = rank(sources, 5)
+    assert_same(found, sorted_fully(total_of([source.scores for source in sources]), 5))
+    assert max(len(source.touched) for source in sources) < 500
+
+
+def test_a_query_that_is_certified_is_not_asked_about_again() -> None:
+    rng = np.random.default_rng(0)
+    easy = np.arange(2000, dtype=np.float32)[None]
+    hard = rng.permutation(2000).astype(np.float32)[None]
+    sources = [DenseSource(np.vstack([easy, hard])), DenseSource(np.vstack([easy, -hard]))]
+    asked = []
+    with mock.patch.object(
+        DenseSource, "score", autospec=True, side_effect=DenseSource.score
+    ) as score:
+        rank(sources, 3)
+        asked = [call.args[1].tolist() for call in score.call_args_list]
+    assert asked[0] == [0, 1] and asked[-1] == [1]
+
+
+def test_an_unseen_label_that_ties_with_the_best_seen_wins_by_its_smaller_index() -> None:
+    # Two deep, the sources name 5 and 0, 3 and 1; the best of them, 5, has a total of 10, and so
+    # has the frontier: label 2, which no source has named yet.
+    first = np.array([[5, 0, 5, 0, 0, 6]], dtype=np.float32)
+    second = np.array([[0, 5, 5, 7, 0, 4]], dtype=np.float32)
+    with mock.patch("models.ranking.top_k._FIRST_DEPTH", 2):
+        found = rank([DenseSource(first), DenseSource(second)], 1)
+    assert found.labels.tolist() == [[2]]

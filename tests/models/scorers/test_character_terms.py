@@ -1,0 +1,99 @@
+"""Character n-grams: what texts are taken apart into, where terms stand, and what is stored."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.errors import BundleCorruptError
+from models.explain.spans import spans_of
+from models.scorers.character_terms import num_words, placed_terms, unspaced_share
+from models.scorers.tfidf import TfidfModel, terms_of
+
+
+def terms(text: str) -> list[str]:
+    return terms_of(text, {}, 1, "char")
+
+
+def test_terms_are_n_grams_within_a_run_of_one_script():
+    assert terms("新手机 X9") == ["新", "手", "机", "新手", "手机", "新手机", "x", "9", "x9"]
+    assert terms("手机iOS") == ["手", "机", "手机", "i", "o", "s", "io", "os", "ios"]
+
+
+def test_words_of_scripts_with_spaces_are_terms_as_a_whole_too():
+    assert terms("Phone")[-1] == "phone"
+    assert "หนังสือ" not in terms("หนังสือ")  # Thai: a run is a clause
+
+
+def test_vowel_signs_belong_to_their_word():
+    assert terms("हिन्दी")[-1] == "हिन्दी"
+    assert "นั" in terms("หนังสือ")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("这是中文。", 1.0),
+        ("これはテストです", 1.0),
+        ("ภาษาไทย", 1.0),
+        ("plain words, 42", 0.0),
+        ("한국어 단어", 0.0),
+        ("中文ab", 0.5),
+        ("?! 42", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_share_of_letters_in_scripts_without_spaces(text, share):
+    assert unspaced_share([text]) == share
+
+
+def test_share_is_that_of_the_letters_of_all_texts():
+    assert unspaced_share(["中文", "abcdef"]) == 0.25
+
+
+def test_length_is_in_characters_of_scripts_without_spaces_and_words_of_others():
+    assert num_words("新手机 Phone X") == 5
+    model = TfidfModel(["a"], np.ones(1, dtype=np.float32), analyzer="char")
+    assert model.num_words("新手机") == 3
+    assert TfidfModel(["a"], np.ones(1, dtype=np.float32)).num_words("新手机") == 1
+
+
+@given(st.text())
+def test_every_term_stands_where_it_is_placed(text):
+    lowered = text.lower()
+    for term, start, stop in placed_terms(lowered):
+        assert lowered[start:stop] == term != ""
+
+
+@given(st.text())
+def test_spans_are_of_the_characters_as_they_came(text):
+    found = terms(text)
+    model = TfidfModel(found or ["x"], np.ones(len(found) or 1, dtype=np.float32), analyzer="char")
+    spans = spans_of(text, model, set(found))
+    assert spans.keys() == set(found)
+    for token, places in spans.items():
+        for start, stop in places:
+            assert 0 <= start < stop <= len(text)
+            assert token in text[start:stop].lower()
+
+
+def test_the_analyzer_comes_back_from_json_and_words_are_stored_as_ever():
+    idf = np.ones(2, dtype=np.float32)
+    model = TfidfModel(["手机", "机"], idf, analyzer="char")
+    found = TfidfModel.from_json(model.to_json(), idf)
+    assert found.analyzer == "char"
+    assert found.transform(["新手机"]).nnz == 2
+    assert json.loads(TfidfModel(["a", "b"], idf).to_json()).keys() == {
+        "tokens", "lemmas", "max_ngram",
+    }  # fmt: skip
+
+
+def test_an_unknown_analyzer_is_refused():
+    idf = np.ones(1, dtype=np.float32)
+    content = json.loads(TfidfModel(["a"], idf, analyzer="char").to_json()) | {"analyzer": "x"}
+    with pytest.raises(BundleCorruptError, match="analyzer 'x', expected one of"):
+        TfidfModel.from_json(json.dumps(content), idf)

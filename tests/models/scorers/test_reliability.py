@@ -1,0 +1,116 @@
+"""Warnings about probabilities that are too high for labels hardly seen in training.
+
+On commit e37f807 nothing warned: `threshold` let such labels pass without a word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from models.bundle.manifest import Ensemble
+from models.edit.split_shards import split_parts
+from models.labels.catalogue import LabelCatalogue
+from models.parts.model_parts import ModelParts
+from models.predict.predictor import Predictor
+from models.predict.sharded import ShardedPredictor
+from models.results import AnswerWarning, Prediction
+from models.scorers.calibration import IDENTITY
+from models.scorers.reliability import merge_warnings
+
+TEXTS = ["river law", "the steel trade and the milk tax", "fish tax"]
+RARE = {"L0", "L2", "L5"}  # one training document, none, none
+SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+
+
+@pytest.fixture(scope="module")
+def calibrated(parts: ModelParts) -> ModelParts:
+    return replace(
+        parts,
+        has_hybrid=True,
+        calibrations=dict.fromkeys(SCORERS, IDENTITY),
+        ensemble=Ensemble({"retrieval": 0.5, "sparse": 0.5}),
+    )
+
+
+@pytest.fixture(scope="module")
+def predictor(calibrated: ModelParts) -> Predictor:
+    return Predictor(calibrated, device="cpu")
+
+
+def rare_ids(found: Prediction, least: float) -> tuple[str, ...]:
+    kept = [label for label in found.labels if (label.probability or 0) >= least]
+    return tuple(label.id for label in kept if label.id in RARE)
+
+
+def warned_ids(found: Prediction) -> tuple[str, ...]:
+    return tuple(each for warning in found.warnings for each in warning.label_ids)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.5, 0.9])
+def test_a_threshold_warns_of_the_rare_labels_that_passed_it(predictor, threshold):
+    predictions = predictor.predict(TEXTS, k=7, threshold=threshold)
+    assert any(found.warnings for found in predictions)
+    for found in predictions:
+        assert warned_ids(found) == rare_ids(found, threshold)
+
+
+def test_without_a_threshold_confident_probabilities_of_rare_labels_are_warned_of(predictor):
+    predictions = predictor.predict(TEXTS, k=7)
+    assert any(found.warnings for found in predictions)
+    for found in predictions:
+        assert warned_ids(found) == rare_ids(found, 0.5)
+
+
+def test_the_warning_says_what_to_do_in_words_and_has_a_code_for_programs(predictor):
+    (warning,) = predictor.predict(["river law"], k=7, threshold=0.0)[0].warnings
+    assert warning.code == "unreliable-probabilities"
+    assert warning.detail == (
+        "labels with at most 1 training document: the probabilities that 'retrieval' gives them "
+        "are often far too high; don't decide by probability or threshold alone, but let a person "
+        "check them, or use another scorer"
+    )
+
+
+@pytest.mark.parametrize("scorer", ["classifier", "hybrid", "linear", "sparse", "ensemble"])
+def test_scorers_that_learn_from_a_labels_documents_do_not_warn(predictor, scorer):
+    assert not any(x.warnings for x in predictor.predict(TEXTS, scorer=scorer, threshold=0.0))
+
+
+@pytest.mark.parametrize(("weight", "is_warned"), [(0.5, False), (0.75, True)])
+def test_a_blend_warns_if_it_is_mostly_retrieval(calibrated, weight, is_warned):
+    ensemble = Ensemble({"retrieval": weight, "sparse": 1 - weight})
+    predictor = Predictor(replace(calibrated, ensemble=ensemble), device="cpu")
+    found = predictor.predict(TEXTS, k=7, scorer="ensemble", threshold=0.0)
+    assert any(each.warnings for each in found) is is_warned
+
+
+def test_where_there_are_no_probabilities_there_is_nothing_to_warn_of(predictor):
+    assert not any(x.warnings for x in predictor.predict(TEXTS, k=7, tail_dial=0.5))
+
+
+def test_labels_with_more_documents_need_no_warning(calibrated):
+    common = LabelCatalogue(replace(label, training_count=2) for label in calibrated.catalogue)
+    predictor = Predictor(replace(calibrated, catalogue=common), device="cpu")
+    assert not any(x.warnings for x in predictor.predict(TEXTS, k=7, threshold=0.0))
+
+
+@pytest.mark.parametrize("num_shards", [2, 3])
+def test_shards_warn_of_what_the_whole_model_warns_of(calibrated, predictor, num_shards):
+    shards = ShardedPredictor(
+        [Predictor(each, device="cpu") for each in split_parts(calibrated, num_shards)]
+    )
+    wanted = predictor.predict(TEXTS, k=3, threshold=0.0)
+    found = shards.predict(TEXTS, k=3, threshold=0.0)
+    assert [each.warnings for each in found] == [each.warnings for each in wanted]
+
+
+def test_merged_warnings_keep_the_labels_of_the_answer_in_its_order():
+    def warning(*ids: str, detail: str = "d") -> AnswerWarning:
+        return AnswerWarning("unreliable-probabilities", detail, ids)
+
+    found = merge_warnings(
+        [[warning("a", "b")], [], [warning("c"), warning("d", detail="e")]], "cb"
+    )
+    assert found == (warning("c", "b"),)

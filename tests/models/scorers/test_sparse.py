@@ -1,0 +1,198 @@
+"""The sparse model against scikit-learn's tf-idf and against dense products."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from models.errors import BundleCorruptError
+from models.ranking.top_k import NO_LABEL, Source, top_of_scores
+from models.scorers.sparse import SparseModel, SparseSource
+from models.scorers.tfidf import TfidfModel, terms_of, tokenize, weigh_counts
+
+TEXTS = [
+    "The river, the RIVER and its fish",
+    "Steel trade; steel 2019 law's law",
+    "Čeština über ﬁsh naïve_case 中文字 x",
+    "",
+    "unseen words only",
+]
+WORDS = st.lists(st.sampled_from(["river", "Fish", "law", "a", "ÜBER", "steel"]), max_size=12)
+
+
+def reference(texts: list[str]) -> TfidfVectorizer:
+    return TfidfVectorizer(sublinear_tf=True).fit(texts)
+
+
+def model_of(vectorizer: TfidfVectorizer, lemmas: dict[str, str] | None = None) -> TfidfModel:
+    tokens = [str(token) for token in vectorizer.get_feature_names_out()]
+    return TfidfModel(tokens, vectorizer.idf_.astype(np.float32), lemmas)
+
+
+def test_features_are_those_of_scikit_learn() -> None:
+    vectorizer = reference(TEXTS[:3])
+    found = model_of(vectorizer).transform(TEXTS)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found.toarray(), vectorizer.transform(TEXTS).toarray(), atol=1e-6)
+
+
+@given(st.lists(WORDS.map(" ".join), min_size=1, max_size=6))
+def test_features_of_any_text_are_those_of_scikit_learn(texts: list[str]) -> None:
+    vectorizer = reference(TEXTS[:3])
+    wanted = vectorizer.transform(texts).toarray()
+    np.testing.assert_allclose(model_of(vectorizer).transform(texts).toarray(), wanted, atol=1e-6)
+
+
+def test_a_row_has_length_one_or_no_token_at_all() -> None:
+    found = model_of(reference(TEXTS[:3])).transform(TEXTS).toarray()
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0, 0], atol=1e-6)
+
+
+def test_tokens_are_lower_case_words_of_two_letters_or_more() -> None:
+    assert tokenize("A Dog's 2nd x-ray, 42!", {}) == ["dog", "2nd", "ray", "42"]
+
+
+def test_lemmas_replace_the_forms_they_are_for() -> None:
+    lemmas = {"rivers": "river", "fishes": "fish"}
+    assert tokenize("Rivers fishes laws", lemmas) == ["river", "fish", "laws"]
+    model = TfidfModel(["fish", "river"], np.ones(2, dtype=np.float32), lemmas)
+    found = model.transform(["Rivers river fishes"]).toarray()[0]
+    assert found[1] / found[0] == pytest.approx(1 + np.log(2))
+
+
+def test_counts_of_one_token_are_summed_before_they_are_weighed() -> None:
+    counts = csr_array(
+        (np.array([1.0, 2.0, 1.0]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 2)
+    )
+    found = weigh_counts(counts, np.ones(2, dtype=np.float32)).toarray()[0]
+    assert found[0] / found[1] == pytest.approx(1 + np.log(3))
+    assert counts.nnz == 3  # the caller's
+
+
+def test_weighing_leaves_the_callers_counts_alone() -> None:
+    data = np.array([2.0, 3.0], dtype=np.float32)
+    counts = csr_array((data, np.array([1, 0]), np.array([0, 2])), shape=(1, 2))
+    weigh_counts(counts, np.ones(2, dtype=np.float32))
+    assert counts.data.tolist() == [2, 3] and counts.indices.tolist() == [1, 0]
+
+
+def test_the_vocabulary_comes_back_from_json() -> None:
+    idf = np.array([1, 2], dtype=np.float32)
+    model = TfidfModel(["čeština", "b"], idf, {"bs": "b"}, max_ngram=2)
+    found = TfidfModel.from_json(model.to_json(), idf)
+    assert (found.tokens, found.lemmas, found.max_ngram) == (model.tokens, model.lemmas, 2)
+    np.testing.assert_array_equal(
+        found.transform(["bs Čeština"]).toarray(), model.transform(["bs Čeština"]).toarray()
+    )
+
+
+def test_terms_are_the_words_and_then_the_phrases() -> None:
+    assert terms_of("Olive oils, cold", {"oils": "oil"}, 1) == ["olive", "oil", "cold"]
+    assert terms_of("Olive oils, cold", {"oils": "oil"}, 3) == [
+        "olive", "oil", "cold", "olive oil", "oil cold", "olive oil cold",
+    ]  # fmt: skip
+    assert terms_of("Olive", {}, 3) == ["olive"]
+
+
+def test_only_phrases_of_several_words_are_phrases() -> None:
+    idf = np.ones(2, dtype=np.float32)
+    tokens = ["oil", "olive oil"]
+    assert [TfidfModel(tokens, idf, max_ngram=2).is_phrase(column) for column in (0, 1)] == [
+        False, True,
+    ]  # fmt: skip
+    assert not TfidfModel(tokens, idf).is_phrase(1)  # a feature's name may hold a space
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"tokens": ["a"]}', "3"])
+def test_an_unreadable_vocabulary_is_refused(text: str) -> None:
+    with pytest.raises(BundleCorruptError, match="sparse vocabulary: cannot be read"):
+        TfidfModel.from_json(text, np.ones(1, dtype=np.float32))
+
+
+def test_a_vocabulary_of_another_size_than_its_idf_is_refused() -> None:
+    text = json.dumps({"tokens": ["a", "b"], "lemmas": {}, "max_ngram": 1})
+    with pytest.raises(BundleCorruptError, match="2 tokens, but idf has 1 values"):
+        TfidfModel.from_json(text, np.ones(1, dtype=np.float32))
+
+
+def random_problem(seed: int) -> tuple[SparseModel, csr_array]:
+    """Small integers, so that scores tie; labels 0, 3, 6 ... have a row."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(-1, 2, size=(8, 5)).astype(np.float32)
+    features = rng.integers(0, 2, size=(9, 5)).astype(np.float32)
+    tfidf = TfidfModel(["a1", "b1", "c1", "d1", "e1"], np.ones(5, dtype=np.float32))
+    bias = rng.integers(-1, 2, size=8).astype(np.float32)
+    model = SparseModel(tfidf, csr_array(weights), bias, np.arange(0, 24, 3, dtype=np.int64))
+    return model, csr_array(features)
+
+
+def dense_scores(model: SparseModel, features: csr_array) -> np.ndarray:
+    """The oracle: scores of all 25 labels, -inf for those without a row."""
+    scores = np.full((features.shape[0], 25), -np.inf, dtype=np.float32)
+    scores[:, model.labels] = features.toarray() @ model.weights.toarray().T + model.bias
+    return scores
+
+
+@pytest.mark.parametrize("k", [1, 4, 8, 10, 30])
+@pytest.mark.parametrize("rows_a_part", [1, 4, 64])
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
+    k: int, rows_a_part: int, num_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.scorers.sparse._ROWS_A_PART", rows_a_part)
+    model, features = random_problem(k)
+    rows = np.array([8, 0, 1, 2, 5, 5])
+    found = SparseSource(model, features, num_threads=num_threads).top(rows, k)
+    wanted = top_of_scores(dense_scores(model, features)[rows], k)
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 60))
+def test_top_orders_ties_by_the_smaller_index(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    tfidf = TfidfModel(["a1", "b1"], np.ones(2, dtype=np.float32))
+    weights = csr_array(rng.integers(-1, 3, size=(50, 2)).astype(np.float32))
+    model = SparseModel(tfidf, weights, np.zeros(50, dtype=np.float32), np.arange(50))
+    features = csr_array(rng.integers(0, 2, size=(3, 2)).astype(np.float32))
+    found = SparseSource(model, features).top(np.arange(3), k)
+    wanted = top_of_scores((features @ weights.T).toarray(), k)
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+def test_scores_of_given_labels_are_those_of_a_dense_product() -> None:
+    model, features = random_problem(0)
+    rows = np.array([3, 1])
+    labels = np.array([[NO_LABEL, 0, 1, 21, 24, 10**9], [3, 4, 5, 6, 22, 23]])
+    found = SparseSource(model, features).score(rows, labels)
+    known = np.isin(labels, model.labels)
+    dense = np.take_along_axis(dense_scores(model, features)[rows], np.where(known, labels, 0), 1)
+    np.testing.assert_array_equal(found, np.where(known, dense, -np.inf))
+
+
+def test_score_gives_the_bits_that_top_gives_in_any_batch() -> None:
+    rng = np.random.default_rng(0)
+    tfidf = TfidfModel([f"t{i}" for i in range(50)], np.ones(50, dtype=np.float32))
+    weights, features = (rng.normal(size=(30, 50)).astype(np.float32) for _ in range(2))
+    bias = rng.normal(size=30).astype(np.float32)
+    model = SparseModel(tfidf, csr_array(weights), bias, np.arange(30, dtype=np.int64))
+    source = SparseSource(model, csr_array(features))
+    best = source.top(np.arange(30), 30)
+    np.testing.assert_array_equal(source.score(np.arange(30), best.labels), best.scores)
+    alone = SparseSource(model, csr_array(features[7:8])).top(np.arange(1), 30)
+    np.testing.assert_array_equal(alone.scores[0], best.scores[7])
+
+
+def test_a_sparse_source_is_a_source_also_of_no_rows() -> None:
+    model, features = random_problem(0)
+    source = SparseSource(model, features)
+    assert isinstance(source, Source)
+    assert (source.num_queries, source.num_labels) == (9, 8)
+    assert source.top(np.empty(0, dtype=np.int64), 3).labels.shape == (0, 3)

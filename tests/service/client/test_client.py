@@ -1,0 +1,405 @@
+"""The client in Python, against a running service, and against one that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import socket
+import threading
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from service.client import stream as client_stream
+from service.client.calls import (
+    Attempts,
+    ClientError,
+    ConnectionFailedError,
+    IncompleteBatchError,
+    NoAnswerError,
+    ProblemError,
+    Retry,
+    raise_problem,
+    ready,
+)
+from service.client.client import AsyncClient, Client
+from service.schemas.batch import BatchError, BatchResult
+
+FAST = Retry(first_wait_s=0.001, jitter=0)
+ONCE = Retry(max_attempts=1)
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@pytest.fixture
+def client(server):
+    with Client(server) as client:
+        yield client
+
+
+@pytest.fixture
+def answer_with():
+    """A server that answers each connection with the next of some bytes."""  # noqa: DOC402
+    stop, started = threading.Event(), []
+
+    def serve(listener, answers, ends):
+        with ExitStack() as kept:
+            for answer in answers:
+                connection = kept.enter_context(listener.accept()[0])
+                connection.recv(2**16)
+                connection.sendall(answer)
+                ENDS[ends](connection)
+            stop.wait(30)
+
+    def start(*answers: bytes, ends: str = "well") -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        thread = threading.Thread(target=serve, args=(listener, answers, ends))
+        thread.start()
+        started.append((listener, thread))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    stop.set()
+    for listener, thread in started:
+        thread.join()
+        listener.close()
+
+
+def end_well(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
+    while connection.recv(2**16):
+        pass
+
+
+ENDS = {
+    "well": end_well,
+    "never": lambda connection: None,
+    "by a reset": lambda connection: connection.close(),  # with bytes unread
+}
+
+
+def answer(status: int, content: object, *headers: str) -> bytes:
+    body = json.dumps(content).encode()
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", "Connection: close", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def chunk(*lines: object) -> bytes:
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    return f"{len(body):x}\r\n".encode() + body + b"\r\n"
+
+
+BUSY = answer(429, {"type": "t", "title": "Busy", "status": 429, "detail": "d"}, "Retry-After: 0")
+RESULT = {
+    "labels": [], "num_tokens": 1, "num_text_tokens": 1, "known_tokens": 1, "truncated": False,
+    "exact": True, "index": 0, "id": None, "version": 1, "scorer": "s", "correction": "none",
+    "tail_dial": 0.0, "is_new": True,
+}  # fmt: skip
+
+
+def test_one_text_or_several_get_labels(client):
+    one = client.predict("olive oil", k=2, scorer="sparse")
+    several = client.predict(["a", "bb"], k=1)
+    assert [label.id for label in one.results[0].labels] == ["L0", "L1"]
+    assert (one.scorer, one.model.version) == ("sparse", 2)
+    assert [result.labels[0].score for result in several.results] == [1, 2]
+
+
+def test_many_texts_are_asked_in_chunks_as_they_are_read(client):
+    texts = ("a" * (i + 1) for i in itertools.count())
+    results = client.predict_many(texts, chunk_texts=3, k=1)
+    assert [r.labels[0].score for r in itertools.islice(results, 7)] == [1, 2, 3, 4, 5, 6, 7]
+    assert len(next(texts)) == 10
+    assert len(list(client.predict_many(["a", "b", "c"], chunk_texts=2))) == 3
+
+
+def test_a_problem_is_an_error_that_carries_its_document(client):
+    with pytest.raises(ProblemError, match="k is 5000; wanted 1 to 1000") as caught:
+        client.predict("a", k=5000)
+    assert caught.value.problem.type == "urn:longtail:problem:request"
+    assert caught.value.problem.status == 422
+
+
+def test_models_and_readiness_are_told(client):
+    assert [model.version for model in client.models().models] == [1, 2]
+    assert client.is_ready()
+
+
+def test_labels_are_found_and_shown(client):
+    found = client.labels("label", limit=2, offset=1)
+    assert (found.total, [label.id for label in found.labels]) == (8, ["L1", "L2"])
+    assert client.label("L3", version=2).name == "Label 3"
+    with pytest.raises(ProblemError, match="404"):
+        client.label("a/b?c")
+
+
+def test_options_go_along_in_body_and_query(client):
+    (found,) = client.predict("olive", include=["L3", "L4"], explain=True).results
+    assert [label.id for label in found.labels] == ["L3", "L4"]
+    assert found.labels[0].explanation is not None
+    (line,) = client.stream_batch(["olive"], exclude=["L0", "L1"], k=1, explain=True)
+    assert line.labels[0].id == "L2"
+    assert line.labels[0].explanation is not None
+
+
+def test_an_admin_changes_what_is_served(open_server, keys):
+    key, entry = keys[0]
+    with open_server(admin_keys=entry) as url, Client(url, key=key) as client:
+        assert client.load(1).loaded == [1, 2]
+        assert client.set_canary(1, 0.25).canary.share == 0.25
+        assert client.end_canary().canary is None
+        assert client.unload(1).loaded == [2]
+        assert client.activate(1).default == 1
+        assert client.rollback().default == 2
+        with pytest.raises(ProblemError, match="409"):
+            client.unload(2)
+
+
+def test_the_asyncio_client_does_the_same(open_server, keys):
+    key, entry = keys[0]
+
+    async def ask(url):
+        async with AsyncClient(url, key=key) as client:
+            assert await client.is_ready()
+            assert (await client.predict("olive", k=1)).results[0].labels[0].id == "L0"
+            many = [len(r.labels) async for r in client.predict_many(iter("abc"), k=2)]
+            assert many == [2, 2, 2]
+            assert len((await client.models()).models) == 2
+            assert (await client.labels("label 3")).labels[0].id == "L3"
+            assert (await client.label("L3")).name == "Label 3"
+            assert (await client.load(1)).loaded == [1, 2]
+            assert (await client.set_canary(1, 0.5)).canary.version == 1
+            assert (await client.end_canary()).canary is None
+            assert (await client.unload(1)).loaded == [2]
+            assert (await client.activate(1)).default == 1
+            assert (await client.rollback()).default == 2
+
+    with open_server(admin_keys=entry) as url:
+        asyncio.run(ask(url))
+
+
+def test_a_stream_answers_each_line_in_order(client):
+    lines = ["a", {"text": "bb", "id": "b", "k": 1}, {"id": 3}, {"text": "c"}]
+    first, second, third, fourth = client.stream_batch(iter(lines), k=2)
+    assert [len(first.labels), len(second.labels), len(fourth.labels)] == [2, 1, 2]
+    assert (first.index, second.id) == (0, "b")
+    assert isinstance(third, BatchError)
+    assert third.error.status == 422
+
+
+def test_a_stream_may_be_long_and_of_either_form(client):
+    answers = list(client.stream_batch([str(i) for i in range(2000)], k=1))
+    assert [one.index for one in answers] == list(range(2000))
+
+
+def test_answers_come_before_the_next_line_is_there(client):
+    seen = []
+
+    def lines():
+        yield "a"
+        assert arrived.wait(30)
+        yield "b"
+
+    arrived = threading.Event()
+    for one in client.stream_batch(lines()):
+        seen.append(one.index)
+        arrived.set()
+    assert seen == [0, 1]
+
+
+def test_lines_are_taken_only_as_fast_as_answers_are_read(client):
+    taken = itertools.count()
+    lines = ({"text": "x" * 20_000, "id": next(taken)} for _ in range(100_000))
+    answers = client.stream_batch(lines)
+    assert [one.id for one in itertools.islice(answers, 3)] == [0, 1, 2]
+    answers.close()
+    assert next(taken) < 10_000
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError, ClientError])
+def test_what_the_lines_raise_comes_out(client, error):
+    def lines():
+        yield "a"
+        raise error("the caller's own")
+
+    with pytest.raises(error, match="the caller's own"):
+        list(client.stream_batch(lines()))
+
+
+def test_the_asyncio_client_streams_from_either_kind_of_iterator(server):
+    async def lines():
+        for text in ("a", "b"):
+            await asyncio.sleep(0)
+            yield text
+
+    async def ask():
+        async with AsyncClient(server) as client:
+            of_async = [one.index async for one in client.stream_batch(lines())]
+            of_sync = [one.index async for one in client.stream_batch(iter(["a", "b"]))]
+            return of_async, of_sync
+
+    assert asyncio.run(ask()) == ([0, 1], [0, 1])
+
+
+def test_a_stream_that_is_refused_raises_its_problem(client):
+    with pytest.raises(ProblemError, match="422"):
+        list(client.stream_batch(["a"], k=0))
+
+
+def test_a_busy_service_is_asked_again(answer_with):
+    good = answer(200, {"status": "ready", "newer": 1})
+    with Client(answer_with(BUSY, BUSY, good), retry=FAST) as client:
+        assert client._do(ready()).status == "ready"
+
+
+def test_a_stream_is_begun_again_where_the_service_is_busy(answer_with):
+    end = {"summary": summary(complete=True)}
+    hint = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    stream = hint + HEAD + chunk(RESULT, end) + b"0\r\n\r\n"
+    with Client(answer_with(BUSY, b"", stream), retry=FAST) as client:
+        (only,) = client.stream_batch(["a"])
+    assert isinstance(only, BatchResult)
+
+
+def summary(**changes):
+    counts = dict.fromkeys(("num_lines", "num_results", "num_errors", "num_truncated"), 0)
+    return {**counts, "versions": {}, "error": None, "complete": False, **changes}
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (b"0\r\n\r\n", "the answer breaks off"),
+        (chunk({"summary": summary()}), "the service gave it up"),
+        (
+            chunk({"summary": summary(error={
+                "type": "t", "title": "Late", "status": 504, "detail": "too slow"})}),
+            "Late: too slow",
+        ),
+    ],
+)  # fmt: skip
+def test_a_batch_that_ends_early_is_an_error_after_its_answers(answer_with, end, words):
+    url = answer_with(HEAD + chunk(RESULT) + end)
+    with Client(url) as client:
+        answers = client.stream_batch(["a", "b"])
+        assert next(answers).index == 0
+        with pytest.raises(IncompleteBatchError, match=words):
+            next(answers)
+
+
+def test_a_connection_that_breaks_in_a_batch_is_an_error(answer_with):
+    url = answer_with(HEAD + b"ff\r\n{")
+    with Client(url) as client, pytest.raises(ConnectionFailedError, match="connection broke"):
+        list(client.stream_batch(["a"]))
+
+
+def test_a_service_that_goes_away_while_lines_are_sent_is_an_error(answer_with):
+    def lines():
+        while True:
+            yield "x" * 10_000
+
+    url = answer_with(HEAD + chunk(RESULT), ends="by a reset")
+    with Client(url) as client, pytest.raises(ConnectionFailedError, match="connection broke"):
+        list(client.stream_batch(lines()))
+
+
+def test_sending_on_a_broken_connection_is_an_error():
+    class Broken:
+        def write(self, _):
+            pass
+
+        async def drain(self):
+            raise ConnectionResetError("gone")
+
+    target = client_stream.Target(httpx.URL("http://host"), {}, 1, ONCE)
+    stream = client_stream.BatchStream(target, {})
+    stream._writer = Broken()
+    with pytest.raises(ConnectionFailedError, match="gone"):
+        asyncio.run(stream._put(stream._head()))
+
+
+def test_an_answer_that_does_not_come_is_an_error(answer_with):
+    url = answer_with(HEAD, b"", ends="never")
+    with Client(url, retry=ONCE, timeout_s=0.05) as client:
+        with pytest.raises(NoAnswerError, match=r"no answer came for 0\.05 s"):
+            list(client.stream_batch(["a"]))
+        with pytest.raises(NoAnswerError, match="did not answer in time"):
+            client.models()
+
+
+def test_a_service_that_is_away_is_an_error(answer_with):
+    with Client("http://127.0.0.1:9", retry=ONCE) as client:
+        with pytest.raises(ConnectionFailedError, match="is the service up"):
+            client.predict("a")
+        with pytest.raises(ConnectionFailedError, match="is the service up"):
+            list(client.stream_batch(["a"]))
+        assert not client.is_ready()
+
+
+def test_the_asyncio_client_tells_the_same_errors():
+    async def ask():
+        async with AsyncClient("http://127.0.0.1:9", retry=FAST) as client:
+            assert not await client.is_ready()
+            with pytest.raises(ConnectionFailedError):
+                await client.models()
+
+    asyncio.run(ask())
+
+
+def test_an_answer_of_something_else_is_an_error(answer_with):
+    page = b"HTTP/1.1 502 X\r\nContent-Length: 5\r\nConnection: close\r\n\r\n<html"
+    broken = HEAD + b"5\r\n<htm\n\r\n"
+    with Client(answer_with(answer(200, {"a": 1}), page, broken), retry=ONCE) as client:
+        with pytest.raises(ClientError, match="is no ModelList"):
+            client.models()
+        with pytest.raises(ProblemError, match="502 Not answered by Longtail: <html"):
+            client.models()
+        with pytest.raises(ClientError, match="is not JSON"):
+            list(client.stream_batch(["a"]))
+
+
+def test_a_stream_over_https_wants_a_certificate(server):
+    url = server.replace("http:", "https:")
+    with Client(url, retry=ONCE) as client, pytest.raises(ConnectionFailedError):
+        list(client.stream_batch(["a"]))
+
+
+def problem(status: int, retry_after: str = "") -> ProblemError:
+    with pytest.raises(ProblemError) as caught:
+        raise_problem(status, {"retry-after": retry_after} if retry_after else {}, b"")
+    return caught.value
+
+
+def test_waits_double_and_obey_the_service_and_end():
+    attempts = Attempts(Retry(max_attempts=4, first_wait_s=1, jitter=0))
+    assert attempts.wait_after(ConnectionFailedError("a")) == 1
+    assert attempts.wait_after(problem(503)) == 2
+    assert attempts.wait_after(problem(429, "7")) == 7
+    with pytest.raises(ProblemError):
+        attempts.wait_after(problem(429, "7"))
+
+
+def test_a_wait_beyond_the_bound_and_other_errors_are_raised_at_once():
+    for error in (problem(429, "61"), problem(422), problem(500), NoAnswerError("late")):
+        with pytest.raises(type(error)):
+            Attempts(Retry()).wait_after(error)
+
+
+def test_jitter_adds_to_the_wait_that_was_asked_for():
+    waits = {Retry(jitter=0.5).wait_s(1, 0, problem(503, "4")) for _ in range(20)}
+    assert len(waits) > 1
+    assert all(4 <= wait <= 6 for wait in waits)
+
+
+def test_a_retry_date_is_not_taken_for_seconds():
+    assert problem(503, "Wed, 21 Oct 2026 07:28:00 GMT").retry_after_s is None
+
+
+def test_the_path_of_a_proxy_is_kept():
+    target = client_stream.Target(httpx.URL("https://host/tagging/"), {}, 1, ONCE)
+    head = client_stream.BatchStream(target, {"k": 3})._head()
+    assert head.target == b"/tagging/v1/batch?k=3"
+    assert (b"host", b"host") in list(head.headers)

@@ -1,0 +1,291 @@
+"""Who may wait: bounds in tokens and in time, for single requests and for streams."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import ExitStack
+
+import pytest
+
+import service.engine.admission
+from service.engine.admission import Admission, Streams, estimate_tokens
+from service.errors import QueueFullError
+
+
+def test_tokens_are_estimated_from_characters_up_to_what_is_read():
+    texts = ["a" * 40, "a" * 4000, ""]
+    assert estimate_tokens(texts, None) == 12 + 1002 + 2
+    assert estimate_tokens(texts, 100) == 12 + 100 + 2
+
+
+def test_work_is_refused_when_too_many_tokens_wait_and_let_in_again_after():
+    admission = Admission(100)
+    with admission.admit(60, 10):
+        with pytest.raises(QueueFullError, match="60 tokens of text are waiting, and 100 may"):
+            admission.check(41, 10)
+        admission.check(40, 10)
+    admission.check(41, 10)
+    assert admission.tokens == 0
+
+
+def test_work_of_any_size_is_let_in_when_nothing_waits():
+    with Admission(100).admit(1000, 10):
+        pass
+
+
+def test_work_that_would_wait_for_too_long_is_refused_with_the_time_to_come_back():
+    admission = Admission(10**6)
+    admission.note_speed(100, 1.0)  # tokens a second
+    with admission.admit(1000, 60):
+        assert admission.expected_wait_s() == 10
+        admission.check(1, 20)
+        with pytest.raises(
+            QueueFullError, match=r"takes about 10\.0 s: too long for .* 4 s"
+        ) as why:
+            admission.check(1, 4)
+    assert why.value.retry_after_s == 8
+
+
+def test_the_time_to_come_back_is_bounded():
+    admission = Admission(10)
+    with admission.admit(10, math.inf):
+        with pytest.raises(QueueFullError) as at_once:
+            admission.check(1, 10)
+        admission.note_speed(1, 1e6)
+        with pytest.raises(QueueFullError) as late:
+            admission.check(1, 10)
+    assert (at_once.value.retry_after_s, late.value.retry_after_s) == (1, 60)
+
+
+def test_speed_is_learned_slowly():
+    admission = Admission(10**6)
+    admission.note_speed(100, 1.0)
+    admission.note_speed(200, 1.0)
+    with admission.admit(1100, math.inf):
+        assert admission.expected_wait_s() == pytest.approx(10)
+
+
+def test_several_workers_make_the_wait_shorter():
+    admission = Admission(10**6, num_workers=lambda: 2)
+    admission.note_speed(100, 1.0)
+    with admission.admit(1000, math.inf):
+        assert admission.expected_wait_s() == 5
+
+
+def test_a_place_is_held_until_the_request_is_admitted():
+    async def play():
+        admission = Admission(100)
+        place = admission.take_place(10)
+        assert admission.tokens == 16
+        with admission.admit(90, 10):
+            assert admission.tokens == 90
+            with pytest.raises(QueueFullError):
+                admission.take_place(10)
+        place.give_back()
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_a_place_is_as_large_as_requests_have_been():
+    async def play():
+        admission = Admission(10**6)
+        for _ in range(1000):
+            with admission.admit(50, 10):
+                pass
+        place = admission.take_place(10)
+        assert admission.tokens == 50
+        place.give_back()
+
+    asyncio.run(play())
+
+
+def test_places_of_others_count():
+    async def play():
+        admission, places = Admission(40), []
+
+        async def another():
+            places.append(admission.take_place(10))
+
+        for _ in range(2):
+            await asyncio.create_task(another())
+        with pytest.raises(QueueFullError, match="32 tokens of text are waiting, and 40 may"):
+            admission.check(10, 10)
+        for place in places:
+            place.give_back()
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_a_place_lapses_where_the_client_is_slow(monkeypatch):
+    monkeypatch.setattr(service.engine.admission, "_PLACE_S", 0.0)
+
+    async def play():
+        admission = Admission(100)
+        place = admission.take_place(10)
+        while admission.tokens:  # noqa: ASYNC110  # a timer makes it hold
+            await asyncio.sleep(0)
+        await place.wait_for_desk()  # it has no right to one any more, and needs none
+        assert not admission._desks.locked()
+
+    asyncio.run(play())
+
+
+def test_few_requests_are_read_at_a_time_in_the_order_of_their_coming():
+    async def play():
+        admission, order, begun = Admission(10**6), [], []
+
+        async def one(number):
+            place = admission.take_place(10)
+            await place.wait_for_desk()
+            await place.wait_for_desk()  # it has one already
+            begun.append(number)
+            await asyncio.sleep(0)
+            with admission.admit(1, 10):
+                order.append(number)
+            place.give_back()
+
+        tasks = [asyncio.create_task(one(number)) for number in range(10)]
+        await asyncio.sleep(0)
+        assert begun == [0, 1, 2, 3]
+        await asyncio.gather(*tasks)
+        assert order == list(range(10))
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_bulk_work_waits_for_room_in_turn_and_never_takes_that_of_others():
+    async def play():
+        admission, order = Admission(100), []
+
+        async def work(name, tokens, begun, may_end):
+            async with admission.admit_when_room(tokens):
+                order.append(name)
+                begun.set()
+                await may_end.wait()
+
+        events = [(asyncio.Event(), asyncio.Event()) for _ in range(3)]
+        tasks = [asyncio.create_task(work(name, 30, *events[i])) for i, name in enumerate("abc")]
+        await events[0][0].wait()
+        admission.check(100, 10)  # the half that bulk work may fill is not counted here
+        events[0][1].set()
+        await events[1][0].wait()
+        assert order == ["a", "b"]
+        events[1][1].set()
+        events[2][1].set()
+        await asyncio.gather(*tasks)
+        assert order == ["a", "b", "c"]
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_bulk_work_that_gives_up_while_it_waits_leaves_nothing_behind():
+    async def play():
+        admission = Admission(10)
+
+        async def wait_for_ever():
+            async with admission.admit_when_room(10):
+                await asyncio.Event().wait()
+
+        tasks = [asyncio.create_task(wait_for_ever()) for _ in range(3)]
+        await asyncio.sleep(0)  # all have begun
+        for task in reversed(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert admission.tokens == 0
+
+    asyncio.run(play())
+
+
+def test_so_many_streams_run_and_no_more():
+    streams = Streams(2)
+    with ExitStack() as stack:
+        for _ in range(2):
+            streams.check()
+            stack.enter_context(streams.one_more())
+        with pytest.raises(QueueFullError, match="2 batches are running, and 2 may"):
+            streams.check()
+    streams.check()
+
+
+# ---- what one client's texts teach the service; these failed on commit e37f807 ----
+
+ORDINARY = {"text": "Duties on imports of olive oil"}
+
+
+@pytest.fixture
+def wordless(fake_predictor):
+    """A model that, as one without an encoder, knows no token of texts without words."""
+
+    class Wordless(fake_predictor):
+        def prepare(self, batch, scorer=None):
+            return [0 if "?" in text else len(text.split()) for text in batch.texts]
+
+    return Wordless
+
+
+def ask_predict(client):
+    assert client.post("/v1/predict", json={"text": "???"}).status_code == 200
+
+
+def ask_batch(client):
+    content = b'{"text": "???"}\n'
+    headers = {"content-type": "application/x-ndjson"}
+    assert client.post("/v1/batch", content=content, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("ask", [ask_predict, ask_batch])
+def test_a_first_text_without_a_known_token_keeps_nobody_out(
+    open_client, make_loader, wordless, ask
+):
+    with open_client(make_loader(predictor_class=wordless)) as client:
+        for _ in range(3):
+            ask(client)
+        answer = client.post("/v1/predict", json=ORDINARY)
+        assert answer.status_code == 200, answer.text
+        assert client.post("/v1/projects/longtail/suggest", data=ORDINARY).status_code == 200
+
+
+def test_many_texts_without_a_known_token_do_not_make_the_service_look_slow(
+    open_client, make_loader, wordless
+):
+    with open_client(make_loader(predictor_class=wordless)) as client:
+        speeds = []
+        admission = client.app.state.service.engine.admission
+        learned = admission._tokens_a_second.add
+        admission._tokens_a_second.add = lambda speed: speeds.append(speed) or learned(speed)
+        for _ in range(20):
+            ask_predict(client)
+    assert len(speeds) >= 20
+    assert min(speeds) > service.engine.admission._SLOWEST
+
+
+def test_requests_that_fail_teach_no_speed(open_client):
+    with open_client() as client:
+        speed = client.app.state.service.engine.admission._tokens_a_second
+        for _ in range(3):
+            assert client.post("/v1/predict", json=ORDINARY | {"k": 900}).status_code == 422
+        assert speed.value is None
+
+
+def test_huge_requests_do_not_shut_out_others_before_they_are_read():
+    async def play():
+        admission = Admission(2**16)
+        for _ in range(100):
+            with admission.admit(10**6, 30):
+                pass
+        places = []
+
+        async def another():
+            places.append(admission.take_place(30))
+
+        for _ in range(60):
+            await asyncio.create_task(another())
+        for place in places:
+            place.give_back()
+
+    asyncio.run(play())

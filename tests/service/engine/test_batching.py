@@ -1,0 +1,208 @@
+"""Which texts are computed together, and in which order."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine import batching
+from service.engine.admission import Priority
+from service.engine.batching import Call, Item, Job, Options, WorkQueue, of_like_length
+
+
+@dataclass(frozen=True)
+class Predictor:
+    batch_tokens: int = 100
+    padding_cost: float = 1.0
+
+    def needs_encoder(self, scorer: str) -> bool:
+        return scorer != "sparse"
+
+
+@dataclass(frozen=True)
+class Model:
+    predictor: Predictor
+
+
+MODEL = Model(Predictor())
+
+
+def job_of(*texts, priority=Priority.INTERACTIVE, model=MODEL, scorer="retrieval"):
+    return Job(model, texts, Options(5, scorer), priority, on_done=lambda job: None)
+
+
+def waiting(queue, *lengths, **options):
+    """Let a job wait whose texts have these numbers of tokens."""
+    job = job_of(*("x" for _ in lengths), **options)
+    queue.add_items(job, [Item(job, i, None, tokens) for i, tokens in enumerate(lengths)])
+    return job
+
+
+def lengths_of(batch):
+    return [item.tokens for item in batch]
+
+
+PADDING_COSTS = st.sampled_from([0.0, 0.25, 1.0])
+
+
+def cost_of(run, padding_cost):
+    return sum(run) + padding_cost * (max(run) * len(run) - sum(run))
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(1, 200), PADDING_COSTS)
+def test_a_batch_has_the_first_text_and_never_costs_more_than_allowed(lengths, most, padding):
+    items = [Item(job_of("x"), i, None, tokens) for i, tokens in enumerate(lengths)]
+    batch = of_like_length(items, most, padding)
+    assert items[0] in batch
+    assert len(batch) == 1 or cost_of(lengths_of(batch), padding) <= most
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 200), PADDING_COSTS)
+def test_of_the_longest_runs_with_the_first_text_the_batch_costs_least_a_token(
+    lengths, most, padding
+):
+    def cost_of_token(run):
+        return (cost_of(run, padding) + batching.BATCH_COST) / sum(run)
+
+    items = [Item(job_of("x"), i, None, tokens) for i, tokens in enumerate(lengths)]
+    rising = sorted(items, key=lambda item: item.tokens)
+    costs = []
+    for end in range(1, len(items) + 1):
+        runs = [rising[start:end] for start in range(end)]
+        fits = [run for run in runs if len(run) == 1 or cost_of(lengths_of(run), padding) <= most]
+        if items[0] in fits[0]:
+            costs.append(cost_of_token(lengths_of(fits[0])))
+    batch = of_like_length(items, most, padding)
+    assert cost_of_token(lengths_of(batch)) == min(costs, default=cost_of_token([lengths[0]]))
+
+
+@pytest.mark.parametrize(("padding_cost", "taken"), [(0.25, [5, 20, 55]), (1.0, [20, 55])])
+def test_where_padding_costs_little_texts_of_all_lengths_go_together(padding_cost, taken):
+    queue = WorkQueue(150)
+    waiting(queue, 20, 55, 5, model=Model(Predictor(padding_cost=padding_cost)))
+    assert sorted(lengths_of(queue.next_work())) == taken
+
+
+def test_texts_of_like_length_go_together():
+    queue = WorkQueue(100)
+    waiting(queue, 20, 90, 21, 5, 19, 80, 20)
+    assert sorted(lengths_of(queue.next_work())) == [19, 20, 20, 21]
+    assert lengths_of(queue.next_work()) == [90]
+    assert lengths_of(queue.next_work()) == [5]
+    assert lengths_of(queue.next_work()) == [80]
+
+
+def test_texts_of_several_jobs_and_options_share_a_batch():
+    queue = WorkQueue(100)
+    jobs = [waiting(queue, 10), waiting(queue, 10, scorer="classifier"), waiting(queue, 10)]
+    assert [item.job for item in queue.next_work()] == jobs
+
+
+def test_models_and_sparse_scorers_never_share_a_batch():
+    queue = WorkQueue(None)  # as much as the model says
+    waiting(queue, 10, 10)
+    waiting(queue, 10, scorer="sparse")
+    waiting(queue, 10, model=Model(Predictor()))
+    waiting(queue, 10)
+    assert [len(queue.next_work()) for _ in range(3)] == [3, 1, 1]
+
+
+def test_interactive_texts_go_first_but_bulk_ones_get_every_eighth_turn():
+    queue = WorkQueue(10)
+    bulk = waiting(queue, *[10] * 3, priority=Priority.BULK)
+    waiting(queue, *[10] * 16)
+    order = [queue.next_work()[0].job is bulk for _ in range(19)]
+    assert [i for i, is_bulk in enumerate(order) if is_bulk] == [7, 15, 18]
+
+
+def test_interactive_jobs_are_tokenised_first_and_in_bounded_portions():
+    queue = WorkQueue(10)
+    bulk = job_of("x", priority=Priority.BULK)
+    long = [job_of("x" * 40_000) for _ in range(3)]
+    for job in (bulk, *long):
+        queue.add(job)
+    assert [queue.next_jobs() for _ in range(4)] == [*([job] for job in long), [bulk]]
+
+
+def test_a_job_that_is_dropped_never_begins():
+    queue = WorkQueue(100)
+    gone, stays = job_of("x"), waiting(queue, 10)
+    queue.add(gone)
+    tokenised = waiting(queue, 10, 10)
+    for job in (gone, tokenised):
+        queue.drop(job)
+    queue.add_items(gone, [Item(gone, 0, None, 10)])  # it was dropped while it was tokenised
+    assert [item.job for item in queue.next_work()] == [stays]
+    assert queue.drain() == set()
+
+
+def test_several_threads_share_what_waits():
+    queue = WorkQueue(100)
+    queue.add_worker()
+    waiting(queue, *[10] * 6)
+    assert [len(queue.next_work()) for _ in range(3)] == [3, 1, 1]
+    waiting(queue, *[10] * 60)
+    assert len(queue.next_work()) == 10  # there is more than one batch for each
+
+
+def test_only_the_first_thread_takes_calls():
+    queue = WorkQueue(100)
+    queue.add_worker()
+    queue.call(lambda: None)
+    waiting(queue, 10)
+    assert len(queue.next_work(takes_calls=False)) == 1
+    assert isinstance(queue.next_work(), Call)
+
+
+def test_calls_come_between_batches():
+    queue = WorkQueue(100)
+    waiting(queue, 10)
+    future = queue.call(lambda: None)
+    call = queue.next_work()
+    assert isinstance(call, Call)
+    call.run()
+    assert future.result() is None
+
+
+def test_a_call_that_fails_fails_for_its_caller():
+    queue = WorkQueue(100)
+    future = queue.call(lambda: 1 / 0)
+    queue.next_work().run()
+    with pytest.raises(ZeroDivisionError):
+        future.result()
+
+
+def test_a_closed_queue_gives_nothing_and_keeps_nothing():
+    queue = WorkQueue(100)
+    queue.add(untokenised := job_of("x"))
+    tokenised = waiting(queue, 10)
+    calls = [queue.call(lambda: None)]
+    queue.close()
+    calls.append(queue.call(lambda: None))
+    assert queue.next_jobs() == []
+    assert queue.next_work() is None
+    assert queue.drain() == {untokenised, tokenised}
+    for call in calls:
+        with pytest.raises(CancelledError):
+            call.result()
+
+
+def test_texts_without_a_known_token_are_computed_together_and_with_a_bound(
+    open_client, make_loader
+):
+    """On commit e37f807 each of them was a batch of its own."""
+
+    class Wordless(make_loader.predictor_class):
+        def prepare(self, batch, scorer=None):
+            return [0] * len(batch.texts)
+
+    loader = make_loader(predictor_class=Wordless)
+    with open_client(loader, max_batch_tokens=8) as client:
+        answer = client.post("/v1/predict", json={"texts": ["???"] * 64})
+        assert answer.status_code == 200
+    sizes = [len(call) for call in loader.loaded[0].calls if set(call) == {"???"}]
+    assert sizes == [8] * 8

@@ -1,0 +1,119 @@
+"""Stored sets of labels: read, checked, and read again when their files change."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from models.errors import ConfigError, RequestError
+from service.engine import label_sets
+from service.engine.label_sets import LabelSets
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two sets, and files that are none."""
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    (folder / "food.txt").write_text("\ufeffL1\n\n  L2 \r\nL1\nhttp://x.org/a b\n", "utf-8")
+    (folder / "rare.json").write_text(json.dumps(["L3", " L4"]))
+    (folder / ".hidden.json").write_text("nonsense")
+    (folder / "notes.md").write_text("nonsense")
+    return folder
+
+
+def test_a_file_is_a_list_of_ids_or_an_id_on_each_line(folder):
+    sets = LabelSets(folder)
+    assert sets.get("food").ids == ("L1", "L2", "http://x.org/a b")
+    assert sets.get("rare").ids == ("L3", " L4")
+    assert [each.name for each in sets.all()] == ["food", "rare"]
+
+
+def test_a_set_is_one_object_until_its_file_changes(folder):
+    sets = LabelSets(folder)
+    first = sets.get("food")
+    assert sets.get("food") is first
+    before = sets.digest()
+    (folder / "food.txt").write_text("L7\n")
+    assert sets.get("food").ids == ("L7",)
+    assert sets.digest() != before
+
+
+def test_sets_come_and_go_without_a_restart(folder):
+    sets = LabelSets(folder)
+    (folder / "new.txt").write_text("L5\n")
+    (folder / "rare.json").unlink()
+    assert sets.get("new").ids == ("L5",)
+    assert [each.name for each in sets.all()] == ["food", "new"]
+    with pytest.raises(
+        RequestError, match="label set 'rare' is not stored; the sets are food, new"
+    ):
+        sets.get("rare")
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert sets.all() == []
+
+
+def test_a_set_whose_file_can_not_be_read_any_more_stays_as_it_was(folder, caplog):
+    sets = LabelSets(folder)
+    (folder / "rare.json").write_text("[1]")
+    with caplog.at_level(logging.ERROR):
+        assert sets.get("rare").ids == sets.get("rare").ids == ("L3", " L4")
+    assert len(caplog.records) == 1
+    assert "the label set stays as it was" in caplog.text
+    (folder / "new.json").write_text("[")
+    assert [each.name for each in sets.all()] == ["food", "rare"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../sets/food", "food.txt", "/etc/passwd", "", ".hidden", "a" * 101]
+)
+def test_only_names_are_looked_up_never_paths(folder, name):
+    with pytest.raises(RequestError, match="is not stored"):
+        LabelSets(folder).get(name)
+
+
+def test_without_a_folder_there_are_no_sets():
+    assert LabelSets().all() == []
+    with pytest.raises(
+        RequestError, match=r"'food' is not stored; there are no sets; .*LABEL_SETS"
+    ):
+        LabelSets().get("food")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.json", b"[", r"can't be read \(JSONDecodeError\)"),
+        ("a.json", b"[" * 100_000, r"can't be read \(RecursionError\)"),
+        ("a.json", b'{"L1": 1}', "wanted a JSON list of label ids"),
+        ("a.json", b'["L1", ""]', "wanted a JSON list of label ids"),
+        ("a.json", b"[]", "has no label"),
+        ("a.txt", b" \n", "has no label"),
+        ("a.txt", b"\xff\xfe", r"can't be read \(UnicodeDecodeError\)"),
+        ("a b.txt", b"L1", "wanted a name of 1 to 100 letters"),
+        ("food.json", b'["L1"]', "label set 'food' has two files"),
+        ("a.txt", b"L1\n" * 9000, "more than 20000 bytes"),
+    ],
+)
+def test_a_bad_file_stops_the_start(folder, name, content, words, monkeypatch):
+    monkeypatch.setattr(label_sets, "MAX_BYTES", 20_000 if b"\n" in content else 10**6)
+    (folder / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=words):
+        LabelSets(folder)
+
+
+def test_a_folder_that_is_none_stops_the_start(tmp_path):
+    with pytest.raises(ConfigError, match="not a folder; make it, or unset LONGTAIL_LABEL_SETS"):
+        LabelSets(tmp_path / "none")
+
+
+def test_a_file_that_goes_while_it_is_looked_at_is_no_set(folder, monkeypatch):
+    sets = LabelSets(folder)
+    path = folder / "gone.txt"
+    monkeypatch.setattr(LabelSets, "_path_of", lambda self, name: path)
+    with pytest.raises(RequestError, match="is not stored"):
+        sets.get("gone")

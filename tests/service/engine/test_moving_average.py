@@ -1,0 +1,109 @@
+"""What the service learns from traffic stays within bounds, whatever the traffic is."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.admission import Admission
+from service.engine.moving_average import MovingAverage
+
+SUBNORMAL = sys.float_info.min / 2**20
+SAMPLES = st.lists(
+    st.floats(allow_nan=True, allow_infinity=True)
+    | st.sampled_from([0.0, -0.0, SUBNORMAL, -SUBNORMAL, sys.float_info.max, math.inf, math.nan])
+)
+
+
+def average(**changes):
+    return MovingAverage(**{"decay": 0.5, "lower": 1.0, "upper": 100.0} | changes)
+
+
+def test_the_first_sample_is_the_value_and_others_move_it():
+    found = average()
+    assert found.value is None
+    found.add(10.0)
+    found.add(20.0)
+    assert found.value == 15.0
+
+
+def test_an_initial_value_is_averaged_with_the_first_sample():
+    found = average(initial=10.0)
+    found.add(20.0)
+    assert found.value == 15.0
+
+
+@pytest.mark.parametrize("sample", [math.nan, math.inf, -math.inf])
+def test_a_sample_that_is_not_finite_is_ignored(sample):
+    found = average()
+    found.add(sample)
+    assert found.value is None
+    found.add(10.0)
+    found.add(sample)
+    assert found.value == 10.0
+
+
+@pytest.mark.parametrize(
+    ("sample", "value"),
+    [(0.0, 1.0), (-5.0, 1.0), (SUBNORMAL, 1.0), (1e300, 100.0), (sys.float_info.max, 100.0)],
+)
+def test_a_sample_outside_the_bounds_counts_as_the_bound(sample, value):
+    found = average()
+    found.add(sample)
+    assert found.value == value
+
+
+@given(SAMPLES)
+def test_no_sequence_drives_the_value_out_of_its_bounds(samples):
+    found = average()
+    for sample in samples:
+        found.add(sample)
+        assert found.value is None or 1.0 <= found.value <= 100.0
+
+
+@given(SAMPLES, st.floats(1.0, 100.0))
+def test_after_any_sequence_the_truth_is_learned_again_within_sixty_samples(samples, truth):
+    found = average()
+    for sample in [*samples, *[truth] * 60]:
+        found.add(sample)
+    assert found.value == pytest.approx(truth)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"lower": 0.0}, {"upper": math.inf}, {"lower": 2.0, "upper": 1.0}, {"lower": math.nan},
+     {"decay": 1.0}],
+)  # fmt: skip
+def test_bounds_that_bound_nothing_are_refused(bounds):
+    with pytest.raises(AssertionError):
+        average(**bounds)
+
+
+# ---- what admission learns ----
+
+SPEEDS = st.lists(
+    st.tuples(
+        st.integers(0, 10**9) | st.sampled_from([0, 1]),
+        st.floats() | st.sampled_from([0.0, -1.0, SUBNORMAL, math.inf, math.nan, 1e300]),
+    )
+)
+
+
+@given(SPEEDS, st.lists(st.integers(0, 10**9), max_size=20))
+def test_nothing_that_traffic_teaches_keeps_an_ordinary_request_out(speeds, sizes):
+    """On commit e37f807 a batch of 0 tokens made every later request a division by zero."""
+    admission = Admission(2**16)
+    for tokens, seconds in speeds:
+        admission.note_speed(tokens, seconds)
+    for size in sizes:
+        with admission.admit(size, 30):
+            pass
+    assert admission.expected_wait_s() == 0
+    admission.check(16, 30)
+    with admission.admit(16, 30):
+        assert 0 <= admission.expected_wait_s() < math.inf
+        assert 1 <= admission._size.value <= 2**16 / 64

@@ -1,0 +1,395 @@
+"""Probes from the start of loading to its good or bad end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from models.errors import BundleCorruptError, NotReadyError
+from service.engine import engine, self_check
+from service.engine.admission import Admission
+from service.engine.engine import _OWN_TEXT
+from service.engine.self_check import SelfCheck
+from service.errors import QueueFullError
+
+
+def test_routes_answer_while_the_models_load(open_client, make_loader):
+    gate = threading.Event()
+    with open_client(make_loader(gate=gate), wait=False) as client:
+        statuses = {path: client.get(path).status_code for path in ("/livez", "/readyz", "/docs")}
+        listed = client.get("/v1/models").json()["models"]
+        gate.set()
+    assert statuses == {"/livez": 200, "/readyz": 503, "/docs": 200}
+    assert [model["loaded"] for model in listed] == [False, False]
+
+
+def test_readiness_and_predictions_come_with_the_model(open_client, make_loader, wait_for_loading):
+    gate = threading.Event()
+    with open_client(make_loader(gate=gate), wait=False) as client:
+        before = client.post("/v1/predict", json={"text": "a"})
+        gate.set()
+        wait_for_loading(client)
+        assert client.get("/readyz").json() == {"status": "ready"}
+        assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
+    assert before.status_code == 503
+    assert before.headers["retry-after"] == "5"
+
+
+def test_the_first_prediction_is_made_before_the_service_is_ready(open_client, make_loader):
+    loader = make_loader()
+    with open_client(loader) as client:
+        assert client.get("/readyz").status_code == 200
+        assert len(loader.loaded[0].calls) > 1
+        assert loader.loaded[0].threads == {"compute_0"}
+
+
+def test_a_model_that_fails_its_first_prediction_is_not_served(
+    open_client, make_loader, fake_predictor
+):
+    class Failing(fake_predictor):
+        def predict(self, texts, **options):
+            raise MemoryError
+
+    with open_client(make_loader(predictor_class=Failing)) as client:
+        problem = client.get("/readyz").json()
+        assert client.get("/livez").status_code == 200
+    assert problem["status"] == 503
+    assert "failed with MemoryError; see the log" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (
+            BundleCorruptError("file 'x' is missing"),
+            "file 'x' is missing; mend it, then restart it",
+        ),
+        (OSError("disk path"), "failed with OSError; see the log"),
+    ],
+)
+def test_a_failed_load_keeps_readiness_at_503_with_the_reason(
+    open_client, make_loader, caplog, failure, words
+):
+    with open_client(make_loader(failure=failure)) as client:
+        problem = client.get("/readyz").json()
+    assert problem["type"] == "urn:longtail:problem:not-ready"
+    assert words in problem["detail"]
+    assert "disk path" not in problem["detail"]
+    assert "loading version=2 failed" in caplog.text
+
+
+def test_a_version_that_is_not_there_fails_loading_with_those_that_are(open_client):
+    with open_client(versions=(1, 7)) as client:
+        detail = client.get("/readyz").json()["detail"]
+    assert "no version 7; there are: 1, 2" in detail
+
+
+def test_a_changed_byte_in_the_bundle_fails_loading(open_client, registry):
+    weights = registry.folder / "2" / "retrieval.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    with open_client() as client:
+        assert "file 'retrieval.safetensors'" in client.get("/readyz").json()["detail"]
+
+
+def test_stopping_does_not_wait_for_models_that_still_load(open_client, make_loader, caplog):
+    gate = threading.Event()
+    with open_client(make_loader(gate=gate), wait=False):
+        pass
+    stopped = not gate.is_set()
+    gate.set()
+    assert stopped
+    assert "loading failed" not in caplog.text
+
+
+def test_many_requests_during_loading_all_get_their_503(open_client, make_loader):
+    gate = threading.Event()
+    loader = make_loader(gate=gate)
+    with open_client(loader, wait=False) as client, ThreadPoolExecutor(8) as pool:
+        statuses = pool.map(
+            lambda _: client.post("/v1/predict", json={"text": "a"}).status_code, range(40)
+        )
+        assert set(statuses) == {503}
+        gate.set()
+
+
+# ---- requests that fail: readiness tells the truth; on commit e37f807 it stayed 200 ----
+
+PATIENCE_S = 60.0
+
+
+def ask(client, text="some words"):
+    return client.post("/v1/predict", json={"text": text}).status_code
+
+
+def until_ready_is(client, status):
+    """Ask for readiness until it is so; return its document."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (answer := client.get("/readyz")).status_code != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return answer.json()
+
+
+@pytest.fixture
+def fragile(fake_predictor):
+    """A model that fails while `failure` is set: for all texts, or for those that hold `word`."""
+
+    class Fragile(fake_predictor):
+        failure: BaseException | None = None
+        word = ""
+
+        def predict(self, texts, **options):
+            if self.failure and any(self.word in text for text in texts):
+                raise self.failure
+            return super().predict(texts, **options)
+
+    return Fragile
+
+
+def test_a_service_that_fails_every_request_is_not_ready_until_it_answers_again(
+    open_client, make_loader, fragile, caplog
+):
+    with open_client(make_loader(predictor_class=fragile)) as client:
+        assert ask(client) == 200
+        fragile.failure = RuntimeError("secret words")
+        assert ask(client) == 500
+        problem = until_ready_is(client, 503)
+        assert client.get("/livez").status_code == 200
+        assert client.get("/v2/health/ready").status_code == 503
+        fragile.failure = None
+        assert until_ready_is(client, 200) == {"status": "ready"}
+        assert ask(client) == 200
+    assert problem["type"] == "urn:longtail:problem:not-ready"
+    assert "ordinary requests fail with RuntimeError, as a self-check found" in problem["detail"]
+    assert "ready again when a self-check is answered" in problem["detail"]
+    assert "secret" not in problem["detail"]
+    assert "not ready any more: ordinary requests fail with RuntimeError" in caplog.text
+    assert "ready again: a self-check was answered" in caplog.text
+
+
+def test_a_service_that_cannot_even_admit_requests_is_not_ready(open_client, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    with open_client() as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(Admission, "check", broken)
+            assert ask(client) == 500
+            assert "fail with ZeroDivisionError" in until_ready_is(client, 503)["detail"]
+        until_ready_is(client, 200)
+
+
+def test_lines_of_a_stream_that_fail_are_noticed_too(open_client, make_loader, fragile):
+    with open_client(make_loader(predictor_class=fragile)) as client:
+        fragile.failure = RuntimeError()
+        headers = {"content-type": "application/x-ndjson"}
+        client.post("/v1/batch", content=b'{"text": "some words"}\n', headers=headers)
+        until_ready_is(client, 503)
+
+
+def test_requests_that_fail_by_what_they_contain_do_not_touch_readiness(
+    open_client, make_loader, fragile, monkeypatch
+):
+    monkeypatch.setattr(self_check, "_REST_S", 1e9)
+    loader = make_loader(predictor_class=fragile)
+    with open_client(loader) as client:
+        fragile.failure, fragile.word = RuntimeError(), "poison"
+        for _ in range(30):
+            assert ask(client, "poison") == 500
+            assert client.get("/readyz").status_code == 200
+            assert ask(client) == 200
+        asked = sum(_OWN_TEXT in call for call in loader.loaded[0].calls)
+    assert asked in {1, 2}  # twice where it was computed together with one that failed
+
+
+def test_a_self_check_gives_back_no_place_of_others(open_client, make_loader, fragile):
+    with open_client(make_loader(predictor_class=fragile)) as client:
+        fragile.failure, fragile.word = RuntimeError(), "poison"
+        ask(client, "poison")
+        until_ready_is(client, 200)
+        assert ask(client) == 200
+        admission = client.app.state.service.engine.admission
+        deadline = time.monotonic() + PATIENCE_S
+        while admission.tokens:
+            assert time.monotonic() < deadline
+        assert not admission._desks.locked()
+
+
+@pytest.mark.parametrize("method", ["read", "predict"], ids=["tokeniser", "compute thread"])
+def test_a_service_whose_thread_hangs_is_not_ready_until_it_goes_on(
+    open_client, make_loader, fake_predictor, method
+):
+    gate = threading.Event()
+
+    class Hanging(fake_predictor):
+        pass
+
+    def hang(self, texts, **options):
+        assert "hang" not in texts or gate.wait(PATIENCE_S)
+        return getattr(fake_predictor, method)(self, texts, **options)
+
+    setattr(Hanging, method, hang)
+    with open_client(make_loader(predictor_class=Hanging), request_timeout_s=0.2) as client:
+        assert ask(client, "hang") == 504
+        problem = until_ready_is(client, 503)
+        gate.set()
+        until_ready_is(client, 200)
+    assert "no request was answered within 0.2 s" in problem["detail"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_service_whose_compute_thread_has_ended_says_so(
+    open_client, make_loader, fragile, monkeypatch
+):
+    monkeypatch.setattr(engine, "keep_running", lambda work: work())  # it can't begin anew
+    with open_client(make_loader(predictor_class=fragile), request_timeout_s=5) as client:
+        fragile.failure = SystemExit()
+        assert ask(client) == 500  # and no wait for its time limit
+        detail = until_ready_is(client, 503)["detail"]
+    assert "the thread 'compute_0' has ended, its cause is in the log; restart" in detail
+
+
+def test_a_compute_thread_that_is_killed_begins_anew(open_client, make_loader, fragile, caplog):
+    """On commit e37f807 the thread ended, and nothing was answered any more."""
+    with open_client(make_loader(predictor_class=fragile), request_timeout_s=5) as client:
+        fragile.failure, fragile.word = SystemExit(), "poison"
+        for _ in range(3):
+            assert ask(client, "poison") == 500
+            assert ask(client) == 200
+        assert client.get("/readyz").status_code == 200
+    assert caplog.text.count("the thread 'compute_0' begins anew") == 3
+
+
+def test_an_error_outside_of_the_model_does_not_end_its_thread(open_client, make_loader):
+    """On commit e37f807 the tokeniser's thread ended, and nothing was answered any more."""
+    predictor_class = make_loader.predictor_class
+
+    class BrokenBatch(type(predictor_class.read(None, ["a"]))):
+        def take(self, rows):
+            raise MemoryError
+
+    class Broken(predictor_class):
+        def read(self, texts):
+            return BrokenBatch(list(texts)) if "broken" in texts else super().read(texts)
+
+    with open_client(make_loader(predictor_class=Broken)) as client:
+        answer = client.post("/v1/predict", json={"texts": ["broken", "other"]})
+        assert answer.status_code == 500
+        assert ask(client) == 200
+        assert client.get("/readyz").status_code == 200
+
+
+# ---- the self-check alone ----
+
+
+class FakeEngine:
+    """An engine whose answers to itself are set."""
+
+    def __init__(self, *failures):
+        self.failures = list(failures)
+        self.num_answered = 0
+        self.num_asked = 0
+        self.admission = SimpleNamespace(tokens=0)
+
+    def thread_problem(self):
+        return None
+
+    async def ask_itself(self, timeout_s):
+        self.num_asked += 1
+        failure = self.failures.pop(0) if self.failures else None
+        if callable(failure):
+            failure = failure()
+        if failure is not None:
+            raise failure
+
+
+def run_check(engine, timeout_s=30.0):
+    """Let a self-check come to its end after one failure; return the problems on the way."""
+
+    async def play():
+        check = SelfCheck(engine, timeout_s)
+        problems = []
+        check._set_problem = lambda problem: (
+            problems.append(problem) or setattr(check, "_problem", problem)
+        )
+        check.note_failure()
+        await asyncio.wait_for(check._task, PATIENCE_S)
+        return problems
+
+    return asyncio.run(play())
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch, request):
+    if "alone" in request.node.name:
+        monkeypatch.setattr(self_check, "_PAUSE_S", 0.0)
+        monkeypatch.setattr(self_check, "_PAUSE_UNREADY_S", 0.0)
+
+
+def test_alone_one_or_two_failures_in_a_row_are_forgiven():
+    assert run_check(FakeEngine(ValueError(), ValueError())) == [None]
+
+
+def test_alone_three_failures_in_a_row_are_not():
+    problems = run_check(FakeEngine(*[ValueError()] * 4))
+    assert len(problems) == 3
+    assert problems[-1] is None
+    assert all("fail with ValueError" in problem for problem in problems[:-1])
+
+
+def test_alone_a_full_queue_is_no_failure_while_others_are_answered():
+    engine = FakeEngine()
+
+    def refuse():
+        engine.num_answered += 1
+        return QueueFullError("full", 1)
+
+    engine.failures = [refuse]
+    assert run_check(engine) == [None]
+    assert engine.num_asked == 1
+
+
+def test_alone_a_full_queue_does_not_make_it_ready_again():
+    engine = FakeEngine()
+
+    def refuse():
+        engine.num_answered += 1
+        return QueueFullError("full", 1)
+
+    engine.failures = [*[ValueError()] * 3, refuse, refuse]
+    problems = run_check(engine)
+    assert (len(problems), problems[-1], engine.num_asked) == (2, None, 6)
+
+
+def test_alone_a_full_queue_without_any_answer_is_a_standstill():
+    problems = run_check(FakeEngine(QueueFullError("full", 1)), timeout_s=0.0)
+    assert "no request was answered within 0 s" in problems[0]
+
+
+def test_alone_no_model_is_left_to_the_manager_to_tell():
+    assert run_check(FakeEngine(NotReadyError("loading"))) == [None]
+
+
+def test_alone_work_that_waits_without_any_answer_starts_a_check():
+    async def play():
+        engine, now = FakeEngine(), 100.0
+        check = SelfCheck(engine, 30.0, clock=lambda: now)
+        engine.admission.tokens = 10
+        check.check_ready()
+        now += 5.0
+        engine.num_answered += 1
+        check.check_ready()
+        now += 4.9
+        check.check_ready()
+        assert check._task is None
+        now += 0.2
+        check.check_ready()
+        await check._task
+        assert engine.num_asked == 1
+
+    asyncio.run(play())

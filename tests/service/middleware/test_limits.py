@@ -1,0 +1,99 @@
+"""No body over the limit is read to its end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from service.web.encodings import accepts_gzip
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture
+def small(open_client):
+    with open_client(max_body_bytes=2000) as client:
+        yield client
+
+
+def test_a_declared_length_over_the_limit_is_a_413(small):
+    answer = small.post("/v1/predict", json={"text": "a" * 2000})
+    assert answer.status_code == 413
+    assert answer.json()["type"] == "urn:longtail:problem:body-too-large"
+    assert "more than 2000 bytes" in answer.json()["detail"]
+
+
+def test_a_chunked_body_is_a_413_and_read_only_up_to_the_limit(small):
+    answer = small.post("/v1/predict", content=(b"a" * 500 for _ in range(100)), headers=JSON)
+    assert "content-length" not in answer.request.headers
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_body_of_just_the_limit_is_read(small):
+    body = b'{"text": "' + b"a" * 1988 + b'"}'
+    assert len(body) == 2000
+    assert small.post("/v1/predict", content=body, headers=JSON).status_code == 200
+    assert small.post("/v1/predict", content=iter([body]), headers=JSON).status_code == 200
+
+
+def test_the_limit_holds_for_every_route(small):
+    answer = small.request("GET", "/livez", content=b"a" * 2001)
+    assert answer.status_code == 413
+
+
+def packed(body: bytes) -> dict[str, object]:
+    return {"content": gzip.compress(body), "headers": JSON | {"content-encoding": "gzip"}}
+
+
+def test_a_gzip_body_is_read_and_its_limit_holds_for_what_it_unpacks_to(small):
+    good = small.post("/v1/predict", **packed(b'{"text": "' + b"a" * 1988 + b'"}'))
+    large = small.post("/v1/predict", **packed(b'{"text": "' + b"a" * 1989 + b'"}'))
+    assert good.json()["results"][0]["labels"][0]["score"] == 1988.0
+    assert (large.status_code, large.json()["type"]) == (413, "urn:longtail:problem:body-too-large")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (gzip.compress(b'{"text": "a"}')[:-3], "ends too early"),
+        (json.dumps({"text": "a"}).encode(), "is not gzip"),
+    ],
+)
+def test_a_body_that_is_not_the_gzip_that_it_says_is_a_400(small, body, words):
+    headers = JSON | {"content-encoding": "gzip"}
+    answer = small.post("/v1/predict", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (
+        400,
+        "urn:longtail:problem:malformed-body",
+    )
+    assert words in answer.json()["detail"]
+
+
+def test_a_zip_bomb_is_refused(small):
+    answer = small.post("/v1/predict", **packed(bytes(10**7)))
+    assert answer.status_code == 413
+
+
+def test_another_encoding_is_a_415_that_says_which_are_read(small):
+    headers = JSON | {"content-encoding": "br"}
+    answer = small.post("/v1/predict", content=b"x", headers=headers)
+    assert answer.status_code == 415
+    assert answer.headers["accept-encoding"] == "identity, gzip, deflate"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "wanted"),
+    [
+        ("", False),
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("*", True),
+        ("gzip;q=0, br", False),
+        ("identity", False),
+    ],
+)
+def test_gzip_is_sent_to_those_who_ask_for_it(accepted, wanted):
+    assert accepts_gzip(accepted) is wanted

@@ -1,0 +1,174 @@
+"""Who is let in, and what browsers are told."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from models.errors import ConfigError
+from service.app import create_app
+from service.settings import Settings
+from service.web.api_keys import make_key
+
+ADMIN_ROUTES = [
+    ("POST", "/v1/admin/models/1/load"),
+    ("POST", "/v1/admin/models/1/unload"),
+    ("POST", "/v1/admin/models/1/activate"),
+    ("POST", "/v1/admin/rollback"),
+    ("PUT", "/v1/admin/canary"),
+    ("DELETE", "/v1/admin/canary"),
+]
+PUBLIC_ROUTES = ["/livez", "/readyz", "/metrics", "/docs", "/openapi.json", "/", "/page/app.js"]
+
+
+def bearer(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(("method", "path"), ADMIN_ROUTES)
+def test_admin_routes_are_off_without_a_key(client, method, path):
+    answer = client.request(method, path, headers=bearer("anything"))
+    assert answer.status_code == 403
+    assert answer.json()["type"] == "urn:longtail:problem:admin-off"
+    assert "longtail key" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("method", "path"), ADMIN_ROUTES)
+@pytest.mark.parametrize(
+    "headers",
+    [{}, bearer("wrong"), bearer(""), {"Authorization": "Basic abc"}, {"Authorization": "Bearer"}],
+)
+def test_admin_routes_want_a_valid_key(open_admin, method, path, headers):
+    with open_admin() as client:
+        del client.headers["Authorization"]
+        answer = client.request(method, path, headers=headers)
+    assert answer.status_code == 401
+    assert answer.json()["type"] == "urn:longtail:problem:unauthorized"
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("path", ["/v1/admin", "/proxy/v1/admin/rollback", "/v1/admin/nothing"])
+def test_whatever_looks_like_an_admin_route_wants_a_key(client, path):
+    assert client.post(path).status_code == 403
+
+
+def test_an_admin_key_is_no_key_to_ask_and_the_other_way_round(open_client):
+    (admin, admin_entry), (ask, ask_entry) = make_key("ops"), make_key("app")
+    with open_client(admin_keys=admin_entry, api_keys=ask_entry) as client:
+        statuses = [
+            client.post(path, json={"text": "a"}, headers=bearer(key)).status_code
+            for path in ("/v1/predict", "/v1/admin/rollback")
+            for key in (ask, admin)
+        ]
+    assert statuses == [200, 401, 401, 200]
+
+
+def test_without_keys_all_may_ask(client):
+    assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
+
+
+def test_with_keys_only_probes_metrics_and_documentation_are_public(open_client):
+    _, entry = make_key("app")
+    with open_client(api_keys=entry) as client:
+        public = {path: client.get(path).status_code for path in PUBLIC_ROUTES}
+        others = [
+            client.get("/v1/models").status_code,
+            client.get("/nothing").status_code,
+            client.post("/v1/predict", json={"text": "a"}).status_code,
+            client.post("/v1/batch", content=b"{}").status_code,
+        ]
+    assert 401 not in public.values()
+    assert set(others) == {401}
+
+
+def test_a_body_is_not_read_before_the_key(open_client):
+    _, entry = make_key("app")
+    with open_client(api_keys=entry, max_body_bytes=1024) as client:
+        answer = client.post("/v1/predict", content=b"x" * 10**6)
+    assert answer.status_code == 401
+
+
+def test_keys_change_while_the_service_runs(open_client, tmp_path):
+    (old, old_entry), (new, new_entry) = make_key("old"), make_key("new")
+    path = tmp_path / "keys"
+    path.write_text(old_entry)
+    with open_client(api_keys_file=path) as client:
+        before = [client.get("/v1/models", headers=bearer(key)).status_code for key in (old, new)]
+        (tmp_path / "incoming").write_text(f"{new_entry}\n")
+        (tmp_path / "incoming").replace(path)
+        after = [client.get("/v1/models", headers=bearer(key)).status_code for key in (old, new)]
+    assert (before, after) == ([200, 401], [401, 200])
+
+
+def test_the_log_names_who_asked_and_never_the_key(open_client, caplog):
+    key, entry = make_key("app-7")
+    with open_client(api_keys=entry) as client, caplog.at_level(logging.INFO):
+        client.post("/v1/predict", json={"text": "secret"}, headers=bearer(key))
+        client.post("/v1/predict", json={"text": "secret"}, headers=bearer("secret"))
+    ours = "".join(r.getMessage() for r in caplog.records if r.name.startswith("service"))
+    assert "key=app-7" in ours
+    assert key not in ours
+    assert "secret" not in ours
+
+
+def test_a_malformed_key_stops_the_start(registry):
+    with pytest.raises(ConfigError, match="LONGTAIL_ADMIN_KEYS: entry 1") as why:
+        create_app(Settings(registry=registry.folder, admin_keys="my-own-secret"))
+    assert "my-own-secret" not in str(why.value)
+    assert "my-own-secret" not in repr(Settings(admin_keys="my-own-secret"))
+
+
+@pytest.mark.parametrize("path", ["/livez", "/v1/models", "/nothing", "/docs"])
+def test_every_answer_tells_browsers_to_be_careful(client, path):
+    headers = client.get(path).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert ("cdn.jsdelivr.net" in headers["content-security-policy"]) == (path == "/docs")
+
+
+ORIGIN = {"Origin": "https://a.example"}
+
+
+def test_other_origins_are_not_let_in_by_default(client):
+    assert "access-control-allow-origin" not in client.get("/v1/models", headers=ORIGIN).headers
+
+
+@pytest.mark.parametrize(
+    ("origins", "allowed"),
+    [
+        ("https://a.example, https://b.example", "https://a.example"),
+        ("*", "*"),
+        ("https://b.example", None),
+    ],
+)
+def test_named_origins_may_ask(open_client, monkeypatch, origins, allowed):
+    with open_client(cors_origins=origins, api_keys=make_key("app")[1]) as client:
+        refused = client.get("/v1/models", headers=ORIGIN)
+        preflight = client.options(
+            "/v1/predict",
+            headers=ORIGIN
+            | {
+                "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization,content-type",
+            },
+        )
+    assert refused.status_code == 401
+    for answer in (refused, preflight):
+        assert answer.headers.get("access-control-allow-origin") == allowed
+    assert preflight.status_code == (200 if allowed else 400)
+
+
+def test_the_document_says_which_operations_want_a_key(open_client):
+    with open_client() as client:
+        open_paths = client.get("/openapi.json").json()["paths"]
+    with open_client(api_keys=make_key("app")[1]) as client:
+        document = client.get("/openapi.json").json()
+    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert open_paths["/v1/admin/rollback"]["post"]["security"] == [{"key": []}]
+    assert "security" not in open_paths["/v1/predict"]["post"]
+    assert document["paths"]["/v1/predict"]["post"]["security"] == [{"key": []}]
+    assert "401" in document["paths"]["/v1/predict"]["post"]["responses"]
+    assert "security" not in document["paths"]["/livez"]["get"]

@@ -1,0 +1,211 @@
+"""`longtail predict`: the answers of a batch, from file to file, and what happens after a break."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import ConfigError, DataError
+from models.parts.storage import read_sparse
+from service.engine.label_sets import LabelSets
+from service.offline.predict import CHUNK_LINES, checked_options, checked_precision, predict_file
+from service.offline.unfinished import Task
+
+
+@pytest.fixture
+def predictor(fake_predictor, registry):
+    return fake_predictor(registry.open(1))
+
+
+@pytest.fixture
+def task(tmp_path):
+    def make(lines, name="in.jsonl", **defaults):
+        source = tmp_path / name
+        body = b"".join(line + b"\n" for line in lines)
+        source.write_bytes(gzip.compress(body) if name.endswith(".gz") else body)
+        return Task(source, tmp_path / "out" / "out.jsonl", 1, "digest", defaults)
+
+    return make
+
+
+def line(**content):
+    return json.dumps(content).encode()
+
+
+def answers(task):
+    return [json.loads(text) for text in task.target.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
+def test_each_line_is_answered_in_order(task, predictor, name):
+    lines = (line(id=i, text="a" * (1 + i % 5), k=1 + i % 2) for i in range(1200))
+    asked = task(lines, name, tail_dial=0.5)
+    seen = []
+    summary = predict_file(asked, predictor, seen.append)
+    found = answers(asked)
+    assert [x["id"] for x in found] == [x["index"] for x in found] == list(range(1200))
+    assert [x["labels"][0]["score"] for x in found] == [float(1 + i % 5) for i in range(1200)]
+    assert {x["tail_dial"] for x in found} == {0.5}
+    assert (summary.num_results, summary.versions) == (1200, {1: 1200})
+    assert sum(seen) == asked.source.stat().st_size
+    assert [path.name for path in asked.target.parent.iterdir()] == ["out.jsonl"]
+
+
+def test_bad_lines_are_answered_with_errors(task, predictor, monkeypatch):
+    monkeypatch.setattr("service.offline.predict.MAX_LINE_BYTES", 100)
+    asked = task(
+        [
+            b"nonsense",
+            b"",
+            line(id=1, text="a", scorer="magic"),
+            line(text="x" * 200),
+            line(id=2, text="b", version=7),
+            line(id=3, text="long " * 8, version="current"),
+        ]
+    )
+    summary = predict_file(asked, predictor)
+    kinds = [x["error"]["type"].rsplit(":")[-1] if "error" in x else "" for x in answers(asked)]
+    assert kinds == ["malformed-body", "request", "line-too-long", "model-not-found", ""]
+    assert (summary.num_lines, summary.num_results, summary.num_errors) == (5, 1, 4)
+
+
+def test_a_run_that_was_cut_off_goes_on_behind_its_last_whole_line(task, fake_predictor, registry):
+    class Breaking(fake_predictor):
+        def predict(self, texts, **options):
+            if len(self.calls) == 2:
+                raise KeyboardInterrupt
+            return super().predict(texts, **options)
+
+    asked = task(line(id=i, text="a" * (1 + i % 5)) for i in range(3 * CHUNK_LINES))
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(asked, Breaking(registry.open(1)))
+    assert not asked.target.exists()
+    whole = asked.part.read_bytes()
+    asked.part.write_bytes(whole[: len(whole) * 3 // 4])  # in the middle of a line
+    second = fake_predictor(registry.open(1))
+    summary = predict_file(asked, second)
+    assert sum(map(len, second.calls)) < 2.3 * CHUNK_LINES
+    assert [x["id"] for x in answers(asked)] == list(range(3 * CHUNK_LINES))
+    assert summary.num_results == 3 * CHUNK_LINES
+
+
+def test_answers_of_another_question_are_never_gone_on_with(task, predictor):
+    asked = task([line(text="a")], k=3)
+    asked.target.parent.mkdir()
+    asked.part.write_text("")
+    asked.state.write_text(json.dumps(asked.describe() | {"digest": "other"}))
+    with pytest.raises(ConfigError, match=r"of another run \(its model is another version\)"):
+        predict_file(asked, predictor)
+
+
+@pytest.fixture
+def sets(tmp_path):
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    (folder / "low.txt").write_text("L0\nL1\n")
+    return folder
+
+
+def test_lines_and_options_choose_labels_and_ask_why(task, predictor, sets):
+    lines = [
+        line(text="a"),
+        line(text="a", exclude_set="low"),
+        line(text="a", include=["L5"], exclude=[]),
+        line(id=3, text="a", include_set="none"),
+        line(text="a", exclude=["X"]),
+        line(text="a", explain=True),
+    ]
+    asked = replace(task(lines, k=2, exclude=["L0"]), label_sets=LabelSets(sets))
+    summary = predict_file(asked, predictor)
+    found = answers(asked)
+    ids = [[label["id"] for label in each.get("labels", ())] for each in found]
+    assert ids == [["L1", "L2"], ["L2", "L3"], ["L5"], [], [], ["L1", "L2"]]
+    assert (summary.num_results, summary.num_errors) == (4, 2)
+    assert (found[3]["id"], found[3]["error"]["status"]) == (3, 422)
+    assert "label set 'none' is not stored" in found[3]["error"]["detail"]
+    has_why = ["explanation" in label for each in found for label in each.get("labels", ())]
+    assert has_why == [False] * 5 + [True] * 2
+
+
+def test_a_run_is_not_gone_on_with_when_a_set_has_changed(task, sets):
+    asked = replace(task([line(text="a")]), label_sets=LabelSets(sets))
+    before = asked.describe()
+    assert asked.describe() == before
+    (sets / "low.txt").write_text("L2\n")
+    differing = [name for name, value in asked.describe().items() if before[name] != value]
+    assert differing == ["label_sets"]
+
+
+def test_a_source_that_is_not_there_or_not_whole_is_told(task, predictor):
+    asked = task([line(text="a")], "in.jsonl.gz")
+    asked.source.write_bytes(asked.source.read_bytes()[:-4])
+    with pytest.raises(DataError, match="can't be read to its end"):
+        predict_file(asked, predictor)
+    asked.source.unlink()
+    with pytest.raises(DataError, match="No such file"):
+        predict_file(asked, predictor)
+
+
+def test_options_are_checked_before_anything_is_loaded():
+    assert checked_options({"k": 3, "scorer": None}) == {"k": 3}
+    with pytest.raises(ConfigError, match="--correction: got 'no'"):
+        checked_options({"correction": "no"})
+    assert checked_precision("bfloat16") == "bfloat16"
+    with pytest.raises(ConfigError, match="--precision: got 'int8'"):
+        checked_precision("int8")
+
+
+def test_the_command_takes_filters_and_explains(tmp_path, trained_sparse):
+    source, target = tmp_path / "docs.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(line(text="imports of fish") + b"\n")
+    ids = [label.id for label in trained_sparse.bundle.catalogue]
+    (tmp_path / "some.json").write_text(json.dumps(ids[:3]))
+    command = [
+        "predict", "--input", str(source), "--output", str(target), "-k", "9", "--explain",
+        "--registry", str(trained_sparse.registry.folder), "--label-sets", str(tmp_path),
+        "--include-set", "some", "--include", ids[4], "--include", ids[5], "--exclude", ids[0],
+    ]  # fmt: skip
+    run = CliRunner().invoke(longtail.app, command)
+    assert run.exit_code == 0, run.output
+    (found,) = [json.loads(text) for text in target.read_text().splitlines()]
+    known = read_sparse(trained_sparse.bundle).labels
+    wanted = {ids[index] for index in (1, 2, 4, 5) if index in known}
+    assert {label["id"] for label in found["labels"]} == wanted
+    assert all(label["explanation"]["keywords"] for label in found["labels"])
+    command[-1:] = [ids[0], "--exclude-set", "none", "--overwrite"]
+    run = CliRunner().invoke(longtail.app, command)
+    assert run.exit_code == 1
+    assert "label set 'none' is not stored; the sets are some" in str(run.exception or run.output)
+
+
+def test_the_command_labels_a_file(tmp_path, trained_sparse):
+    source, target = tmp_path / "docs.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(line(id="x", text="imports of fish") + b"\n")
+    arguments = ["predict", "--input", str(source), "--output", str(target), "-k", "2"]
+    registry = ["--registry", str(trained_sparse.registry.folder)]
+    run = CliRunner().invoke(longtail.app, [*arguments, *registry])
+    assert run.exit_code == 0, run.output
+    assert "1 lines: 1 answered, 0 with errors" in run.output
+    (found,) = [json.loads(text) for text in target.read_text().splitlines()]
+    assert (found["id"], len(found["labels"]), found["scorer"]) == ("x", 2, "sparse")
+
+
+def test_the_command_tells_how_much_it_has_read_and_knows(tmp_path, trained_sparse):
+    """On commit e37f807 no word told that nothing of a text was known."""
+    source, target = tmp_path / "docs.jsonl", tmp_path / "out.jsonl"
+    texts = ["zzzz qqqq", "imports of fish"]
+    source.write_bytes(b"".join(line(text=text) + b"\n" for text in texts))
+    registry = ["--registry", str(trained_sparse.registry.folder)]
+    arguments = ["predict", "--input", str(source), "--output", str(target), *registry]
+    run = CliRunner().invoke(longtail.app, arguments)
+    assert run.exit_code == 0, run.output
+    unknown, known = [json.loads(text) for text in target.read_text().splitlines()]
+    assert (unknown["num_tokens"], unknown["num_text_tokens"]) == (2, 2)
+    assert unknown["known_tokens"] == 0 and unknown["labels"]
+    assert (known["num_tokens"], known["num_text_tokens"]) == (3, 3)
+    assert 0 < known["known_tokens"] <= 3

@@ -1,0 +1,278 @@
+"""`longtail predict --engine ray`: byte for byte what the local command writes.
+
+Most of it without Ray; what needs a cluster is skipped where the extra `ray` is not installed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import ConfigError, DataError
+from models.predict.predictor import Predictor
+from service.engine.label_sets import LabelSets
+from service.offline import documents
+from service.offline import predict as offline
+from service.offline import ray as ray_predict
+from service.offline.predict import predict_file
+from service.offline.ray import Answerer, Workers, chunk_ends, predict_on_ray
+from service.offline.unfinished import Task
+
+CHUNK = 4
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+
+class FakeRay:
+    """Stands in for Ray: one worker, in this process; may be interrupted after some chunks."""
+
+    def __init__(self, most_chunks: int = 1000) -> None:
+        self.most_chunks = most_chunks
+        self.num_workers = 0
+        self.data = SimpleNamespace(
+            DataContext=SimpleNamespace(get_current=self._context),
+            ActorPoolStrategy=self._pool,
+            from_items=self._from_items,
+        )
+
+    def _context(self) -> SimpleNamespace:
+        return SimpleNamespace(execution_options=SimpleNamespace())
+
+    def _pool(self, size: int) -> None:
+        self.num_workers = size
+
+    def _from_items(self, chunks: list[dict[str, int]], override_num_blocks: int) -> Any:
+        assert override_num_blocks == len(chunks) > 0
+
+        def map_batches(worker_class: Any, fn_constructor_args: Any, **_: Any) -> Any:
+            worker = worker_class(*fn_constructor_args)
+
+            def rows() -> Any:
+                for number, chunk in enumerate(chunks):
+                    if number == self.most_chunks:
+                        raise KeyboardInterrupt
+                    batch = {"number": np.array([chunk["number"]])}
+                    yield {"answers": worker(batch)["answers"][0]}
+
+            return SimpleNamespace(iter_rows=rows)
+
+        return SimpleNamespace(map_batches=map_batches)
+
+
+@pytest.fixture
+def fake_ray(monkeypatch):
+    fake = FakeRay()
+    monkeypatch.setattr(ray_predict, "start_ray", lambda *_: fake)
+    return fake
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    for module in (offline, ray_predict):
+        monkeypatch.setattr(module, "CHUNK_LINES", CHUNK)
+
+
+@pytest.fixture
+def predictor(trained):
+    return Predictor.of_bundle(trained.bundle, device="cpu", num_threads=1)
+
+
+@pytest.fixture
+def workers(trained):
+    return Workers(trained.registry.folder, None, num_workers=4, precision="float32")
+
+
+@pytest.fixture
+def task(trained, tmp_path):
+    def make(num_lines: int, name: str = "in.jsonl", **defaults: Any) -> Task:
+        body = lines_of(num_lines)
+        source = tmp_path / name
+        source.write_bytes(gzip.compress(body) if name.endswith(".gz") else body)
+        digest = trained.bundle.manifest.digest
+        return Task(source, tmp_path / "ray" / "out.jsonl", trained.version, digest, defaults)
+
+    return make
+
+
+def lines_of(count: int) -> bytes:
+    """Lines of all kinds: of unlike length, blank, and wrong."""
+    kinds = (
+        lambda i: json.dumps({"id": i, "text": f"regulation {i} on olive oil " * (1 + i % 9)}),
+        lambda i: json.dumps({"text": f"fish {i} of the Baltic Sea", "k": 1 + i % 3}),
+        lambda i: "",
+        lambda i: json.dumps({"text": f"milk {i}", "scorer": "nobody"}),
+        lambda i: "no JSON",
+        lambda i: json.dumps({"text": f"council {i}", "tail_dial": 1.0, "scorer": "sparse"}),
+    )
+    return "".join(kinds[i % len(kinds)](i) + "\n" for i in range(count)).encode()
+
+
+def locally(asked: Task, predictor: Predictor, tmp_path: Path) -> bytes:
+    """What the local command writes."""
+    here = Task(asked.source, tmp_path / "here.jsonl", asked.version, asked.digest, asked.defaults)
+    predict_file(here, predictor)
+    return here.target.read_bytes()
+
+
+@given(
+    pieces=st.lists(st.sampled_from([b"a", b" ", b"\r", b"\n", b"long text "]), max_size=60),
+    chunk=st.integers(1, 4),
+    read_bytes=st.integers(1, 7),
+)
+def test_chunks_are_those_of_the_local_command(tmp_path_factory, pieces, chunk, read_bytes):
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (offline, ray_predict):
+            patch.setattr(module, "CHUNK_LINES", chunk)
+            patch.setattr(module, "MAX_LINE_BYTES", 12)
+        for module in (documents, ray_predict):
+            patch.setattr(module, "_READ_BYTES", read_bytes)
+        source = tmp_path_factory.mktemp("chunks") / "in"
+        source.write_bytes(b"".join(pieces))
+        ends = chunk_ends(source)
+        asked: list[list[bytes | None]] = []
+        patch.setattr(ray_predict, "answers_to", lambda *given: asked.append(given[3]) or [])
+        worker = object.__new__(Answerer)
+        worker._task = Task(source, source, 1, "", {})
+        worker._ends, worker._predictor = ends, None
+        worker({"number": np.arange(len(ends))})
+        assert asked == list(offline._chunks(source, int))
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
+@pytest.mark.parametrize("num_lines", [0, 1, 2 * CHUNK, 61])
+def test_the_answers_are_those_of_the_local_command(
+    fake_ray, small_chunks, task, predictor, workers, tmp_path, num_lines, name
+):
+    asked, seen = task(num_lines, name, k=3), []
+    summary = predict_on_ray(asked, workers, seen.append)
+    assert asked.target.read_bytes() == locally(asked, predictor, tmp_path)
+    assert summary.num_lines == len(asked.target.read_bytes().splitlines())
+    assert [path.name for path in asked.target.parent.iterdir()] == ["out.jsonl"]
+    assert fake_ray.num_workers == (4 if summary.num_lines else 0)
+    if name == "in.jsonl" and num_lines:
+        assert sum(seen) == asked.source.stat().st_size
+
+
+@pytest.mark.parametrize("first_engine", ["local", "ray"])
+def test_either_engine_goes_on_where_the_other_was_cut_off(
+    fake_ray, small_chunks, task, predictor, workers, tmp_path, monkeypatch, first_engine
+):
+    asked = task(61)
+    wanted = locally(asked, predictor, tmp_path)
+    fake_ray.most_chunks = 2
+    with pytest.raises(KeyboardInterrupt):
+        predict_on_ray(asked, workers)
+    with asked.part.open("ab") as part:  # cut off in the middle of a chunk, and of a line
+        part.write(wanted[len(asked.part.read_bytes()) :][:200])
+    fake_ray.most_chunks = 1000
+    summary = (
+        predict_file(asked, predictor) if first_engine == "ray" else predict_on_ray(asked, workers)
+    )
+    assert asked.target.read_bytes() == wanted
+    assert summary.num_lines == wanted.count(b"\n")
+
+
+def test_what_was_left_by_another_question_is_refused(fake_ray, small_chunks, task, workers):
+    asked = task(30)
+    fake_ray.most_chunks = 1
+    with pytest.raises(KeyboardInterrupt):
+        predict_on_ray(asked, workers)
+    with pytest.raises(ConfigError, match="-k was not given and is now 2"):
+        predict_on_ray(replace(asked, defaults={"k": 2}), workers)
+
+
+def test_sources_that_can_not_be_read(fake_ray, task, workers, tmp_path):
+    asked = task(3, "in.jsonl.gz")
+    asked.source.write_bytes(b"no gzip")
+    with pytest.raises(DataError, match="can't be read to its end"):
+        predict_on_ray(asked, workers)
+    with pytest.raises(DataError, match="can't be read to its end"):
+        chunk_ends(tmp_path)
+
+
+def test_workers_read_the_stored_sets(fake_ray, trained, task, predictor, tmp_path):
+    (tmp_path / "sets").mkdir()
+    ids = [label.id for label in predictor.catalogue][:2]
+    (tmp_path / "sets" / "few.json").write_text(json.dumps(ids))
+    asked = task(2, include_set="few", k=1)
+    asked = replace(asked, label_sets=LabelSets(tmp_path / "sets"))
+    predict_on_ray(asked, Workers(trained.registry.folder, tmp_path / "sets", 1))
+    found = [json.loads(line) for line in asked.target.read_text().splitlines()]
+    assert all(x["labels"][0]["id"] in ids for x in found)
+
+
+def test_an_engine_that_there_is_not(trained, task):
+    asked = task(3)
+    run = CliRunner().invoke(longtail.app, [*command(asked, trained), "--engine", "spark"])
+    assert isinstance(run.exception, ConfigError)
+    assert "--engine: got 'spark'; wanted one of ('local', 'ray')" in str(run.exception)
+
+
+def test_without_ray_the_error_names_the_extra(trained, task, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    run = CliRunner().invoke(longtail.app, [*command(task(3), trained), "--engine", "ray"])
+    assert isinstance(run.exception, ConfigError)
+    assert "pip install 'longtail[ray]'" in str(run.exception)
+
+
+def command(asked: Task, trained: Any) -> list[str]:
+    given = ["predict", "--input", str(asked.source), "--output", str(asked.target)]
+    return [*given, "--registry", str(trained.registry.folder), "--precision", "float32"]
+
+
+@pytest.mark.ray
+def test_four_workers_on_a_cluster_write_the_same_bytes(ray_cluster, trained, task, tmp_path):
+    asked = task(6 * 512, k=3)
+    local = [*command(asked, trained), "--num-threads", "1", "-k", "3"]
+    local[local.index("--output") + 1] = str(tmp_path / "here.jsonl")
+    ran = CliRunner().invoke(longtail.app, local)
+    assert ran.exit_code == 0, ran.output
+    given = [*command(asked, trained), "--engine", "ray", "--workers", "4", "-k", "3"]
+    ran = CliRunner().invoke(longtail.app, given)
+    assert ran.exit_code == 0, ran.output
+    assert asked.target.read_bytes() == (tmp_path / "here.jsonl").read_bytes()
+
+
+@pytest.mark.ray
+def test_killing_workers_loses_and_doubles_nothing(ray_cluster, task, predictor, workers, tmp_path):
+    asked = task(8 * 512)
+    killed: list[int] = []
+
+    def kill_one(_: int) -> None:
+        if len(killed) < 3:
+            pids = [pid for pid in worker_pids() if pid not in killed]
+            if pids:
+                os.kill(pids[0], signal.SIGKILL)
+                killed.append(pids[0])
+
+    summary = predict_on_ray(asked, workers, kill_one)
+    assert killed
+    found = asked.target.read_bytes()
+    assert found == locally(asked, predictor, tmp_path)
+    indices = [json.loads(line)["index"] for line in found.splitlines()]
+    assert indices == list(range(summary.num_lines))
+
+
+def worker_pids() -> list[int]:
+    """Processes of workers with a model."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            name = path.read_bytes()
+        except OSError:
+            continue  # it has ended
+        if name.startswith(b"ray::") and b"Answerer" in name:
+            found.append(int(path.parent.name))
+    return found

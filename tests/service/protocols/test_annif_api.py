@@ -1,0 +1,196 @@
+"""The REST API of Annif, asked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.protocols.annif import parse_form, score_of
+from service.web.problem_handlers import BodyError
+
+SUGGEST = "/v1/projects/longtail/suggest"
+BATCH = "/v1/projects/longtail/suggest-batch"
+
+
+def uris(suggestions):
+    return [result["uri"] for result in suggestions["results"]]
+
+
+def test_the_service_says_which_api_it_speaks(client):
+    info = client.get("/v1/").json()
+    assert (info["title"], set(info)) == ("Annif REST API", {"title", "version"})
+
+
+def test_there_is_a_project_for_what_is_served_and_for_each_scorer_and_version(open_client):
+    with open_client(versions=("current", 1)) as client:
+        projects = client.get("/v1/projects").json()["projects"]
+        vocabs = client.get("/v1/vocabs").json()["vocabs"]
+    assert [project["project_id"] for project in projects] == [
+        "longtail", "longtail-retrieval", "longtail-sparse", "longtail-1", "longtail-2",
+    ]  # fmt: skip
+    assert [project["backend"]["backend_id"] for project in projects][:3] == [
+        "retrieval", "retrieval", "sparse",
+    ]  # fmt: skip
+    assert [vocab["vocab_id"] for vocab in vocabs] == ["longtail-1", "longtail-2"]
+
+
+def test_a_project_is_described_as_annif_does(open_client):
+    with open_client(language="fi") as client:
+        project = client.get("/v1/projects/longtail-2-sparse").json()
+    assert project.pop("modification_time").endswith(("Z", "+00:00"))
+    assert project == {
+        "project_id": "longtail-2-sparse",
+        "name": "Longtail version 2, sparse",
+        "language": "fi",
+        "backend": {"backend_id": "sparse"},
+        "vocab": {"vocab_id": "longtail-2", "languages": ["fi"], "size": 8, "loaded": True},
+        "vocab_language": "fi",
+        "is_trained": True,
+    }
+
+
+def test_a_form_gets_the_labels_of_its_text(client):
+    form = {"text": "Öl & olives", "limit": "2", "metadata_title": "x", "project": "y"}
+    assert client.post(SUGGEST, data=form).json() == {
+        "results": [
+            {"uri": "L0", "label": "Label 0", "notation": None, "score": 1.0},
+            {"uri": "L1", "label": "Label 1", "notation": None, "score": 0.5},
+        ]
+    }
+
+
+def test_the_scorer_and_version_of_the_project_answer(open_client, make_loader):
+    loader = make_loader()
+    with open_client(loader, versions=("current", 1)) as client:
+        for name in ("longtail-1", "longtail-sparse"):
+            assert client.post(f"/v1/projects/{name}/suggest", data={"text": name}).is_success
+        log = client.get("/metrics").text
+    assert 'predict_duration_seconds_count{scorer="retrieval",version="1"} 1.0' in log
+    assert 'predict_duration_seconds_count{scorer="sparse",version="2"} 1.0' in log
+
+
+def test_the_limit_is_ten_at_first_and_no_more_than_there_are_labels(client):
+    assert len(uris(client.post(SUGGEST, data={"text": "a"}).json())) == 8
+    assert uris(client.post(SUGGEST, data={"text": "a", "limit": 0}).json()) == []
+
+
+def test_the_threshold_leaves_out_lower_scores(client):
+    form = {"text": "a", "threshold": "0.5"}
+    assert uris(client.post(SUGGEST, data=form).json()) == ["L0", "L1"]
+
+
+def test_a_blank_text_has_no_labels(client, make_loader):
+    assert uris(client.post(SUGGEST, data={"text": " "}).json()) == []
+    documents = [{"text": ""}, {"text": "a"}, {"text": "\n"}]
+    found = client.post(BATCH, json={"documents": documents}, params={"limit": 1}).json()
+    assert [uris(one) for one in found] == [[], ["L0"], []]
+
+
+def test_a_batch_answers_each_document_with_its_id(client):
+    documents = [{"text": "a", "document_id": "d1", "metadata": {"title": "x"}}, {"text": "b"}]
+    found = client.post(BATCH, json={"documents": documents}, params={"threshold": 0.5}).json()
+    assert [one["document_id"] for one in found] == ["d1", None]
+    assert [uris(one) for one in found] == [["L0", "L1"]] * 2
+
+
+@pytest.mark.parametrize("language", ["en", ""])
+def test_the_language_of_the_labels_is_accepted(client, language):
+    assert client.post(SUGGEST, data={"text": "a", "language": language}).is_success
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"text": "a", "language": "xx"}, 'language "xx" not supported by vocabulary'),
+        ({"limit": 2}, "/text: Field required"),
+        ({"text": "a", "limit": -1}, "/limit: "),
+        ({"text": "a", "limit": "many"}, "/limit: "),
+        ({"text": "a", "threshold": 1.5}, "/threshold: "),
+        ({"text": "a", "threshold": "nan"}, "/threshold: "),
+        ({"text": "a\0"}, "NUL"),
+    ],
+)
+def test_a_form_that_is_not_as_wanted_is_a_400(client, form, words):
+    answer = client.post(SUGGEST, data=form)
+    assert (answer.status_code, answer.json()["status"]) == (400, 400)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert words in answer.json()["detail"]
+
+
+def test_a_batch_that_is_not_as_wanted_is_a_400(client):
+    answers = [
+        client.post(BATCH, json={"documents": [{"text": "a"}] * 33}),
+        client.post(BATCH, json={"documents": [{"document_id": "a"}]}),
+        client.post(BATCH, json={"documents": []}, params={"limit": -1}),
+        client.post(BATCH, content=b"{", headers={"Content-Type": "application/json"}),
+    ]
+    assert [answer.status_code for answer in answers] == [400] * 4
+
+
+def test_limits_of_the_service_hold(open_client):
+    with open_client(max_k=5, max_texts_per_request=2, max_body_bytes=2000) as client:
+        too_many = client.post(BATCH, json={"documents": [{"text": "a"}] * 3}, params={"limit": 1})
+        too_long = client.post(SUGGEST, data={"text": "a" * 2000})
+        too_deep = client.post(SUGGEST, data={"text": "a", "limit": 6})
+    assert [x.status_code for x in (too_many, too_long, too_deep)] == [400, 413, 400]
+    assert "k is 6; wanted 1 to 5" in too_deep.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["", "/suggest", "/suggest-batch", "/learn"])
+def test_an_unknown_project_is_a_404_in_annifs_words(client, path):
+    url = f"/v1/projects/longtail-7{path}"
+    if path == "/suggest":
+        answer = client.post(url, data={"text": "a"})
+    else:
+        answer = client.post(url, json={"documents": []}) if path else client.get(url)
+    assert answer.status_code == 404
+    problem = answer.json()
+    assert problem["title"] == "Project not found"
+    assert problem["detail"] == "Project 'longtail-7' not found"
+
+
+def test_learning_is_refused_as_for_projects_that_do_not_learn(client):
+    answer = client.post("/v1/projects/longtail/learn", json=[])
+    assert (answer.status_code, answer.json()["title"]) == (403, "Learning not allowed")
+
+
+def test_other_media_types_are_a_415(client):
+    assert client.post(SUGGEST, json={"text": "a"}).status_code == 415
+    assert client.post(BATCH, data={"text": "a"}).status_code == 415
+
+
+def test_without_a_model_there_is_a_503(open_client, make_loader):
+    with open_client(make_loader(failure=RuntimeError("broken"))) as client:
+        answers = [client.get("/v1/projects"), client.post(SUGGEST, data={"text": "a"})]
+    assert [answer.status_code for answer in answers] == [503, 503]
+
+
+def test_forms_are_read_as_browsers_write_them():
+    assert parse_form(b"text=a+b%26%C3%A4&&text2&limit=5&limit=7") == {
+        "text": "a b&ä", "text2": "", "limit": "7",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [b"text=%FF", b"\xff", b"a&" * 101])
+def test_a_form_that_can_not_be_read_is_refused(body):
+    with pytest.raises(BodyError):
+        parse_form(body)
+
+
+def test_scores_without_probability_become_their_sigmoid(fake_label_score):
+    scores = [score_of(fake_label_score(0, "a", "a", x, None)) for x in (-1e4, -1.0, 0.0, 1.0, 1e4)]
+    assert scores == pytest.approx([0, 0.268941421, 0.5, 0.731058579, 1])
+    assert scores == sorted(scores)
+
+
+def test_a_password_may_be_the_key_but_not_for_admin(open_client, keys):
+    (key, entry), (admin, admin_entry) = keys
+    with open_client(api_keys=entry, admin_keys=admin_entry) as client:
+        good = client.get("/v1/projects", auth=("anybody", key))
+        bad = [
+            client.get("/v1/projects", auth=("anybody", "wrong")),
+            client.get("/v1/projects", headers={"Authorization": "Basic !"}),
+            client.get("/v1/projects", headers={"Authorization": f"Other {key}"}),
+            client.post("/v1/admin/rollback", auth=("anybody", admin)),
+        ]
+    assert good.status_code == 200
+    assert [answer.status_code for answer in bad] == [401] * 4

@@ -1,0 +1,277 @@
+"""The Open Inference Protocol, asked by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from service.protocols.output_tensors import NO_PROBABILITY, NO_SCORE
+
+INFER = "/v2/models/longtail/infer"
+
+
+def text_input(*texts: str, **changes):
+    return {"name": "text", "datatype": "BYTES", "shape": [len(texts)], "data": texts} | changes
+
+
+def ask(client, *texts: str, outputs=None, path=INFER, **parameters):
+    body = {"inputs": [text_input(*texts)], "parameters": parameters}
+    return client.post(path, json=body | ({"outputs": outputs} if outputs else {}))
+
+
+def tensors(answer):
+    return {output["name"]: output for output in answer.json()["outputs"]}
+
+
+def test_health_and_readiness_answer_200(client):
+    paths = {
+        "/v2/health/live": {"live": True},
+        "/v2/health/ready": {"ready": True},
+        "/v2/models/longtail/ready": {"name": "longtail", "ready": True},
+        "/v2/models/longtail/versions/2/ready": {"name": "longtail", "ready": True},
+    }
+    assert {path: client.get(path).json() for path in paths} == paths
+
+
+def test_health_needs_no_key_and_the_rest_does(open_client):
+    with open_client(api_keys="a:" + "0" * 64) as client:
+        assert client.get("/v2/health/ready").status_code == 200
+        refused = [client.get("/v2"), ask(client, "a"), client.get("/v2/models/longtail/ready")]
+    assert [answer.status_code for answer in refused] == [401] * 3
+    assert all(answer.json()["error"] for answer in refused)
+
+
+def test_nothing_is_ready_before_a_model_is_loaded(open_client, make_loader):
+    loader = make_loader(failure=RuntimeError("broken"))
+    with open_client(loader) as client:
+        live, *others = (
+            client.get(f"/v2/{path}").status_code
+            for path in ("health/live", "health/ready", "models/longtail/ready", "models/longtail")
+        )
+        refused = ask(client, "a")
+    assert (live, others, refused.status_code) == (200, [503] * 3, 503)
+    assert refused.json()["error"] == refused.json()["detail"]
+
+
+def test_metadata_names_versions_and_tensors(open_client):
+    with open_client(versions=("current", 1)) as client:
+        server, model = client.get("/v2").json(), client.get("/v2/models/longtail").json()
+        version = client.get("/v2/models/longtail/versions/current").json()
+    assert (server["name"], server["extensions"]) == ("longtail", ["binary_tensor_data"])
+    assert (model["versions"], version["versions"]) == (["1", "2"], ["2"])
+    assert model["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    assert {"name": "scores", "datatype": "FP32", "shape": [-1, -1]} in model["outputs"]
+
+
+def test_the_outputs_hold_what_predict_answers(client):
+    found = tensors(ask(client, "olive", "imports of olive oil", k=3, scorer="sparse"))
+    body = {"texts": ["olive", "imports of olive oil"], "k": 3, "scorer": "sparse"}
+    results = client.post("/v1/predict", json=body).json()["results"]
+    labels = [label for result in results for label in result["labels"]]
+    assert found["label_ids"]["data"] == [label["id"] for label in labels]
+    assert found["label_names"]["data"] == [label["name"] for label in labels]
+    assert found["scores"]["data"] == [label["score"] for label in labels]
+    assert np.allclose(found["probabilities"]["data"], [x["probability"] for x in labels])
+    assert [found[name]["shape"] for name in ("label_ids", "num_tokens")] == [[2, 3], [2]]
+    assert found["num_tokens"]["data"] == [result["num_tokens"] for result in results]
+    assert found["truncated"]["data"] == [False, False]
+
+
+def test_rows_with_fewer_labels_are_filled_up(client):
+    found = tensors(ask(client, "olive", k=3, threshold=0.4))
+    assert found["num_labels"]["data"] == [2]
+    assert found["label_ids"]["data"] == ["L0", "L1", ""]
+    assert found["scores"]["data"][2] == NO_SCORE
+    assert found["probabilities"]["data"][2] == NO_PROBABILITY
+
+
+def test_a_label_without_a_probability_has_minus_one(open_client, make_loader, fake_predictor):
+    class Unsure(fake_predictor):
+        def predict(self, texts, **options):
+            found = super().predict(texts, **options)
+            for prediction in found:
+                for label in prediction.labels:
+                    object.__setattr__(label, "probability", None)
+            return found
+
+    with open_client(make_loader(predictor_class=Unsure)) as client:
+        found = tensors(ask(client, "olive", k=2))
+    assert found["probabilities"]["data"] == [NO_PROBABILITY] * 2
+
+
+def test_the_version_of_the_path_answers_and_the_id_comes_back(open_client):
+    with open_client(versions=("current", 1)) as client:
+        answers = [
+            client.post(
+                f"/v2/models/longtail{version}/infer",
+                json={"id": "mine", "inputs": [text_input("a")]},
+            ).json()
+            for version in ("", "/versions/1", "/versions/current")
+        ]
+    assert [answer["model_version"] for answer in answers] == ["2", "1", "2"]
+    assert {answer["id"] for answer in answers} == {"mine"}
+    assert answers[0]["parameters"]["scorer"] == "retrieval"
+
+
+def test_only_the_outputs_asked_for_come_in_their_order(client):
+    wanted = [{"name": "scores"}, {"name": "label_ids", "parameters": {"binary_data": False}}]
+    answer = ask(client, "olive", outputs=wanted)
+    assert [output["name"] for output in answer.json()["outputs"]] == ["scores", "label_ids"]
+
+
+def test_binary_tensors_go_both_ways(client):
+    texts = ["olive oil", "ölive"]
+    binary = b"".join(struct.pack("<I", len(t.encode())) + t.encode() for t in texts)
+    tensor = text_input(*texts, shape=[2, 1], parameters={"binary_data_size": len(binary)})
+    del tensor["data"]
+    wanted = [
+        {"name": "scores", "parameters": {"binary_data": True}},
+        {"name": "label_ids", "parameters": {"binary_data": True}},
+        {"name": "num_labels"},
+    ]
+    header = json.dumps({"inputs": [tensor], "outputs": wanted, "parameters": {"k": 2}}).encode()
+    answer = client.post(
+        INFER,
+        content=header + binary,
+        headers={"Inference-Header-Content-Length": str(len(header))},
+    )
+    length = int(answer.headers["Inference-Header-Content-Length"])
+    scores, ids, counts = json.loads(answer.content[:length])["outputs"]
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    size = scores["parameters"]["binary_data_size"]
+    rest = answer.content[length:]
+    assert np.frombuffer(rest[:size], "<f4").tolist() == [9, 8, 5, 4]
+    assert rest[size:] == b"\x02\0\0\0L0\x02\0\0\0L1" * 2
+    assert (ids["parameters"]["binary_data_size"], counts["data"]) == (len(rest) - size, [2, 2])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_bodies_may_be_packed_both_ways(client, pack):
+    encoding = {gzip.compress: "gzip", zlib.compress: "deflate"}[pack]
+    body = json.dumps({"inputs": [text_input("olive")]}).encode()
+    answer = client.post(
+        INFER,
+        content=pack(body),
+        headers={"Content-Encoding": encoding, "Accept-Encoding": encoding},
+    )
+    assert answer.status_code == 200
+    assert answer.headers.get("Content-Encoding") == ("gzip" if encoding == "gzip" else None)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (text_input("a", name="query"), "the input is 'query' of 'BYTES'; wanted 'text'"),
+        (text_input("a", datatype="FP32"), "of 'FP32'; wanted 'text' of 'BYTES'"),
+        (text_input("a", shape=[2]), "has shape [2] and 1 values"),
+        (text_input("a", shape=[1, 2]), "has shape [1, 2]; wanted [n] or [n, 1]"),
+        (text_input("a", shape=[]), "has shape []; wanted"),
+        (text_input("a", data=[5]), "value 0 of input 'text' is a int"),
+        (text_input("a", data=None), "wants its values either in 'data' or"),
+        (text_input("a", parameters={"binary_data_size": 1}), "wants its values either"),
+        (text_input(" "), "/texts/0: The text is empty"),
+        (text_input("a\0"), "NUL character"),
+    ],
+)  # fmt: skip
+def test_an_input_that_is_not_as_wanted_is_a_400_that_says_why(client, tensor, words):
+    answer = client.post(INFER, json={"inputs": [tensor]})
+    assert (answer.status_code, answer.json()["status"]) == (400, 400)
+    assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("binary", "size", "words"),
+    [
+        (b"\x01\0\0\0a", 4, "'binary_data_size' 4, and 5 bytes follow"),
+        (b"\x01\0\0\0a", True, "'binary_data_size' True"),
+        (b"\x02\0\0\0a", 5, "value 0 of input 'text' ends behind the body"),
+        (b"\x01\0", 2, "value 0 of input 'text' ends behind the body"),
+        (b"\x01\0\0\0\xff", 5, "value 0 of input 'text' is not in UTF-8"),
+        (b"", None, "wants its values either"),
+    ],
+)  # fmt: skip
+def test_a_binary_input_that_is_not_as_wanted_is_a_400(client, binary, size, words):
+    parameters = {} if size is None else {"binary_data_size": size}
+    tensor = text_input("a", parameters=parameters)
+    del tensor["data"]
+    header = json.dumps({"inputs": [tensor]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(header))}
+    answer = client.post(INFER, content=header + binary, headers=headers)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"top_k": 5}, "parameter 'top_k' is not known; wanted some of k, scorer"),
+        ({"k": 0}, "/k: Input should be greater than or equal to 1"),
+        ({"k": "5"}, "/k: Input should be a valid integer"),
+        ({"timeout": "5"}, "parameter 'timeout' is '5'; wanted microseconds"),
+        ({"binary_data_output": 1}, "'binary_data_output' is 1; wanted true or false"),
+        ({"scorer": "magic"}, "unknown scorer 'magic'"),
+        ({"k": 2000}, "k is 2000; wanted 1 to 1000"),
+    ],
+)
+def test_a_parameter_that_is_not_as_wanted_is_a_400(client, parameters, words):
+    answer = ask(client, "a", **parameters)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ({"name": "label"}, "there is no output 'label'; wanted some of label_ids"),
+        ({"name": "scores", "parameters": {"classification": 3}}, "parameter 'classification'"),
+    ],
+)
+def test_an_output_that_is_not_there_is_a_400(client, output, words):
+    answer = ask(client, "a", outputs=[output])
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "words"),
+    [
+        (b"{", {}, "can't be read as JSON"),
+        (b'{"inputs": []}', {}, "1 things are wrong with the request; the first: /inputs"),
+        (b"{}", {"Inference-Header-Content-Length": "3"}, "is '3'; wanted the bytes"),
+        (b"{}", {"Inference-Header-Content-Length": "-1"}, "is '-1'; wanted the bytes"),
+    ],
+)
+def test_a_body_that_can_not_be_read_is_a_400(client, content, headers, words):
+    answer = client.post(INFER, content=content, headers=headers)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
+def test_bytes_that_no_input_claims_are_a_400(client):
+    header = json.dumps({"inputs": [text_input("a")]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(header))}
+    answer = client.post(INFER, content=header + b"more", headers=headers)
+    assert "4 bytes follow the JSON that no input claims" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "models/other", "models/other/ready", "models/longtail/versions/9",
+        "models/longtail/versions/x", "models/longtail/versions/1/ready",
+        "models/longtail/versions/" + "9" * 5000, "nowhere",
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_a_404_in_the_shape_of_the_protocol(client, path):
+    answer = client.get(f"/v2/{path}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]
+
+
+def test_other_routes_have_no_error_member(client):
+    assert "error" not in client.get("/v1/nowhere").json()

@@ -1,0 +1,119 @@
+"""What every kind of answer says of how much was read and known, and its warnings.
+
+All of it failed on commit e37f807, whose answers had the tokens of the text only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from models.results import AnswerWarning
+from service.client.sharded import merged
+from service.schemas.predict import ScoredLabel, TextResult
+
+LONG = "word " * 119 + "unknown"
+WARNING = AnswerWarning("unreliable-probabilities", "too high", ("L1",))
+
+
+@pytest.fixture
+def cautious(open_client, make_loader, fake_predictor):
+    """A service whose model warns of the label L1 in each answer that has it.
+
+    Yields:
+        A client of it.
+    """
+
+    class Cautious(fake_predictor):  # type: ignore[misc,valid-type]
+        def predict(self, texts, **options):
+            found = super().predict(texts, **options)
+            return [
+                replace(x, warnings=(WARNING,) if any(y.id == "L1" for y in x.labels) else ())
+                for x in found
+            ]
+
+    with open_client(make_loader(predictor_class=Cautious)) as client:
+        yield client
+
+
+def test_an_answer_tells_what_was_read_of_the_text_and_how_much_is_known(client):
+    answer = client.post("/v1/predict", json={"texts": [LONG, "unknown", "two words"], "k": 1})
+    counts = [
+        [x[name] for name in ("num_tokens", "num_text_tokens", "known_tokens", "truncated")]
+        for x in answer.json()["results"]
+    ]
+    assert counts == [[100, 120, 100, True], [1, 1, 0, False], [2, 2, 2, False]]
+
+
+def test_a_line_of_a_batch_tells_it_too(client):
+    body = json.dumps({"text": LONG, "k": 1}) + "\n"
+    headers = {"Content-Type": "application/x-ndjson"}
+    found = json.loads(client.post("/v1/batch", content=body, headers=headers).text.split("\n")[0])
+    assert (found["num_tokens"], found["num_text_tokens"], found["truncated"]) == (100, 120, True)
+    assert found["known_tokens"] == 100
+
+
+def infer(client, **parameters):
+    inputs = [{"name": "text", "shape": [2], "datatype": "BYTES", "data": [LONG, "unknown"]}]
+    body = {"inputs": inputs, "parameters": parameters}
+    answer = client.post("/v2/models/longtail/infer", json=body).json()
+    return {each["name"]: each for each in answer["outputs"]}
+
+
+def test_tensors_tell_it_too(client):
+    found = infer(client, k=1)
+    assert found["num_tokens"]["data"] == [100, 1]
+    assert found["num_text_tokens"] == {
+        "name": "num_text_tokens", "datatype": "INT32", "shape": [2], "data": [120, 1]
+    }  # fmt: skip
+    assert found["known_tokens"]["data"] == [100, 0]
+    assert found["truncated"]["data"] == [True, False]
+
+
+def test_warnings_stand_in_the_answer_only_where_there_are_some(cautious):
+    body = {"texts": ["one", "two"], "k": 2, "threshold": 0.5}
+    results = cautious.post("/v1/predict", json=body).json()["results"]
+    assert results[0]["warnings"] == [
+        {"code": "unreliable-probabilities", "detail": "too high", "label_ids": ["L1"]}
+    ]
+    (best,) = cautious.post("/v1/predict", json={"text": "one", "k": 1}).json()["results"]
+    assert "warnings" not in best
+
+
+def test_tensors_mark_the_labels_that_are_warned_of(cautious):
+    found = infer(cautious, k=3, threshold=0.4)
+    assert found["unreliable"]["datatype"] == "BOOL"
+    assert found["unreliable"]["shape"] == [2, 3]
+    assert found["unreliable"]["data"] == [False, True, False] * 2
+
+
+def test_the_api_describes_the_counts_and_the_warnings(client):
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    told = {
+        name: field["description"] for name, field in schemas["TextResult"]["properties"].items()
+    }
+    assert "Tokens of the text that the scorer read" in told["num_tokens"]
+    assert "Tokens that the whole text has" in told["num_text_tokens"]
+    assert "Where it is 0, the labels say nothing about the" in told["known_tokens"]
+    assert "`warnings`" in schemas["PredictRequest"]["properties"]["threshold"]["description"]
+    assert (
+        "`unreliable-probabilities`"
+        in schemas["AnswerWarning"]["properties"]["code"]["description"]
+    )
+    assert {"num_tokens", "num_text_tokens", "known_tokens"} <= {*schemas["TextResult"]["required"]}
+    assert "warnings" not in schemas["TextResult"]["required"]
+
+
+def test_merged_answers_of_shards_keep_the_warnings_about_their_labels():
+    def result(label_id, score, warned):
+        label = ScoredLabel(id=label_id, name=label_id, score=score, probability=0.5)
+        fields = {"num_tokens": 1, "num_text_tokens": 1, "known_tokens": 1}
+        about = [{"code": WARNING.code, "detail": "too high", "label_ids": [label_id]}]
+        return TextResult(
+            labels=[label], **fields, truncated=False, exact=True, warnings=about if warned else []
+        )
+
+    found = merged([result("a", 1.0, True), result("b", 3.0, True), result("c", 2.0, False)], 2)
+    assert [warning.label_ids for warning in found.warnings] == [["b"]]

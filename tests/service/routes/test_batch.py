@@ -1,0 +1,224 @@
+"""What `POST /v1/batch` answers: a line for each line, in order, and an end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import threading
+
+import pytest
+
+NDJSON = {"content-type": "application/x-ndjson", "accept-encoding": "identity"}
+
+
+def lines_of(records):
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def post(client, content, headers=None, **query):
+    answer = client.post(
+        "/v1/batch", content=content, headers=NDJSON | (headers or {}), params=query
+    )
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def best_score(result):
+    return result["labels"][0]["score"]
+
+
+def test_each_line_is_answered_in_order_with_its_id_and_an_end(client):
+    texts = ["four", "a", "three"]
+    *results, end = post(client, lines_of({"id": f"x{i}", "text": t} for i, t in enumerate(texts)))
+    assert [(r["index"], r["id"], best_score(r)) for r in results] == [
+        (0, "x0", 4.0), (1, "x1", 1.0), (2, "x2", 5.0),
+    ]  # fmt: skip
+    assert end == {
+        "summary": {
+            "complete": True, "num_lines": 3, "num_results": 3, "num_errors": 0,
+            "num_truncated": 0, "versions": {"2": 3}, "error": None,
+        }
+    }  # fmt: skip
+
+
+def test_a_result_says_all_that_a_single_answer_says(client):
+    result, _ = post(client, b'{"text": "a", "k": 1}')
+    assert result == {
+        "labels": [{"id": "L0", "name": "Label 0", "score": 1.0, "probability": 1.0}],
+        "num_tokens": 1, "num_text_tokens": 1, "known_tokens": 1,
+        "truncated": False, "exact": True, "index": 0, "id": None, "version": 2,
+        "scorer": "retrieval", "correction": "none", "tail_dial": 0.0,
+    }  # fmt: skip
+
+
+def test_the_query_speaks_for_lines_that_say_nothing(client):
+    body = lines_of([{"text": "a"}, {"text": "a", "k": 1, "scorer": "retrieval"}])
+    first, second, _ = post(client, body, k=2, scorer="sparse", tail_dial=0.5)
+    assert (len(first["labels"]), first["scorer"], first["tail_dial"]) == (2, "sparse", 0.5)
+    assert (len(second["labels"]), second["scorer"]) == (1, "retrieval")
+
+
+def test_bad_lines_are_answered_with_errors_and_the_others_as_ever(client):
+    body = b'{"text": "a"}\nnonsense\n{"id": 5, "text": ""}\n{"id": 6, "text": "a", "k": 99}\n'
+    *lines, end = post(client, body + b'{"text": "aa", "version": 1}\n{"text": "aaa"}')
+    kinds = [line["error"]["type"].rsplit(":", 1)[1] if "error" in line else "" for line in lines]
+    assert kinds == ["", "malformed-body", "invalid-body", "request", "model-not-found", ""]
+    assert [line["id"] for line in lines] == [None, None, 5, 6, None, None]
+    assert best_score(lines[5]) == 3.0
+    assert (end["summary"]["num_results"], end["summary"]["num_errors"]) == (2, 4)
+
+
+def test_blank_lines_and_windows_line_ends_are_no_lines(client):
+    *lines, _ = post(client, b'\n  \r\n{"text": "a"}\r\n\n{"text": "b"}\r\n')
+    assert [line["index"] for line in lines] == [0, 1]
+
+
+def test_no_lines_at_all_have_an_end(client):
+    (end,) = post(client, b"")
+    assert (end["summary"]["complete"], end["summary"]["num_lines"]) == (True, 0)
+
+
+def test_truncated_texts_are_told_and_counted(client):
+    result, end = post(client, lines_of([{"text": "long " * 300}]))
+    assert result["truncated"] and end["summary"]["num_truncated"] == 1
+
+
+def test_a_line_over_the_limit_is_an_error_and_the_next_is_answered(open_client):
+    with open_client(max_body_bytes=1024) as client:
+        body = lines_of([{"text": "a" * 5000}, {"text": "bb"}])
+        first, second, end = post(client, body)
+    assert first["error"]["status"] == 413
+    assert "more than 1024 bytes" in first["error"]["detail"]
+    assert best_score(second) == 2.0
+    assert end["summary"]["complete"]
+
+
+def test_a_text_over_the_limit_is_an_error_of_its_line(open_client):
+    with open_client(max_text_characters=10) as client:
+        line, _ = post(client, lines_of([{"text": "a" * 11}]))
+    assert "11 characters; wanted at most 10" in line["error"]["detail"]
+
+
+def test_many_lines_come_back_in_order_through_a_body_sent_in_chunks(client):
+    chunks = (
+        lines_of({"text": "a" * (1 + i % 7)} for i in range(j, j + 50)) for j in range(0, 1000, 50)
+    )
+    *lines, end = post(client, chunks)
+    assert [line["index"] for line in lines] == list(range(1000))
+    assert [best_score(line) for line in lines] == [float(1 + i % 7) for i in range(1000)]
+    assert end["summary"]["num_results"] == 1000
+
+
+def test_gzip_goes_in_and_out(client):
+    body = gzip.compress(lines_of([{"text": "a"}, {"text": "bb"}]))
+    headers = NDJSON | {"content-encoding": "gzip", "accept-encoding": "gzip"}
+    answer = client.post("/v1/batch", content=body, headers=headers)
+    assert answer.headers["content-encoding"] == "gzip"
+    *lines, end = [json.loads(line) for line in answer.text.splitlines()]
+    assert [best_score(line) for line in lines] == [1.0, 2.0]
+    assert end["summary"]["complete"]
+
+
+@pytest.mark.parametrize(
+    ("packed", "words", "num_lines"),
+    [
+        (b'{"text": "a"}\n', "not gzip", 0),
+        (gzip.compress(b'{"text": "a"}\n') + b"rest", "not gzip", 1),
+        (gzip.compress(b'{"text": "a"}\n' * 3)[:-1], "ends too early", 3),
+        (gzip.compress(b'{"text": "a"}\n' + bytes(10**7)), "more than 200 times", 1),
+    ],
+)
+def test_a_body_that_is_no_gzip_ends_the_batch_and_says_so(client, packed, words, num_lines):
+    *lines, end = post(client, packed, {"content-encoding": "gzip"})
+    assert [best_score(line) for line in lines] == [1.0] * num_lines
+    assert not end["summary"]["complete"]
+    assert words in end["summary"]["error"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({"content-type": "application/json"}, "Content-Type: application/x-ndjson"),
+        ({"content-encoding": "br"}, "'br'; wanted one of identity, gzip"),
+    ],
+)
+def test_what_can_not_be_read_is_a_415(client, headers, words):
+    answer = client.post("/v1/batch", content=b"", headers=NDJSON | headers)
+    assert answer.status_code == 415
+    assert words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("query", ["k=0", "k=x", "tail_dial=-1", "correction=no", "nonsense=1"])
+def test_a_query_that_is_not_as_wanted_is_a_422(client, query):
+    answer = client.post(f"/v1/batch?{query}", content=b"", headers=NDJSON)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == f"/query/{query.split('=')[0]}"
+
+
+def test_a_batch_may_name_its_version(open_client):
+    with open_client(versions=(1, 2)) as client:
+        result, _ = post(client, b'{"text": "a"}', version="2")
+        other, _ = post(client, b'{"text": "a"}', version="current")
+    assert (result["version"], other["version"]) == (2, 2)
+
+
+def test_before_a_model_is_loaded_a_batch_is_a_503(open_client, make_loader):
+    gate = threading.Event()
+    with open_client(make_loader(gate=gate), wait=False) as client:
+        answer = client.post("/v1/batch", content=b"", headers=NDJSON)
+        gate.set()
+    assert answer.status_code == 503
+
+
+def test_an_unexpected_error_is_told_in_its_line_alone(
+    open_client, make_loader, fake_predictor, caplog
+):
+    class Failing(fake_predictor):
+        def predict(self, texts, **options):
+            if "bad" in texts:
+                raise ZeroDivisionError("inner path")
+            return super().predict(texts, **options)
+
+    with open_client(make_loader(predictor_class=Failing)) as client:
+        *lines, end = post(client, lines_of({"text": text} for text in ("a", "bad", "aa")))
+    assert [line["error"]["status"] if "error" in line else 200 for line in lines] == [
+        200,
+        500,
+        200,
+    ]
+    assert "inner path" not in json.dumps(lines)
+    assert "ZeroDivisionError" in caplog.text
+    assert end["summary"]["num_errors"] == 1
+
+
+def test_a_fault_of_our_own_ends_the_batch_without_its_last_line_and_is_logged(
+    client, caplog, monkeypatch
+):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("service.routes.batch_stream.LineSplitter.feed", fail)
+    answer = client.post("/v1/batch", content=b"x\n", headers=NDJSON)
+    assert "summary" not in answer.text
+    assert "a batch ended by an unexpected error" in caplog.text
+
+
+def test_lines_are_counted_and_the_batch_is_logged_once(client, caplog):
+    with caplog.at_level(logging.INFO, "service.requests"):
+        post(client, b'{"text": "secret"}\nx\n')
+    (line,) = [r.getMessage() for r in caplog.records if "/v1/batch" in r.getMessage()]
+    assert "lines=2 errors=1 whole=True" in line and "secret" not in line
+    metrics = client.get("/metrics").text
+    assert 'longtail_batch_lines_total{outcome="result"} 1.0' in metrics
+    assert 'longtail_batch_lines_total{outcome="malformed-body"} 1.0' in metrics
+
+
+def test_the_lines_are_published_in_the_api_document(client):
+    document = client.get("/openapi.json").json()
+    operation = document["paths"]["/v1/batch"]["post"]
+    assert list(operation["requestBody"]["content"]) == ["application/x-ndjson"]
+    assert list(operation["responses"]["200"]["content"]) == ["application/x-ndjson"]
+    assert {"BatchLine", "BatchResult", "BatchError", "BatchEnd"} <= set(
+        document["components"]["schemas"]
+    )

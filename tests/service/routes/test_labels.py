@@ -1,0 +1,456 @@
+"""Labels over HTTP: included and excluded, explained, searched and shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from urllib.parse import quote
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from models.errors import LabelNotFoundError, NotReadyError
+from models.labels.filters import LabelFilter
+from models.predict.predictor import Predictor
+from service.app import create_app
+from service.engine.batching import EXPLANATION_TOKENS, Options
+from service.engine.engine import Engine, Limits
+from service.errors import DeadlineError
+from service.settings import Settings
+
+NDJSON = {"content-type": "application/x-ndjson"}
+HOSTILE_IDS = (
+    "http://eurovoc.europa.eu/1264", "a/b", "100%", "%2F", "a b+c", "?x=1#y",
+    "\u00e9\u4e2d\U0001f98e", "//", "a//b/", ";v=1", "&amp;", "\\", "..x", "L1", "v1/labels/x",
+)  # fmt: skip
+
+
+@pytest.fixture
+def sets(tmp_path):
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    (folder / "low.txt").write_text("L0\nL1\nL2\ngone\n")
+    (folder / "lost.json").write_text('["gone"]')
+    return folder
+
+
+@pytest.fixture
+def set_client(open_client, sets):
+    with open_client(label_sets=sets) as client:
+        yield client
+
+
+def ids_of(result):
+    return [label["id"] for label in result["labels"]]
+
+
+def predicted(client, **body):
+    answer = client.post("/v1/predict", json={"text": "some words"} | body)
+    assert answer.status_code == 200, answer.text
+    return ids_of(answer.json()["results"][0])
+
+
+# ---- include and exclude ----
+
+
+@pytest.mark.parametrize(
+    ("body", "ids"),
+    [
+        ({"include": ["L5", "L3"]}, ["L3", "L5"]),
+        ({"exclude": ["L0", "L2"], "k": 3}, ["L1", "L3", "L4"]),
+        ({"include": ["L5", "L3"], "exclude": ["L3"]}, ["L5"]),
+        ({"include": ["L5"], "exclude": ["L5"]}, []),
+        ({"include": ["L5"], "include_set": "low"}, ["L0", "L1", "L2", "L5"]),
+        ({"exclude_set": "low", "k": 8}, ["L3", "L4", "L5", "L6", "L7"]),
+        ({"include_set": "low", "exclude": ["L1"]}, ["L0", "L2"]),
+        ({"exclude_set": "lost", "k": 1}, ["L0"]),
+        ({"include": None, "exclude": [], "k": 1}, ["L0"]),
+        ({"include": []}, []),
+    ],
+)
+def test_only_labels_that_may_be_come(set_client, body, ids):
+    assert predicted(set_client, **body) == ids
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"include": ["L1", "X"]}, "include: this version has no label with the id 'X'; leave"),
+        ({"exclude": ["\ud800"]}, "exclude: this version has no label with the id"),
+        ({"include_set": "lost"}, "this version has none of the 1 labels of the set 'lost'"),
+        ({"exclude_set": "none"}, "label set 'none' is not stored; the sets are lost, low"),
+        ({"include_set": "../x"}, "is not stored"),
+        ({"include": ["L1"] * 3, "exclude": ["L1"] * 3}, "name 6 labels; wanted at most 5"),
+    ],
+)
+def test_a_filter_that_can_not_be_met_is_refused(open_client, sets, body, words):
+    with open_client(label_sets=sets, max_filter_labels=5) as client:
+        content = json.dumps({"text": "x"} | body)
+        answer = client.post(
+            "/v1/predict", content=content, headers={"content-type": "application/json"}
+        )
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:longtail:problem:request")
+    assert words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("body", [{"include": "L1"}, {"include": [1]}, {"exclude": None}])
+def test_a_filter_that_is_no_list_of_ids_is_invalid(client, body):
+    answer = client.post("/v1/predict", json={"text": "x"} | body)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:longtail:problem:invalid-body")
+
+
+def test_a_set_that_changes_changes_the_next_answer(set_client, sets):
+    assert predicted(set_client, include_set="low", k=8) == ["L0", "L1", "L2"]
+    (sets / "low.txt").write_text("L7\n")
+    assert predicted(set_client, include_set="low", k=8) == ["L7"]
+
+
+def test_the_stored_sets_are_listed(set_client, client):
+    assert set_client.get("/v1/label-sets").json() == {
+        "label_sets": [{"name": "lost", "label_count": 1}, {"name": "low", "label_count": 4}]
+    }
+    assert client.get("/v1/label-sets").json() == {"label_sets": []}
+
+
+def post_batch(client, *lines, **query):
+    content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    answer = client.post("/v1/batch", content=content, headers=NDJSON, params=query)
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()][:-1]
+
+
+def test_lines_of_a_batch_have_filters_of_their_own_or_those_of_the_query(set_client):
+    first, second, third, fourth = post_batch(
+        set_client,
+        {"text": "a"},
+        {"text": "a", "exclude": [], "include": ["L7"]},
+        {"text": "a", "exclude_set": "none"},
+        {"text": "a", "include_set": "low"},
+        k=3, exclude=["L0", "L3"],
+    )  # fmt: skip
+    assert (ids_of(first), ids_of(second)) == (["L1", "L2", "L4"], ["L7"])
+    assert third["error"]["status"] == 422
+    assert ids_of(fourth) == ["L1", "L2"]
+    (alone,) = post_batch(set_client, {"text": "a"}, include="L4", include_set="low", k=8)
+    assert ids_of(alone) == ["L0", "L1", "L2", "L4"]
+
+
+def test_a_query_without_filters_leaves_those_of_the_lines(set_client):
+    (found,) = post_batch(set_client, {"text": "a", "include": ["L4"]}, k=1)
+    assert ids_of(found) == ["L4"]
+
+
+# ---- explain ----
+
+
+def test_labels_are_explained_where_asked(client):
+    answer = client.post("/v1/predict", json={"text": "x", "k": 2, "explain": True}).json()
+    first, second = answer["results"][0]["labels"]
+    assert first["explanation"] == second["explanation"] == {
+        "tokens": {
+            "tokens": [{"token": "x", "contribution": 0.5, "spans": [[0, 1]]}],
+            "rest": 0.25, "bias": -1.0,
+        },
+        "keywords": [{"token": "x", "weight": 2.0}],
+        "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],
+        "training_count": 3,
+        "scores": [
+            {
+                "scorer": "retrieval", "score": 1.0, "base": 0.5, "correction": 0.25,
+                "tail_dial": 0.25,
+            }
+        ],
+    }  # fmt: skip
+
+
+def test_no_explanation_is_said_where_nobody_asked(client):
+    answer = client.post("/v1/predict", json={"text": "x", "k": 1}).json()
+    assert set(answer["results"][0]["labels"][0]) == {"id", "name", "score", "probability"}
+
+
+def test_lines_of_a_batch_are_explained(client):
+    first, second = post_batch(client, {"text": "a", "explain": True}, {"text": "a"}, k=1)
+    assert first["labels"][0]["explanation"]["training_count"] == 3
+    assert "explanation" not in second["labels"][0]
+    (third,) = post_batch(client, {"text": "a"}, k=1, explain="true")
+    assert "explanation" in third["labels"][0]
+
+
+def test_only_so_many_labels_are_explained(open_client):
+    with open_client(max_explained_labels=6) as client:
+        for texts, k, status in ((["a"] * 3, 2, 200), (["a"] * 4, 2, 422), (["a"], 7, 422)):
+            body = {"texts": texts, "k": k, "explain": True}
+            answer = client.post("/v1/predict", json=body)
+            assert answer.status_code == status
+        assert "7 labels are to be explained (k times texts); wanted at most 6" in answer.text
+        assert client.post("/v1/predict", json={"text": "a", "k": 8}).status_code == 200
+
+
+def test_an_explanation_that_can_not_be_written_fails_its_line_alone(
+    open_client, make_loader, fake_predictor
+):
+    class Damaged(fake_predictor):
+        def predict(self, texts, **options):
+            return [
+                replace(each, explanations=tuple(map(damaged, each.explanations)))
+                for each in super().predict(texts, **options)
+            ]
+
+    def damaged(why):
+        return replace(why, sparse=replace(why.sparse, rest=math.nan))
+
+    with open_client(make_loader(predictor_class=Damaged)) as client:
+        first, second = post_batch(client, {"text": "a"}, {"text": "a", "explain": True}, k=1)
+    assert ids_of(first) == ["L0"]
+    assert second["error"]["type"] == "urn:longtail:problem:internal"
+
+
+def test_equal_filters_are_ranked_together():
+    one, other = (Options(5, "x", label_filter=LabelFilter(include=("a", "b"))) for _ in range(2))
+    assert (one, hash(one)) == (other, hash(other))
+    assert one != Options(5, "x", label_filter=LabelFilter(include=("a",)))
+
+
+def test_an_explanation_counts_as_work():
+    assert Options(5, "x").extra_tokens == 0
+    assert Options(5, "x", explain=True).extra_tokens == 5 * EXPLANATION_TOKENS
+
+
+# ---- the catalogue ----
+
+
+def test_labels_are_searched(client, registry):
+    answer = client.get("/v1/labels", params={"query": "LABEL", "limit": 2, "offset": 3}).json()
+    assert answer == {
+        "model": {"version": 2, "digest": registry.open(2).manifest.digest},
+        "total": 8,
+        "labels": [
+            {"id": f"L{i}", "name": f"Label {i}", "description": "", "training_count": 0}
+            for i in (3, 4)
+        ],
+    }
+    assert client.get("/v1/labels", params={"query": "label 7"}).json()["labels"][0]["id"] == "L7"
+    assert client.get("/v1/labels", params={"query": "\u00e9\x00\ud7ff"}).json()["total"] == 0
+    assert client.get("/v1/labels").json()["total"] == 8
+
+
+@pytest.mark.parametrize(
+    "params", [{"limit": 0}, {"limit": 1001}, {"offset": -1}, {"query": "x" * 1001}, {"version": 0}]
+)
+def test_a_search_out_of_bounds_is_refused(client, params):
+    answer = client.get("/v1/labels", params=params)
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_there_are_no_labels_before_a_model_is_there(open_client, make_loader):
+    gate = threading.Event()
+    with open_client(make_loader(gate=gate), wait=False) as client:
+        for path in ("/v1/labels", "/v1/labels/L1"):
+            assert client.get(path).status_code == 503
+        gate.set()
+
+
+def test_a_label_is_shown(client, registry):
+    answer = client.get("/v1/labels/L3").json()
+    assert answer == {
+        "model": {"version": 2, "digest": registry.open(2).manifest.digest},
+        "id": "L3", "name": "Label 3", "description": "", "pseudo_description": "",
+        "training_count": 0,
+        "keywords": [{"token": "x", "weight": 2.0}],
+        "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],
+        "scorers": ["retrieval", "sparse"],
+    }  # fmt: skip
+
+
+def test_versions_can_be_pinned(open_client):
+    with open_client(versions=(1, 2)) as client:
+        for path in ("/v1/labels", "/v1/labels/L1"):
+            for version, number in ((2, 2), ("current", 2), (1, 1)):
+                answer = client.get(path, params={"version": version})
+                assert answer.json()["model"]["version"] == number
+            assert client.get(path, params={"version": 7}).status_code == 404
+
+
+def test_what_is_asked_of_no_label_is_a_404_that_says_what_to_do(client):
+    for label_id in ("L9", "L1/", ""):
+        answer = client.get(f"/v1/labels/{label_id}")
+        assert (answer.status_code, answer.json()["type"]) == (
+            404, "urn:longtail:problem:label-not-found",
+        )  # fmt: skip
+        assert f"version 2 has no label with the id {label_id!r}" in answer.json()["detail"]
+
+
+def test_search_and_labels_work_while_the_model_is_busy_or_wait_for_it(
+    open_client, make_loader, fake_predictor
+):
+    gate, busy = threading.Event(), threading.Event()
+
+    class Slow(fake_predictor):
+        def predict(self, texts, **options):
+            if list(texts) == ["slow"]:
+                busy.set()
+                assert gate.wait(10)
+            return super().predict(texts, **options)
+
+    loader = make_loader(predictor_class=Slow)
+    with open_client(loader) as client, ThreadPoolExecutor(2) as pool:
+        answer = pool.submit(client.post, "/v1/predict", json={"text": "slow"})
+        assert busy.wait(10)
+        assert client.get("/v1/labels").status_code == 200
+        label = pool.submit(client.get, "/v1/labels/L1")
+        gate.set()
+        assert (answer.result().status_code, label.result().status_code) == (200, 200)
+    assert loader.loaded[0].threads == {"compute_0"}
+
+
+# ---- real models ----
+
+
+@pytest.fixture(scope="module")
+def real(trained):
+    return Predictor.of_bundle(trained.bundle, device="cpu")
+
+
+@pytest.fixture
+def real_client(trained, wait_for_loading):
+    with TestClient(create_app(Settings(registry=trained.registry.folder, device="cpu"))) as client:
+        wait_for_loading(client)
+        yield client
+
+
+TEXT = "Regulation of the Council on imports of fish and olive oil"
+
+
+def test_a_real_model_ranks_and_explains_over_http(real_client, real):
+    for scorer in real.scorers:
+        (full,) = real.predict([TEXT], k=len(real.catalogue), scorer=scorer)
+        excluded = [label.id for label in full.labels[:2]]
+        body = {"text": TEXT, "k": 3, "scorer": scorer, "exclude": excluded, "explain": True}
+        answer = real_client.post("/v1/predict", json=body | {"tail_dial": 0.5})
+        assert answer.status_code == 200, answer.text
+        result = answer.json()["results"][0]
+        assert result["exact"] is True
+        assert not set(ids_of(result)) & set(excluded)
+        for label in result["labels"]:
+            why = label["explanation"]
+            (own,) = (each for each in why["scores"] if each["scorer"] == scorer)
+            assert own["score"] == pytest.approx(label["score"], abs=1e-4)
+            total = own["base"] + own["correction"] + own["tail_dial"]
+            assert total == pytest.approx(label["score"], abs=1e-4)
+            for token in why["tokens"]["tokens"] if why["tokens"] else ():
+                for start, end in token["spans"]:
+                    assert TEXT[start:end].lower().startswith(token["token"][:3])
+
+
+def test_a_real_catalogue_is_searched_and_shown(real_client, real):
+    label = max(real.catalogue, key=lambda label: label.training_count)
+    found = real_client.get("/v1/labels", params={"query": label.name}).json()
+    assert label.id in [each["id"] for each in found["labels"]]
+    shown = real_client.get(f"/v1/labels/{quote(label.id, safe='')}").json()
+    assert (shown["name"], shown["training_count"]) == (label.name, label.training_count)
+    assert shown["pseudo_description"] == label.pseudo_description
+    assert shown["scorers"] == list(real.scorers)
+    assert shown["keywords"]
+    assert len(shown["nearest"]) == 5
+
+
+# ---- the engine ----
+
+
+class Models:
+    def __init__(self, predictor):
+        self.model = type("Model", (), {"predictor": predictor, "version": 1})()
+
+    def get(self, version=None):
+        return self.model
+
+
+def engine_with(predictor, **limits):
+    return Engine(
+        Models(predictor), Limits(max_texts=1, max_text_characters=10, max_k=1, **limits), None
+    )
+
+
+def test_an_engine_that_ends_refuses_to_describe(fake_predictor, registry):
+    engine = engine_with(fake_predictor(registry.open(1)))
+
+    async def ask():
+        answer = asyncio.ensure_future(engine.describe("L1"))
+        await asyncio.sleep(0)
+        engine._queue.close()
+        with pytest.raises(NotReadyError, match="stopping"):
+            await answer
+        with pytest.raises(LabelNotFoundError):
+            await engine.describe("none")
+
+    asyncio.run(ask())
+
+
+def test_a_description_that_nobody_waits_for_any_more_is_let_go(fake_predictor, registry):
+    engine = engine_with(fake_predictor(registry.open(1)), request_timeout_s=0.01)
+
+    async def ask():
+        with pytest.raises(DeadlineError, match=r"within 0\.01 s"):
+            await engine.describe("L1")
+        waiting = asyncio.ensure_future(engine.describe("L1"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert engine.admission.tokens == 0
+
+    asyncio.run(ask())
+    engine.start()  # what still waits is done, and the thread goes on
+    assert engine.run(lambda: 7) == 7
+    engine.close()
+
+
+class Catalogued:
+    def __init__(self, catalogue):
+        self.catalogue = catalogue
+
+
+@pytest.fixture
+def hostile_loader(make_loader, fake_predictor):
+    """Loads models whose labels have ids that paths don't like."""
+
+    class Hostile(fake_predictor):
+        def __init__(self, bundle):
+            labels = [replace(bundle.catalogue[0], id=each) for each in HOSTILE_IDS]
+            super().__init__(Catalogued(type(bundle.catalogue)(labels)))
+
+    return make_loader(predictor_class=Hostile)
+
+
+def test_ids_may_hold_whatever_paths_do_not_like(open_server, hostile_loader):
+    # Over a real socket, as the test client decodes a path twice.
+    with open_server(hostile_loader) as url, httpx.Client(base_url=url) as client:
+        for label_id in HOSTILE_IDS:
+            answer = client.get(f"/v1/labels/{quote(label_id, safe='')}")
+            assert (answer.status_code, answer.json().get("id")) == (200, label_id)
+            # As a parameter, which no proxy decodes; on commit e37f807 that was a 422.
+            assert client.get("/v1/labels", params={"id": label_id}).json() == answer.json()
+            found = client.get("/v1/labels", params={"query": label_id}).json()
+            assert label_id in [each["id"] for each in found["labels"]]
+            assert predicted(client, include=[label_id]) == [label_id]
+        metrics = client.get("/metrics").text
+    assert 'route="/v1/labels/{label_id:path}"' in metrics
+    assert "eurovoc" not in metrics
+
+
+def test_a_label_can_be_asked_for_by_a_parameter(client):
+    shown = client.get("/v1/labels?id=L3").json()
+    assert shown == client.get("/v1/labels/L3").json()
+    assert client.get("/v1/labels?id=L3&version=9").status_code == 404
+    for label_id in ("", "http://example.org/voc/1"):
+        answer = client.get("/v1/labels", params={"id": label_id})
+        assert (answer.status_code, answer.json()["type"]) == (
+            404, "urn:longtail:problem:label-not-found",
+        )  # fmt: skip
+        assert f"no label with the id {label_id!r}" in answer.json()["detail"]
+        assert "GET /v1/labels?id=" in answer.json()["detail"]

@@ -1,0 +1,85 @@
+"""What `GET /v1/models` answers."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from models.bundle.bundle import read_manifest
+from models.bundle.registry import Registry
+
+
+def test_every_version_is_listed_with_what_it_is(client, registry):
+    first, second = client.get("/v1/models").json()["models"]
+    assert (first["version"], first["loaded"], first["current"]) == (1, False, False)
+    assert second == {
+        "version": 2,
+        "loaded": True,
+        "default": True,
+        "current": True,
+        "published_at": registry.published_at(2),
+        "digest": registry.open(2).manifest.digest,
+        "label_count": 8,
+        "scorers": ["retrieval", "sparse"],
+        "default_scorer": "retrieval",
+        "corrections": {"retrieval": ["none"], "sparse": ["none"]},
+        "metrics": {"retrieval": {"p_at_1": 0.6}},
+        "problem": None,
+        "state": "loaded",
+        "traffic_share": 1.0,
+        "load_problem": None,
+    }
+
+
+def test_what_the_service_computes_with_is_shown(client):
+    runtime = client.get("/v1/models").json()["runtime"]
+    assert (runtime["device"], runtime["encoder_precision"]) == ("cpu", "float32")
+    assert (runtime["max_batch_tokens"], runtime["torch_threads"]) == (64, None)
+    assert runtime["compute_workers"] == 1
+
+
+def test_before_a_model_is_loaded_only_what_was_set_is_shown(open_client, make_loader):
+    gate = threading.Event()
+    with open_client(make_loader(gate=gate), wait=False, max_batch_tokens=99) as client:
+        runtime = client.get("/v1/models").json()["runtime"]
+        gate.set()
+    assert (runtime["device"], runtime["max_batch_tokens"]) == (None, 99)
+
+
+def test_versions_published_later_appear_at_once(client, publish):
+    publish()
+    models = client.get("/v1/models").json()["models"]
+    assert [model["loaded"] for model in models] == [False, True, False]
+    assert [model["current"] for model in models] == [False, False, True]
+
+
+def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(client, registry: Registry):
+    manifest = registry.folder_of(1) / "manifest.json"
+    manifest.write_bytes(b"\xff{}")
+    first, second = client.get("/v1/models").json()["models"]
+    assert "manifest.json can't be read" in first["problem"]
+    assert first["digest"] is None
+    assert second["problem"] is None
+
+
+def test_a_version_without_a_manifest_says_so(client, registry: Registry):
+    (registry.folder_of(1) / "manifest.json").unlink()
+    first, _ = client.get("/v1/models").json()["models"]
+    assert "no manifest.json" in first["problem"]
+
+
+def test_metrics_that_are_no_numbers_become_null(client, publish):
+    publish(p_at_1=float("nan"))
+    answer = client.get("/v1/models")
+    assert "NaN" not in answer.text
+    assert answer.json()["models"][2]["metrics"] == {"retrieval": {"p_at_1": None}}
+
+
+def test_the_correction_that_a_scorer_was_trained_with_comes_first(client, monkeypatch):
+    def read_with_linear(folder):
+        manifest = read_manifest(folder)
+        return replace(manifest, scorers=("sparse", "linear"), linear_correction="tree")
+
+    monkeypatch.setattr("service.routes.predict.read_manifest", read_with_linear)
+    found = client.get("/v1/models").json()["models"][1]["corrections"]
+    assert found == {"sparse": ["none"], "linear": ["tree", "none"]}

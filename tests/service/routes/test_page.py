@@ -1,0 +1,141 @@
+"""The page as it is served: its files, their headers, and what they must not hold."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import pytest
+
+from service.routes.page import read_page
+from service.web.api_keys import make_key
+
+PAGE = read_page()
+SCRIPTS = sorted(name for name in PAGE if name.endswith(".js"))
+MEDIA_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+def text_of(name):
+    return PAGE[name].content.decode("utf-8")
+
+
+def test_the_root_is_the_page(client):
+    answer = client.get("/")
+    assert answer.status_code == 200
+    assert answer.content == PAGE["index.html"].content
+    assert answer.headers["content-type"] == MEDIA_TYPES["html"]
+
+
+@pytest.mark.parametrize("name", sorted(PAGE))
+def test_every_file_is_served_as_what_it_is(client, name):
+    answer = client.get(f"/page/{name}")
+    assert answer.content == PAGE[name].content
+    assert answer.headers["content-type"] == MEDIA_TYPES[name.rpartition(".")[2]]
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_every_file_of_the_package_is_one_of_the_page():
+    assert {file.name for file in resources.files("service").joinpath("page").iterdir()} == set(
+        PAGE
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/", "/page/nothing.js", "/page/..%2Fapp.py", "/page/../page.py", "/page/a/b.js"]
+)
+def test_nothing_else_is_served(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert answer.json()["type"] == "urn:longtail:problem:not-found"
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js"])
+def test_what_a_browser_has_is_not_sent_again(client, path):
+    tag = client.get(path).headers["etag"]
+    for known in (tag, f"W/{tag}", f'"other", {tag}'):
+        again = client.get(path, headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/page/page.css"])
+def test_heads_alone_can_be_asked_for(client, path):
+    assert client.head(path).headers["etag"] == client.get(path).headers["etag"]
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js"])
+def test_the_page_may_run_and_ask_nothing_but_this_service(client, path):
+    policy = dict(
+        part.strip().partition(" ")[::2]
+        for part in client.get(path).headers["content-security-policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    assert {policy[kind] for kind in ("script-src", "style-src", "connect-src")} == {"'self'"}
+    assert policy["require-trusted-types-for"] == "'script'"
+    assert policy["trusted-types"] == "'none'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert "unsafe" not in " ".join(policy.values())
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_never_turn_text_into_html_or_code(name):
+    unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc"
+    assert not re.search(unsafe + r"|\beval\(|new Function", text_of(name))
+
+
+def test_the_page_has_no_scripts_and_styles_of_its_own():
+    page = text_of("index.html")
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", page)
+    assert set(re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)) == {""}
+
+
+@pytest.mark.parametrize("name", sorted(PAGE))
+def test_no_file_names_another_host(name):
+    urls = re.findall(r"(?:https?:)?//[a-z][\w.-]*\.[a-z]+[^\s\"']*", text_of(name))
+    assert set(urls) <= {"http://www.w3.org/2000/svg"}  # a name, which nobody fetches
+
+
+def test_whatever_the_page_loads_is_there():
+    page = text_of("index.html")
+    named = set(re.findall(r'(?:href|src)="page/([^"]+)"', page))
+    for script in SCRIPTS:
+        named |= set(re.findall(r'from "\./([^"]+)"', text_of(script)))
+    assert named == set(PAGE) - {"index.html"}
+
+
+def test_whatever_scripts_look_up_is_on_the_page():
+    ids = set(re.findall(r'\sid="([^"]+)"', text_of("index.html")))
+    looked_up = {
+        found
+        for name in SCRIPTS
+        for found in re.findall(r'(?:find|getElementById)\("([\w-]+)"\)', text_of(name))
+    }
+    assert looked_up <= ids
+
+
+def test_the_page_is_open_where_keys_are_wanted_and_its_questions_are_not(open_client):
+    key, entry = make_key("reader")
+    with open_client(api_keys=entry) as client:
+        statuses = {path: client.get(path).status_code for path in ("/", "/page/app.js")}
+        refused = client.get("/v1/models").status_code
+        allowed = client.get("/v1/models", headers={"Authorization": f"Bearer {key}"}).status_code
+    assert statuses == {"/": 200, "/page/app.js": 200}
+    assert (refused, allowed) == (401, 200)
+
+
+def test_the_page_is_told_the_limits(open_client):
+    with open_client(max_k=7, max_explained_labels=3) as client:
+        limits = client.get("/v1/models").json()["limits"]
+    assert limits == {
+        "max_k": 7,
+        "max_texts": 64,
+        "max_text_characters": 100_000,
+        "max_explained_labels": 3,
+        "max_queue_tokens": 65536,
+    }

@@ -1,0 +1,183 @@
+"""The log: what each line has, for people and for machines, and the ids of requests."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+
+import httpx
+import pytest
+
+from service.telemetry.logs import (
+    JsonFormatter,
+    TextFormatter,
+    add_log_context,
+    configure_logging,
+    request_id_of,
+    start_log_context,
+    structured,
+)
+
+
+@pytest.fixture
+def logged():
+    """Log by a formatter.
+
+    Yields:
+        A function that does, and returns what was written.
+    """
+    start_log_context()
+    logger = logging.getLogger("some.place")
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logger.addHandler(handler)
+
+    def log(formatter, *arguments, **options):
+        handler.setFormatter(formatter)
+        logger.warning(*arguments, **options)
+        return stream.getvalue()
+
+    yield log
+    logger.removeHandler(handler)
+    start_log_context()
+
+
+def test_a_json_line_has_all_that_is_known(logged):
+    start_log_context(request_id="r1")
+    add_log_context(trace_id="t1")
+    written = logged(JsonFormatter(), "took %d\nms", 3)
+    assert written.count("\n") == 1
+    line = json.loads(written)
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "warning", "logger": "some.place", "message": "took 3\nms", "request_id": "r1",
+        "trace_id": "t1",
+    }  # fmt: skip
+
+
+def test_the_fields_of_a_json_line_stand_beside_its_message(logged):
+    extra = structured("request", {"status": 200, "ms": 0.5})
+    line = json.loads(logged(JsonFormatter(), "request status=%d", 200, extra=extra))
+    assert (line["message"], line["status"], line["ms"]) == ("request", 200, 0.5)
+
+
+def test_a_json_line_has_the_traceback_of_an_error(logged):
+    try:
+        raise ValueError("no")
+    except ValueError:
+        line = json.loads(logged(JsonFormatter(), "failed", exc_info=True))
+    assert line["exception"].startswith("Traceback") and "ValueError: no" in line["exception"]
+
+
+def test_a_line_for_people_ends_with_its_context(logged):
+    assert logged(TextFormatter(), "one").endswith(" WARNING some.place one\n")
+    start_log_context(request_id="r1")
+    assert logged(TextFormatter(), "two").endswith(" WARNING some.place two request_id=r1\n")
+
+
+@pytest.mark.parametrize("given", ["a", "A-1_b.c:d", "x" * 128])
+def test_the_id_that_a_client_gives_is_kept(given):
+    assert request_id_of(given) == given
+
+
+@pytest.mark.parametrize("given", [None, "", "x" * 129, "a b", "a\nb", "é"])
+def test_without_a_usable_one_it_gets_a_new_one(given):
+    assert len({request_id_of(given), request_id_of(given), given}) == 3
+
+
+@pytest.mark.parametrize(("form", "begin"), [("json", "{"), ("text", "20")])
+def test_the_process_logs_in_the_form_that_is_asked_for(monkeypatch, form, begin):
+    root, stream = logging.getLogger(), io.StringIO()
+    before = root.level, root.handlers[:]
+    monkeypatch.setattr(sys, "stderr", stream)
+    root.handlers.clear()
+    try:
+        configure_logging("warning", form)
+        logging.getLogger("x").warning("y")
+        logging.getLogger("x").info("z")
+    finally:
+        root.level, root.handlers[:] = before
+    assert stream.getvalue().startswith(begin) and stream.getvalue().count("\n") == 1
+
+
+def test_answers_name_the_id_of_their_request(client):
+    assert client.get("/livez", headers={"X-Request-ID": "mine"}).headers["X-Request-ID"] == "mine"
+    ids = {client.get("/livez").headers["X-Request-ID"] for _ in range(3)}
+    assert len(ids) == 3
+
+
+def test_an_unexpected_error_names_it_too(open_client, make_loader, fake_predictor):
+    class Failing(fake_predictor):
+        def predict(self, texts, **options):
+            if list(texts) == ["a"]:
+                raise KeyError
+            return super().predict(texts, **options)
+
+    with open_client(make_loader(predictor_class=Failing)) as client:
+        answer = client.post("/v1/predict", json={"text": "a"}, headers={"X-Request-ID": "mine"})
+    assert (answer.status_code, answer.headers["X-Request-ID"]) == (500, "mine")
+
+
+def test_a_request_that_fails_keeps_its_connection_and_is_logged_once(
+    open_server, make_loader, fake_predictor, caplog
+):
+    """On commit e37f807 the server logged the error again and closed the connection."""
+
+    class Failing(fake_predictor):
+        def predict(self, texts, **options):
+            if "fail" in texts:
+                raise KeyError("inner")
+            return super().predict(texts, **options)
+
+    with open_server(make_loader(predictor_class=Failing)) as url:
+        with httpx.Client(base_url=url) as client:
+            answers = [client.post("/v1/predict", json={"text": "fail"}) for _ in range(2)]
+        streams = {id(x.extensions["network_stream"]) for x in answers}
+    assert [x.status_code for x in answers] == [500, 500]
+    assert len(streams) == 1
+    assert caplog.text.count("Traceback") == 2
+    assert len(answers[0].headers.get_list("X-Request-ID")) == 1
+
+
+def test_all_lines_about_a_request_have_its_id_and_no_others(client):
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("service")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    try:
+        for number in range(3):
+            header = {"X-Request-ID": f"id-{number}"}
+            client.post("/v1/predict", json={"text": "secret", "k": number + 1}, headers=header)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["request_id"], line["k"]) for line in lines] == [
+        ("id-0", 1), ("id-1", 2), ("id-2", 3)
+    ]  # fmt: skip
+    assert {"method", "route", "status", "ms", "version"} <= lines[0].keys()
+    assert "secret" not in stream.getvalue()
+
+
+@pytest.fixture
+def _restored_loggers():
+    root, faiss = logging.getLogger(), logging.getLogger("faiss.loader")
+    before = (root.level, root.handlers[:], faiss.level)
+    yield
+    root.level, root.handlers[:], faiss.level = before
+
+
+@pytest.mark.usefixtures("_restored_loggers")
+def test_what_faiss_tells_of_missing_instruction_sets_is_not_logged(capsys):
+    """On commit e37f807 each start said 'Could not load library with AVX2 support due to: ...'."""
+    configure_logging("info")
+    faiss = logging.getLogger("faiss.loader")
+    faiss.info("Could not load library with AVX2 support due to: ...")
+    faiss.warning("something that matters")
+    assert "AVX2" not in (said := capsys.readouterr().err)
+    assert "something that matters" in said

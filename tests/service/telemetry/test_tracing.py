@@ -1,0 +1,182 @@
+"""Traces: a span for each request that asks for work, spans of its phases, and no texts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from models.errors import ConfigError
+from service.app import create_app
+from service.settings import Settings
+from service.telemetry import tracing as tracing_module
+from service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing, make_tracing
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+
+sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="needs the extra 'otel'")
+from fastapi.testclient import TestClient  # noqa: E402
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (  # noqa: E402
+    InMemorySpanExporter,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for name in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def exporter():
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def traced(registry, make_loader, wait_for_loading, exporter, fake_predictor):
+    """A service whose spans are kept; it fails at the text "fail".
+
+    Yields:
+        Its client.
+    """
+
+    class Failing(fake_predictor):
+        def predict(self, texts, **options):
+            if "fail" in texts:
+                raise KeyError("secret")
+            return super().predict(texts, **options)
+
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    settings = Settings(registry=registry.folder, watch_interval_s=0)
+    app = create_app(settings, load=make_loader(predictor_class=Failing), tracing=Tracing(provider))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        wait_for_loading(client)
+        exporter.clear()
+        yield client
+
+
+def spans_of(exporter):
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def test_a_request_is_a_span_and_its_phases_are_its_children(traced, exporter):
+    traced.post("/v1/predict", json={"texts": ["a", "b"], "k": 3})
+    spans = spans_of(exporter)
+    request = spans.pop("POST /v1/predict")
+    assert set(spans) == {"queue", "tokenise", "encode", "rank"}
+    assert {span.parent.span_id for span in spans.values()} == {request.context.span_id}
+    for span in spans.values():
+        assert request.start_time <= span.start_time <= span.end_time <= request.end_time
+    assert spans["encode"].end_time <= spans["rank"].end_time
+
+
+def test_the_attributes_are_those_of_the_log_line_without_texts(traced, exporter):
+    traced.post("/v1/predict", json={"text": "secret", "k": 3})
+    attributes = dict(spans_of(exporter)["POST /v1/predict"].attributes)
+    assert attributes["http.route"] == "/v1/predict"
+    assert (attributes["http.request.method"], attributes["http.response.status_code"]) == (
+        "POST",
+        200,
+    )
+    assert (attributes["longtail.version"], attributes["longtail.k"]) == (2, 3)
+    assert not any("secret" in span.to_json() for span in exporter.get_finished_spans())
+
+
+def test_the_trace_of_the_client_goes_on(traced, exporter):
+    traced.post("/v1/predict", json={"text": "a"}, headers=TRACEPARENT)
+    spans = spans_of(exporter)
+    assert {format(span.context.trace_id, "032x") for span in spans.values()} == {TRACE}
+    assert format(spans["POST /v1/predict"].parent.span_id, "016x") == PARENT
+
+
+def test_an_unexpected_error_is_said_without_its_words(traced, exporter):
+    assert traced.post("/v1/predict", json={"text": "fail"}).status_code == 500
+    span = spans_of(exporter)["POST /v1/predict"]
+    assert (span.status.status_code.name, span.events) == ("ERROR", ())
+    assert "secret" not in span.to_json()
+
+
+def test_a_path_that_is_not_there_does_not_become_a_name(traced, exporter):
+    traced.get("/secret")
+    assert set(spans_of(exporter)) == {"GET none"}
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+def test_probes_have_no_spans(traced, exporter, path):
+    traced.get(path)
+    assert exporter.get_finished_spans() == ()
+
+
+def test_a_batch_is_one_span_that_counts_its_lines(traced, exporter):
+    lines = '{"text": "a"}\n{"text": "b"}\n'
+    header = {"Content-Type": "application/x-ndjson"}
+    traced.post("/v1/batch", content=lines, headers=header)
+    spans = spans_of(exporter)
+    assert spans["POST /v1/batch"].attributes["longtail.lines"] == 2
+    assert len(spans) == 1
+
+
+def test_the_lines_of_the_log_name_the_trace(traced, caplog, monkeypatch):
+    seen = []
+    monkeypatch.setattr(tracing_module, "add_log_context", lambda **fields: seen.append(fields))
+    traced.post("/v1/predict", json={"text": "a"}, headers=TRACEPARENT)
+    assert seen == [{"trace_id": TRACE}]
+
+
+@pytest.mark.parametrize("is_wanted", [None, False])
+def test_without_being_asked_for_there_is_none(is_wanted):
+    assert make_tracing(is_wanted, "1") is None
+
+
+def test_a_variable_of_opentelemetry_asks_for_it_and_the_setting_wins(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    assert make_tracing(False, "1") is None
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=here")
+    made = make_tracing(None, "1.2")
+    try:
+        attributes = made._provider.resource.attributes
+    finally:
+        made.close()
+    assert attributes["deployment.environment"] == "here"
+    assert (attributes["service.name"], attributes["service.version"]) == ("longtail", "1.2")
+
+
+def test_the_name_of_the_service_can_be_said(monkeypatch):
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "labels")
+    made = make_tracing(True, "1")
+    made.close()
+    assert made._provider.resource.attributes["service.name"] == "labels"
+
+
+def test_the_end_does_not_wait_for_a_collector_that_is_gone(monkeypatch):
+    monkeypatch.setattr(tracing_module, "_LAST_SPANS_S", 0.01)
+    is_back = threading.Event()
+    provider = SimpleNamespace(get_tracer=str, shutdown=lambda: is_back.wait(20))
+    Tracing(provider).close()
+    assert not is_back.is_set()
+    is_back.set()
+
+
+@pytest.fixture
+def without_packages(monkeypatch):
+    def find_spec(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(tracing_module, "find_spec", find_spec)
+
+
+def test_to_ask_for_it_without_the_packages_is_an_error(without_packages):
+    with pytest.raises(ConfigError, match=r"opentelemetry\.sdk' is not installed; run 'pip inst"):
+        make_tracing(True, "1")
+
+
+def test_a_variable_without_the_packages_is_a_warning(without_packages, monkeypatch, caplog):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    with caplog.at_level(logging.WARNING, "service.telemetry.tracing"):
+        assert make_tracing(None, "1") is None
+    assert "no traces: the package 'opentelemetry.sdk' is not installed" in caplog.text

@@ -1,0 +1,104 @@
+"""Labels added to a version: by the command, and in the answers of a service after the swap."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import pytest
+import typer
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from models.bundle.registry import Registry
+from models.errors import BundleError, ConfigError
+from service.app import create_app
+from service.cli import add_commands
+from service.settings import Settings
+
+WAIT_S = 60
+ASKED = {"text": "fishing rights in the sea", "scorer": "retrieval", "include": ["NEW-1"]}
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    """The registry of a trained model, to be changed."""
+    shutil.copytree(trained.registry.folder, tmp_path / "copied")
+    return Registry(tmp_path / "copied")
+
+
+@pytest.fixture
+def add(copied):
+    app = typer.Typer()
+    add_commands(app)
+
+    def invoke(*words, at=copied.folder):
+        result = CliRunner().invoke(app, ["registry", "add-label", *words, "--registry", str(at)])
+        if result.exception is not None:
+            raise result.exception
+        return result.stdout
+
+    return invoke
+
+
+def test_a_service_answers_with_a_new_label_after_the_swap(add, copied):
+    settings = Settings(registry=copied.folder, watch_interval_s=0.05)
+    with TestClient(create_app(settings)) as client:
+        wait_until(lambda: client.get("/readyz").status_code == 200)
+        assert "NEW-1" in client.post("/v1/predict", json=ASKED).json()["detail"]
+        add("NEW-1", "fishing rights", "--activate")
+        wait_until(lambda: client.post("/v1/predict", json=ASKED).status_code == 200)
+        answer = client.post("/v1/predict", json=ASKED).json()
+        assert answer["model"]["version"] == 2
+        assert answer["results"][0]["labels"][0]["name"] == "fishing rights"
+        assert client.get("/v1/labels/NEW-1").json()["scorers"] == [
+            "retrieval",
+            "hybrid",
+            "ensemble",
+        ]
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_current_moves_only_when_asked_to(add, copied):
+    said = add("NEW-1", "fishing rights", "--description", "who may fish")
+    assert "Version 2 has" in said
+    assert "Current is version 1." in said
+    assert copied.open(2).catalogue[-1].description == "who may fish"
+    made = json.loads(add("NEW-2", "whales", "--version", "2", "--activate", "--json"))
+    assert (made["version"], made["from_version"], made["num_added"]) == (3, 2, 1)
+    assert (made["current"], copied.current()) == (3, 3)
+    assert made["digest"] == copied.open().manifest.digest
+
+
+def test_labels_come_from_a_file_too(add, copied, tmp_path):
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"id": "A", "name": "whales"}\n{"id": "B", "name": "seals"}\n')
+    assert json.loads(add("--file", str(path), "--json"))["num_added"] == 2
+    assert [label.id for label in copied.open(2).catalogue][-2:] == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("words", "came"),
+    [
+        ((), "nothing came"),
+        (("A",), "ID came"),
+        (("A", "whales", "--file", "x"), "ID, NAME, --file came"),
+        (("--file", "x", "--description", "y"), "--description, --file came"),
+    ],
+)
+def test_half_of_a_label_is_refused(add, words, came):
+    with pytest.raises(ConfigError, match=f"{came}; wanted ID and NAME, or --file alone"):
+        add(*words)
+
+
+def test_a_model_without_an_encoder_is_refused_and_nothing_is_published(add, trained_sparse):
+    with pytest.raises(BundleError, match="it has no encoder"):
+        add("A", "whales", at=trained_sparse.registry.folder)
+    assert trained_sparse.registry.versions() == [1]

@@ -1,0 +1,97 @@
+"""The thread that loads models: tasks in order, looks in between, an end that waits for none."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from concurrent.futures import CancelledError
+
+import pytest
+
+from service.process.priority import lower_priority
+from service.versions import loader_thread
+from service.versions.loader_thread import LoaderThread
+
+
+@pytest.fixture
+def open_thread():
+    threads = []
+
+    def start(look=int, interval_s=0.0):
+        threads.append(LoaderThread(look, interval_s))
+        threads[-1].start()
+        return threads[-1]
+
+    yield start
+    for thread in threads:
+        thread.stop()
+
+
+def test_tasks_are_done_in_order_and_tell_how_they_ended(open_thread):
+    thread, seen = open_thread(), []
+    futures = [thread.submit(seen.append, number) for number in range(5)]
+    with pytest.raises(ZeroDivisionError):
+        thread.submit(lambda: 1 / 0).result(10)
+    assert thread.submit(len, seen).result(10) == 5
+    assert seen == list(range(5))
+    assert all(future.done() for future in futures)
+
+
+def test_it_looks_around_when_the_interval_has_passed(open_thread):
+    looked = threading.Semaphore(0)
+    open_thread(looked.release, 0.001)
+    assert all(looked.acquire(timeout=10) for _ in range(3))
+
+
+def test_a_look_that_fails_is_logged_and_not_the_last(open_thread, caplog):
+    looks = iter([1, 2])
+    again = threading.Event()
+
+    def look():
+        again.set() if next(looks, None) is None else 1 / 0
+
+    open_thread(look, 0.001)
+    assert again.wait(10)
+    assert caplog.text.count("ZeroDivisionError: ") == 2
+
+
+def test_a_task_that_was_given_up_is_not_done(open_thread):
+    thread, gate, seen = open_thread(), threading.Event(), []
+    thread.submit(gate.wait, 10)
+    given_up = thread.submit(seen.append, 1)
+    given_up.cancel()
+    gate.set()
+    assert thread.submit(len, seen).result(10) == 0
+
+
+def test_where_priority_is_the_processs_it_stays(monkeypatch):
+    monkeypatch.setattr(loader_thread.sys, "platform", "darwin")
+    monkeypatch.setattr(loader_thread.os, "setpriority", None)
+    lower_priority()
+
+
+def test_priority_is_lowered_for_the_thread_alone(open_thread):
+    thread = open_thread()
+    thread.submit(lower_priority).result(10)
+    here, there = os.getpriority(os.PRIO_PROCESS, 0), thread.submit(os.nice, 0).result(10)
+    if sys.platform == "linux":
+        assert there == min(here + 5, 19)
+
+
+def test_stopping_cancels_what_has_not_begun_and_does_not_wait_for_what_has(open_thread):
+    thread, gate, busy = open_thread(), threading.Event(), threading.Event()
+
+    def hang():
+        busy.set()
+        return gate.wait(10)
+
+    begun, waiting = thread.submit(hang), thread.submit(int)
+    assert busy.wait(10)
+    thread.stop()
+    with pytest.raises(CancelledError):
+        waiting.result(10)
+    assert thread.submit(int).cancelled()
+    assert thread.is_stopped
+    gate.set()
+    assert begun.result(10)

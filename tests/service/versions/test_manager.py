@@ -1,0 +1,93 @@
+"""Which model answers a request."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from models.errors import BundleNotFoundError, NotReadyError
+from service.versions.serving import Canary, LoadedModel, ModelManager, Serving
+
+
+def model(version):
+    return LoadedModel(version, f"digest {version}", SimpleNamespace())
+
+
+def serving(*versions, default=1, current=None, **options):
+    models = {version: model(version) for version in versions}
+    return Serving(models, default, current, **options)
+
+
+@pytest.fixture
+def manager():
+    return ModelManager(SimpleNamespace(versions=lambda: [1, 2, 3]))
+
+
+def test_nothing_answers_before_something_is_served(manager):
+    with pytest.raises(NotReadyError, match="still loading"):
+        manager.get()
+
+
+def test_a_withdrawn_model_answers_no_more_and_the_reason_is_told(manager):
+    manager.publish(serving(1))
+    manager.withdraw("being replaced")
+    with pytest.raises(NotReadyError, match="being replaced"):
+        manager.check_ready()
+
+
+def test_draining_ends_readiness_but_not_answers(manager):
+    manager.publish(serving(1))
+    manager.check_ready()
+    manager.drain()
+    with pytest.raises(NotReadyError, match="stopping"):
+        manager.check_ready()
+    assert manager.get().version == 1
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, 1), ("current", 2), (2, 2), (1, 1)])
+def test_a_request_names_a_version_or_not(manager, asked, found):
+    manager.publish(serving(1, 2, current=2))
+    assert manager.get(asked).version == found
+
+
+def test_a_version_that_is_not_loaded_says_how_to_load_it(manager):
+    manager.publish(serving(1))
+    with pytest.raises(BundleNotFoundError, match="POST /v1/admin/models/3/load"):
+        manager.get(3)
+
+
+@pytest.mark.parametrize("version", [9, "current"])
+def test_a_version_that_never_was_says_which_are_loaded(manager, version):
+    manager.publish(serving(1))
+    with pytest.raises(BundleNotFoundError, match="not in the registry; loaded versions: 1"):
+        manager.get(version)
+
+
+def test_what_nobody_wants_any_more_leaves_with_a_change():
+    before = serving(1, 2, 3, default=1, current=1, kept=frozenset({2}), canary=Canary(3, 0.5))
+    assert set(before.changed(model(4), default=4, current=4).models) == {2, 3, 4}
+    assert set(before.changed(canary=None).models) == {1, 2}
+    assert before.changed(default=1) == before
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_a_canary_gets_its_share_evenly_however_requests_alternate(manager, share, stride):
+    manager.publish(serving(1, 2, canary=Canary(2, share)))
+    chosen = [manager.get().version for _ in range(1000 * stride)][::stride]
+    assert abs(chosen.count(2) - 1000 * share) <= 5
+
+
+def test_a_canary_gets_the_same_requests_every_time():
+    runs = []
+    for _ in range(2):
+        manager = ModelManager(SimpleNamespace())
+        manager.publish(serving(1, 2, canary=Canary(2, 0.3)))
+        runs.append([manager.get().version for _ in range(50)])
+    assert runs[0] == runs[1]
+
+
+def test_requests_that_name_a_version_do_not_meet_the_canary(manager):
+    manager.publish(serving(1, 2, current=1, canary=Canary(2, 1.0)))
+    assert {manager.get(1).version, manager.get("current").version} == {1}

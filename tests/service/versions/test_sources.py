@@ -1,0 +1,174 @@
+"""A registry elsewhere: what is copied when, and what happens when it can't be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import namedtuple
+
+import fsspec
+import pytest
+
+from models.bundle.manifest import FileInfo
+from models.bundle.registry import Registry
+from models.errors import BundleCorruptError, BundleNotFoundError, ConfigError
+from service.app import create_app
+from service.settings import Settings
+from service.versions.sources import RegistrySource, SourceError
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    return Registry(tmp_path / "mirror")
+
+
+@pytest.fixture
+def source(registry, mirror):
+    return RegistrySource(registry.folder.as_uri(), mirror)
+
+
+def test_versions_and_the_alias_are_copied_whole(source, registry, mirror):
+    source.refresh()
+    source.fetch(2)
+    assert mirror.current() == 2
+    assert mirror.open(2).manifest.digest == registry.open(2).manifest.digest
+    assert mirror.versions() == [2]
+
+
+def test_a_registry_in_another_file_system_is_as_good(registry, mirror):
+    memory = fsspec.filesystem("memory")
+    memory.put(str(registry.folder), "/registry", recursive=True)
+    source = RegistrySource("memory://registry", mirror)
+    source.refresh()
+    source.fetch(1)
+    assert mirror.open(1).manifest.digest == registry.open(1).manifest.digest
+    memory.rm("/registry", recursive=True)
+
+
+def test_what_is_here_is_not_copied_again(source, registry, mirror):
+    source.fetch(2)
+    shutil.rmtree(registry.folder)
+    source.fetch(2)
+    assert mirror.versions() == [2]
+
+
+def test_an_alias_moved_here_stays_until_it_moves_there(source, registry, mirror):
+    source.refresh()
+    source.fetch(1)
+    mirror.activate(1)
+    source.refresh()
+    assert mirror.current() == 1
+    registry.activate(1)
+    registry.activate(2)
+    source.refresh()
+    assert mirror.current() == 2
+
+
+def test_a_version_that_is_not_there_is_said_so(source):
+    with pytest.raises(BundleNotFoundError, match="version 9 is not there"):
+        source.fetch(9)
+
+
+def test_a_registry_out_of_reach_is_said_so(source, registry):
+    shutil.rmtree(registry.folder)
+    with pytest.raises(SourceError, match=r"registry\.json can't be read .FileNotFoundError"):
+        source.refresh()
+
+
+@pytest.mark.parametrize("content", ["{", "\xff"])
+def test_a_registry_file_that_is_no_json_is_said_so(source, registry, content):
+    (registry.folder / "registry.json").write_text(content, encoding="latin-1")
+    with pytest.raises(SourceError, match="no JSON"):
+        source.refresh()
+
+
+def test_a_disk_that_is_too_small_is_found_before_copying(source, mirror, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(100, 90, 10))
+    with pytest.raises(SourceError, match=r"version 2 has \d+ bytes, and 10 are free"):
+        source.fetch(2)
+    assert list(mirror.folder.iterdir()) == []
+
+
+def test_a_disk_that_fills_while_copying_leaves_nothing(source, mirror, monkeypatch):
+    real = type(mirror.folder).open
+    monkeypatch.setattr(
+        type(mirror.folder),
+        "open",
+        lambda path, mode="r", **o: real(path, mode, **o) if "w" not in mode else _full(real, path),
+    )
+    with pytest.raises(SourceError, match=r"No space left on device.*make room"):
+        source.fetch(2)
+    monkeypatch.undo()
+    assert list(mirror.folder.iterdir()) == []
+
+
+def _full(real, path):
+    file = real(path, "wb", buffering=0)
+
+    class Full:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            file.close()
+
+        def write(self, chunk):
+            raise OSError(28, "No space left on device")
+
+    return Full()
+
+
+def test_a_source_that_ends_while_copying_leaves_nothing(source, registry, mirror):
+    (registry.folder / "2" / "retrieval.safetensors").unlink()
+    with pytest.raises(SourceError, match=r"retrieval\.safetensors can't be read"):
+        source.fetch(2)
+    assert mirror.versions() == []
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\..\\x"])
+def test_a_manifest_that_names_files_outside_is_refused(registry, mirror, monkeypatch, name):
+    source = RegistrySource(registry.folder.as_uri(), mirror)
+    manifest = registry.open(2).manifest
+    monkeypatch.setattr(
+        "service.versions.sources.Manifest.from_json",
+        lambda text, where: type("M", (), {"files": manifest.files | {name: FileInfo("", 0)}}),
+    )
+    with pytest.raises(BundleCorruptError, match="names a file outside"):
+        source.fetch(2)
+
+
+@pytest.mark.parametrize("uri", ["nothing://here", "s3nope://bucket"])
+def test_an_unknown_kind_of_uri_stops_the_start(registry, uri):
+    with pytest.raises(ConfigError, match=f"registry source '{uri}'"):
+        create_app(Settings(registry=registry.folder, registry_source=uri))
+
+
+def test_a_service_serves_and_follows_a_registry_elsewhere(open_admin, registry, tmp_path):
+    there = tmp_path / "there"
+    shutil.copytree(registry.folder, there)
+    shutil.rmtree(registry.folder)
+    with open_admin(registry_source=there.as_uri()) as client:
+        assert client.get("/readyz").status_code == 200
+        state = json.loads((there / "registry.json").read_text())
+        (there / "registry.json").write_text(json.dumps(state | {"current": 1}))
+        redeployer = client.app.state.service.redeployer
+        redeployer.look().result(20)
+        assert client.post("/v1/predict", json={"text": "a"}).json()["model"]["version"] == 1
+        shutil.rmtree(there)
+        redeployer.look().result(20)
+        assert "can't be read" in client.get("/v1/models").json()["problem"]
+        assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
+
+
+def test_a_service_waits_for_an_alias_that_names_nothing_yet(open_client, registry, tmp_path):
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "registry.json").write_text('{"current": null, "history": [], "published_at": {}}')
+    with open_client(registry_source=there.as_uri()) as client:
+        assert "no version 'current'" in client.get("/readyz").json()["detail"]
+
+
+def test_a_service_waits_for_a_registry_elsewhere_that_is_not_there_yet(open_client, tmp_path):
+    with open_client(registry_source=(tmp_path / "none").as_uri()) as client:
+        assert "registry.json can't be read" in client.get("/readyz").json()["detail"]

@@ -1,0 +1,79 @@
+"""Models without an encoder: one that reads texts is served, one that reads features is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from models.names import FEATURES
+from models.predict.predictor import Predictor
+from service.app import create_app
+from service.settings import Settings
+
+TEXT = "Regulation of the Council on imports of fish"
+
+
+@pytest.fixture
+def sparse_client(trained_sparse, wait_for_loading) -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(registry=trained_sparse.registry.folder))) as client:
+        wait_for_loading(client)
+        yield client
+
+
+def test_a_model_without_an_encoder_answers_as_its_predictor_does(sparse_client, trained_sparse):
+    answer = sparse_client.post("/v1/predict", json={"text": TEXT, "k": 3}).json()
+    (wanted,) = Predictor.of_bundle(trained_sparse.bundle, device="cpu").predict([TEXT], k=3)
+    assert answer["scorer"] == "sparse"
+    (found,) = answer["results"]
+    assert [label["id"] for label in found["labels"]] == [label.id for label in wanted.labels]
+    probabilities = [label["probability"] for label in found["labels"]]
+    assert probabilities == [label.probability for label in wanted.labels]
+    assert 1 > probabilities[0] >= probabilities[-1] > 0
+    assert (found["num_tokens"], found["truncated"]) == (8, False)
+
+
+def test_it_is_ready_listed_and_counted(sparse_client):
+    assert sparse_client.get("/readyz").json() == {"status": "ready"}
+    (model,) = sparse_client.get("/v1/models").json()["models"]
+    assert (model["loaded"], model["scorers"], model["default_scorer"]) == (
+        True, ["sparse"], "sparse",
+    )  # fmt: skip
+    sparse_client.post("/v1/predict", json={"text": TEXT})
+    metrics = sparse_client.get("/metrics").text
+    assert 'longtail_model_loaded{version="1"} 1.0' in metrics
+    assert 'longtail_predict_duration_seconds_count{scorer="sparse",version="1"} 1.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({"scorer": "retrieval"}, "scorer 'retrieval' is not in this bundle; it has sparse"),
+    ],
+)
+def test_what_needs_an_encoder_is_refused(sparse_client, extra, words):
+    answer = sparse_client.post("/v1/predict", json={"text": TEXT} | extra)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith(words)
+
+
+def test_a_model_of_features_is_refused_before_it_is_loaded(
+    open_client, make_loader, publish, caplog
+):
+    version = publish(reads=FEATURES)
+    loader = make_loader()
+    with open_client(loader) as client:
+        problem = client.get("/readyz")
+        assert client.get("/livez").status_code == 200
+        assert client.get("/v1/models").json()["models"][-1]["loaded"] is False
+    assert problem.status_code == 503
+    assert f"version {version} reads features, which requests don't bring" in problem.text
+    assert "choose a version that was trained on texts" in caplog.text
+    assert loader.loaded == []
+
+
+def test_another_version_is_served_beside_a_model_of_features(open_client, publish):
+    publish(reads=FEATURES)
+    with open_client(versions=(1,)) as client:
+        assert client.post("/v1/predict", json={"text": TEXT}).status_code == 200

@@ -1,0 +1,140 @@
+"""Keys: made, compared, and exchanged while the service runs."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from models.errors import ConfigError
+from service.web.api_keys import KeyRing, digest_of, make_key
+
+
+def test_a_made_key_is_let_in_by_its_entry_alone():
+    key, entry = make_key("ops-1")
+    assert entry == f"ops-1:{hashlib.sha256(key.encode()).hexdigest()}"
+    ring = KeyRing("admin", entry)
+    assert ring.name_of(key) == "ops-1"
+    assert ring.name_of(key + "x") is ring.name_of("") is ring.name_of(entry) is None
+
+
+def test_no_two_made_keys_are_equal():
+    assert make_key("a")[0] != make_key("a")[0]
+    assert len(make_key("a")[0]) >= 43
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "a,b", "é", "x" * 65])
+def test_a_name_that_an_entry_cannot_have_is_refused(name):
+    with pytest.raises(ConfigError, match="key name"):
+        make_key(name)
+
+
+def test_several_keys_are_known_by_their_names():
+    made = {name: make_key(name) for name in ("a", "b", "c")}
+    ring = KeyRing("api", ",".join(entry for _, entry in made.values()))
+    assert {name: ring.name_of(key) for name, (key, _) in made.items()} == {
+        "a": "a", "b": "b", "c": "c",
+    }  # fmt: skip
+
+
+def test_every_key_is_compared_in_constant_time(monkeypatch):
+    compared = []
+
+    def compare(one, other):
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    key, first = make_key("a")
+    KeyRing("api", f"{first},{make_key('b')[1]}").name_of(key)
+    assert len(compared) == 2
+    assert all(len(each) == 64 for pair in compared for each in pair)
+
+
+def test_a_file_may_have_comments_and_blank_lines(tmp_path):
+    key, entry = make_key("a")
+    path = tmp_path / "keys"
+    path.write_text(f"# ours\n\n {entry}  # of a\n{make_key('b')[1]}\n")
+    assert KeyRing("api", path=path).name_of(key) == "a"
+
+
+@pytest.mark.parametrize(
+    "text", ["secret-key", "a:123", f"a b:{'0' * 64}", f"a:{'G' * 64}", f"a:{'0' * 64}x"]
+)
+def test_a_malformed_entry_stops_the_start_and_is_not_repeated(tmp_path, text):
+    path = tmp_path / "keys"
+    path.write_text(f"{make_key('a')[1]}\n{text}\n")
+    for make in (
+        lambda: KeyRing("api", f"{make_key('x')[1]},{text}"),
+        lambda: KeyRing("api", path=path),
+    ):
+        with pytest.raises(ConfigError, match="entry 2 is not NAME:SHA256") as why:
+            make()
+        assert text not in str(why.value)
+
+
+def test_two_keys_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="LONGTAIL_API_KEYS: two entries have the name 'a'"):
+        KeyRing("api", f"{make_key('a')[1]},{make_key('a')[1]}")
+
+
+def test_a_file_that_is_not_there_stops_the_start(tmp_path):
+    with pytest.raises(ConfigError, match="can't be read"):
+        KeyRing("api", path=tmp_path / "none")
+
+
+def test_keys_are_wanted_where_there_is_a_file_even_an_empty_one(tmp_path):
+    path = tmp_path / "keys"
+    path.touch()
+    assert KeyRing("api", path=path).is_configured
+    assert not KeyRing("api").is_configured
+
+
+@pytest.fixture
+def rotating(tmp_path):
+    """A file with one key, the ring that reads it, and what replaces the file's content."""
+    key, entry = make_key("old")
+    path = tmp_path / "keys"
+    path.write_text(entry)
+
+    def replace(content):
+        incoming = path.with_name("incoming")
+        incoming.write_bytes(content)
+        incoming.replace(path)
+
+    return key, path, KeyRing("api", path=path), replace
+
+
+def test_a_changed_file_lets_new_keys_in_and_old_ones_no_more(rotating):
+    old, _, ring, replace = rotating
+    new, entry = make_key("new")
+    replace(entry.encode())
+    assert (ring.name_of(new), ring.name_of(old)) == ("new", None)
+    replace(b"")
+    assert ring.name_of(new) is None
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b"\xff"])
+def test_a_changed_file_that_cannot_be_read_leaves_the_keys_and_says_so_once(
+    rotating, caplog, content
+):
+    old, _, ring, replace = rotating
+    replace(content)
+    assert [ring.name_of(old) for _ in range(3)] == ["old"] * 3
+    assert caplog.text.count("the keys stay as they were") == 1
+
+
+def test_a_file_that_goes_and_comes_back(rotating, caplog):
+    old, path, ring, replace = rotating
+    path.unlink()
+    assert ring.name_of(old) == "old"
+    assert caplog.text.count("the keys stay as they were") == 1
+    new, entry = make_key("new")
+    replace(entry.encode())
+    assert (ring.name_of(new), ring.name_of(old)) == ("new", None)
+
+
+def test_a_key_of_odd_bytes_is_no_key_and_no_error():
+    assert KeyRing("api", make_key("a")[1]).name_of("\udcff\u20ac") is None
+    assert len(digest_of("\udcff")) == 64

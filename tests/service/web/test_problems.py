@@ -1,0 +1,218 @@
+"""Every error is a problem document, and none tells more than it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fastapi import HTTPException
+
+from models.errors import LongtailError, OverloadedError
+from service.web.problem_handlers import HTTP_KINDS
+from service.wire.problems import INTERNAL, INVALID, KINDS
+
+PRIVATE = "a secret text"
+HUGE = "9" * 5000
+
+
+def assert_problem(answer, status, slug):
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.status_code == problem["status"] == status, problem
+    assert problem["type"] == f"urn:longtail:problem:{slug}"
+    assert problem["title"]
+    assert problem["detail"]
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, ""),
+        ({"text": "a", "texts": ["a"]}, ""),
+        ({"text": ""}, "/text"),
+        ({"text": " \t\u2003"}, "/text"),
+        ({"text": "a\x00b"}, "/text"),
+        ({"text": "a\ud800b"}, "/text"),
+        ({"text": 5}, "/text"),
+        ({"text": None}, "/text"),
+        ({"texts": []}, "/texts"),
+        ({"texts": ["a", ""]}, "/texts/1"),
+        ({"texts": "a"}, "/texts"),
+        ({"text": "a", "k": 0}, "/k"),
+        ({"text": "a", "k": "5"}, "/k"),
+        ({"text": "a", "k": True}, "/k"),
+        ({"text": "a", "k": float("inf")}, "/k"),
+        ({"text": "a", "threshold": float("nan")}, "/threshold"),
+        ({"text": "a", "threshold": 1.5}, "/threshold"),
+        ({"text": "a", "version": "newest"}, "/version"),
+        ({"text": "a", "version": 10**30}, "/version"),
+        ({"text": "a", "scorer": "x" * 101}, "/scorer"),
+        ({"text": "a", "topk": 5}, "/topk"),
+        ({"text": "a", "a/b~": 5}, "/a~1b~0"),
+        ({"text": "a", "\ud800": 5}, ""),
+        ([], ""),
+        ("text", ""),
+        (None, ""),
+    ],
+)
+def test_a_body_that_is_not_as_wanted_is_a_422_that_points_at_the_place(client, body, pointer):
+    headers = {"content-type": "application/json"}
+    answer = client.post("/v1/predict", content=json.dumps(body), headers=headers)
+    problem = assert_problem(answer, 422, "invalid-body")
+    assert pointer in [error["pointer"] for error in problem["errors"]]
+
+
+def test_problems_never_repeat_the_text(client):
+    bodies = [
+        {"texts": [PRIVATE, 5]},
+        {"text": {"nested": PRIVATE}},
+        {"text": PRIVATE + "\x00"},
+        {"text": PRIVATE, "scorer": "none"},
+        {"text": PRIVATE, "k": PRIVATE},
+        {"text": PRIVATE, "version": PRIVATE},
+    ]
+    answers = [client.post("/v1/predict", json=body) for body in bodies]
+    assert {answer.status_code for answer in answers} == {422}
+    assert not [answer.text for answer in answers if PRIVATE in answer.text]
+
+
+def test_problems_stay_short_however_much_is_wrong(client):
+    body = {"text": "a", "x" * 10_000: 1} | {f"field{i}": 1 for i in range(100)}
+    problem = client.post("/v1/predict", json=body).json()
+    assert len(problem["errors"]) == 20
+    assert len(json.dumps(problem)) < 10_000
+    assert problem["detail"].startswith("101 things are wrong")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"text": "a"',
+        b"{'text': 'a'}",
+        b'{"text": "\xff\xfe"}',
+        b"[" * 100_000,
+        b'{"text": "a", "k": ' + HUGE.encode() + b"}",
+        b"\x00",
+    ],
+)
+def test_a_body_that_is_not_json_is_a_400(client, content):
+    headers = {"content-type": "application/json"}
+    answer = client.post("/v1/predict", content=content, headers=headers)
+    assert_problem(answer, 400, "malformed-body")
+
+
+@pytest.mark.parametrize("media_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+def test_a_body_of_another_media_type_is_a_415_that_names_the_header(client, media_type):
+    headers = {"content-type": media_type} if media_type else {}
+    answer = client.post("/v1/predict", content=b'{"text": "a"}', headers=headers)
+    assert "Content-Type: application/json" in assert_problem(answer, 415, "media-type")["detail"]
+
+
+def test_json_with_a_charset_is_still_json(client):
+    headers = {"content-type": "application/json; charset=utf-8"}
+    answer = client.post("/v1/predict", content=b'{"text": "a"}', headers=headers)
+    assert answer.status_code == 200
+
+
+def test_no_body_at_all_is_a_422(client):
+    headers = {"content-type": "application/json"}
+    assert_problem(client.post("/v1/predict", headers=headers), 422, "invalid-body")
+
+
+def test_an_unknown_path_is_a_404_with_the_path_as_instance(client):
+    problem = assert_problem(client.get("/v2/nothing"), 404, "not-found")
+    assert problem["instance"] == "/v2/nothing"
+
+
+def test_a_status_that_has_no_kind_of_ours_is_named_by_its_phrase(client):
+    @client.app.get("/teapot")
+    async def teapot():
+        raise HTTPException(418, "short and stout")
+
+    problem = assert_problem(client.get("/teapot"), 418, "i'm-a-teapot")
+    assert problem["detail"] == "short and stout"
+
+
+def test_a_wrong_method_is_a_405_that_says_what_is_allowed(client):
+    answer = client.get("/v1/predict")
+    assert_problem(answer, 405, "method-not-allowed")
+    assert answer.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"text": "a", "scorer": "magic"}, "unknown scorer 'magic'"),
+        ({"text": "a", "k": 9}, "k is 9; wanted at most 8"),
+        ({"text": "a", "k": 11}, "k is 11; wanted 1 to 10"),
+        ({"texts": ["a"] * 4}, "4 texts; wanted 1 to 3"),
+        ({"texts": ["a", "a" * 51]}, "text 1 has 51 characters; wanted at most 50"),
+    ],
+)
+def test_what_the_model_or_a_limit_refuses_is_a_422_that_says_the_bound(open_client, body, words):
+    with open_client(max_k=10, max_texts_per_request=3, max_text_characters=50) as client:
+        problem = assert_problem(client.post("/v1/predict", json=body), 422, "request")
+    assert words in problem["detail"]
+
+
+def raising(fake_predictor, error):
+    class Raising(fake_predictor):
+        def predict(self, texts, **options):
+            if list(texts) != ["a"]:
+                return super().predict(texts, **options)
+            raise error
+
+    return Raising
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "slug", "retry_after"),
+    [
+        (OverloadedError("too much waits"), 429, "overloaded", "1"),
+        (LongtailError("odd"), 500, "model", None),
+    ],
+)
+def test_each_error_has_its_status(
+    open_client, make_loader, fake_predictor, error, status, slug, retry_after
+):
+    loader = make_loader(predictor_class=raising(fake_predictor, error))
+    with open_client(loader) as client:
+        answer = client.post("/v1/predict", json={"text": "a"})
+    assert assert_problem(answer, status, slug)["detail"] == str(error)
+    assert answer.headers.get("retry-after") == retry_after
+
+
+def test_an_unexpected_error_is_a_500_that_tells_nothing_but_is_logged(
+    open_client, make_loader, fake_predictor, caplog
+):
+    loader = make_loader(predictor_class=raising(fake_predictor, RuntimeError("inner path")))
+    with open_client(loader) as client:
+        answer = client.post("/v1/predict", json={"text": "a"})
+        assert "inner path" not in str(assert_problem(answer, 500, "internal"))
+        assert client.post("/v1/predict", json={"text": "b"}).status_code == 200
+    assert "unexpected RuntimeError" in caplog.text
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), -float("inf")])
+def test_a_score_that_is_no_number_is_a_500_and_never_json(
+    open_client, make_loader, fake_predictor, score
+):
+    class Broken(fake_predictor):
+        def predict(self, texts, **options):
+            predictions = super().predict(texts, **options)
+            if list(texts) == ["a"]:  # not of the texts that it is tried on at loading
+                object.__setattr__(predictions[0].labels[0], "score", score)
+            return predictions
+
+    with open_client(make_loader(predictor_class=Broken)) as client:
+        answer = client.post("/v1/predict", json={"text": "a"})
+    assert "label 'L0' got the score" in assert_problem(answer, 500, "model")["detail"]
+
+
+def test_the_readme_lists_every_kind_of_problem_with_its_status():
+    readme = Path(__file__).parents[3] / "service" / "README.md"
+    documented = readme.read_text(encoding="utf-8")
+    for kind in {*KINDS.values(), *HTTP_KINDS.values(), INVALID, INTERNAL}:
+        assert f"| `{kind.slug}` | {kind.status} |" in documented

@@ -1,0 +1,108 @@
+"""The service below a path of a proxy (`LONGTAIL_ROOT_PATH`), whether the proxy strips it or not.
+
+There was no such setting on commit e37f807: /docs and redirects lost the prefix.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from models.errors import ConfigError
+from service.settings import load_settings
+from service.web.root_path import path_of
+
+ROOT = "/our/labels"
+STRIPPED, LEFT = "", ROOT
+
+
+@pytest.fixture
+def client(open_client):
+    with open_client(root_path=ROOT) as client:
+        yield client
+
+
+@pytest.mark.parametrize("sent", [STRIPPED, LEFT], ids=["stripped", "left"])
+def test_all_is_found_below_the_prefix(client, sent):
+    for path in ("/livez", "/readyz", "/metrics", "/v1/models", "/v1/labels?id=L1", "/", "/docs"):
+        assert client.get(sent + path).status_code == 200, path
+    assert client.post(f"{sent}/v1/predict", json={"text": "a"}).status_code == 200
+    lines = {"content-type": "application/x-ndjson"}
+    for path in ("/v1/predict?k=1", "/v1/nothing"):
+        problem = client.post(sent + path, json={"text": "a"}).json()
+        assert problem["instance"] == ROOT + path.partition("?")[0]
+    answer = client.post(f"{sent}/v1/batch", content=b'{"text": "a"}\n', headers=lines)
+    assert b'"num_results": 1' in answer.content
+
+
+@pytest.mark.parametrize("sent", [STRIPPED, LEFT], ids=["stripped", "left"])
+def test_redirects_and_the_documentation_keep_the_prefix(client, sent):
+    answer = client.get(f"{sent}/v1/models/")
+    assert (answer.status_code, answer.headers["location"]) == (
+        307, f"http://testserver{ROOT}/v1/models",
+    )  # fmt: skip
+    docs = client.get(f"{sent}/docs")
+    assert f"'{ROOT}/openapi.json'" in docs.text
+    assert "cdn.jsdelivr.net" in docs.headers["content-security-policy"]
+    assert client.get(f"{sent}/openapi.json").json()["servers"] == [{"url": ROOT}]
+
+
+def test_the_prefix_without_a_slash_leads_to_the_page(client):
+    answer = client.get(ROOT)
+    assert (answer.status_code, answer.headers["location"]) == (307, f"http://testserver{ROOT}/")
+
+
+@pytest.mark.parametrize("sent", [STRIPPED, LEFT], ids=["stripped", "left"])
+def test_the_same_paths_want_a_key_below_a_prefix(open_client, keys, sent):
+    (key, entry), _ = keys
+    with open_client(root_path=ROOT, api_keys=entry) as client:
+        for path in ("/livez", "/readyz", "/metrics", "/docs", "/openapi.json", "/"):
+            assert client.get(sent + path).status_code == 200, path
+        for path in ("/v1/models", "/v1/labels", "/livez/../v1/models", f"{ROOT}/v1/models"):
+            assert client.get(sent + path).status_code in {401, 404}, path
+        assert client.get(f"{sent}/v1/models").status_code == 401
+        bearer = {"Authorization": f"Bearer {key}"}
+        assert client.get(f"{sent}/v1/models", headers=bearer).status_code == 200
+        assert client.post(f"{sent}/v1/admin/rollback", headers=bearer).status_code == 403
+
+
+def test_long_streams_are_not_held_to_the_limit_of_a_body(open_client):
+    with open_client(root_path=ROOT, max_body_bytes=1024) as client:
+        lines = b'{"text": "a"}\n' * 100
+        headers = {"content-type": "application/x-ndjson"}
+        answer = client.post(f"{ROOT}/v1/batch", content=lines, headers=headers)
+    assert b'"num_results": 100' in answer.content
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "found"),
+    [
+        ("", "/v1/x", "/v1/x"),
+        ("/a", "/a/v1/x", "/v1/x"),
+        ("/a", "/v1/x", "/v1/x"),
+        ("/a", "/ab/v1/x", "/ab/v1/x"),
+        ("/a", "/a", ""),
+        ("/", "/v1/x", "/v1/x"),
+    ],
+)
+def test_the_path_is_what_the_router_looks_at(root, path, found):
+    from starlette._utils import get_route_path
+
+    scope = {"path": path, "root_path": root}
+    assert path_of(scope) == get_route_path(scope) == found
+
+
+@pytest.mark.parametrize("wrong", ["labels", "/labels/", "/", "/a b", "/a?b", "//a"])
+def test_a_prefix_that_is_none_stops_the_start(wrong):
+    with pytest.raises(ConfigError, match="--root-path: got"):
+        load_settings(root_path=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["/v1", "/v2/x", "/docs", "/livez"])
+def test_a_prefix_that_can_not_be_told_from_a_route_stops_the_start(wrong):
+    with pytest.raises(ConfigError, match=r"routes of its own under .*; choose another"):
+        load_settings(root_path=wrong)
+
+
+def test_the_prefix_comes_from_its_variable_too(monkeypatch):
+    monkeypatch.setenv("LONGTAIL_ROOT_PATH", "/labels")
+    assert load_settings().root_path == "/labels"

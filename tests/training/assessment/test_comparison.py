@@ -1,0 +1,149 @@
+"""Two rankings side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.errors import DataError
+from models.ranking.top_k import Ranking
+from training.assessment.compare import RankingComparison, compare, compare_predictions
+from training.assessment.predictions import write_predictions
+from training.data.dataset import open_dataset
+from training.evaluation.metrics import judge
+from training.evaluation.significance import macro_t_test, micro_sign_test
+
+NUM_DOCUMENTS, NUM_LABELS = 30, 8
+COUNTS = np.array([0, 1, 5, 9, 10, 40, 60, 90])
+
+
+def ranked(scores: np.ndarray, k: int = 5) -> Ranking:
+    labels = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    best = np.take_along_axis(scores, labels, axis=1).astype(np.float32)
+    return Ranking(labels=labels, scores=best)
+
+
+@pytest.fixture(scope="module")
+def truth() -> csr_array:
+    rng = np.random.default_rng(7)
+    return csr_array((rng.random((NUM_DOCUMENTS, NUM_LABELS)) < 0.3).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def rankings(truth) -> dict[str, Ranking]:
+    rng = np.random.default_rng(8)
+    noise = rng.random((2, NUM_DOCUMENTS, NUM_LABELS))
+    return {
+        "good": ranked(truth.toarray() + noise[0]),
+        "bad": ranked(0.3 * truth.toarray() + noise[1]),
+    }
+
+
+@pytest.fixture(scope="module")
+def found(rankings, truth) -> RankingComparison:
+    return compare(rankings, truth, COUNTS, 100, 5)
+
+
+@pytest.fixture
+def corpus(tmp_path, truth) -> Path:
+    """Truth as a test split; one training document for every label but the first."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    train = "".join(f"{label} 0:1\n" for label in range(1, NUM_LABELS))
+    (folder / "train.txt").write_text(f"{NUM_LABELS - 1} 1 {NUM_LABELS}\n{train}")
+    rows = [np.flatnonzero(row).astype(str) for row in truth.toarray()]
+    lines = "".join(",".join(row) + " 0:1\n" for row in rows)
+    (folder / "test.txt").write_text(f"{NUM_DOCUMENTS} 1 {NUM_LABELS}\n{lines}")
+    return folder
+
+
+def test_the_tests_are_those_of_both_ways(found, rankings, truth):
+    good, bad = (judge(ranking.labels, truth) for ranking in rankings.values())
+    everything, tail, signs = found.tests
+    assert everything.first == macro_t_test(good, bad, 5)
+    assert everything.second == macro_t_test(bad, good, 5)
+    assert tail.first == macro_t_test(good, bad, 5, (COUNTS > 0) & (COUNTS < 10))
+    assert tail.first.num_compared == 3
+    assert signs.first == micro_sign_test(good, bad, 5)
+    assert signs.second == micro_sign_test(bad, good, 5)
+
+
+def test_the_metrics_stand_side_by_side_with_their_difference(found):
+    lines = found.to_markdown().splitlines()
+    assert lines[0] == "30 documents, 8 labels, 100 training documents. Metrics in percent."
+    values = found.evaluation.scorers
+    good, bad = (100 * values[name]["1-9"].values["macro-F1@5"] for name in ("good", "bad"))
+    [row] = [line for line in lines if line.startswith("| macro-F1@5 (1-9) ")]
+    cells = [cell.strip() for cell in row.split("|")[2:-1]]
+    assert cells == [f"{good:.2f}", f"{bad:.2f}", f"{good - bad:+.2f}"]
+    names = [line.split()[1] for line in lines[4:-6]]
+    assert names[:4] == ["P@1", "P@3", "P@5", "nDCG@1"]
+
+
+def test_the_table_of_tests_tells_both_p_values(found):
+    lines = found.to_markdown().splitlines()[-5:]
+    assert "p(good is better) | p(bad is better)" in lines[0]
+    assert lines[-1].startswith("| micro sign test@5, all labels ")
+    assert f"{found.tests[2].first.p_value:.3g}" in lines[-1]
+
+
+def test_json_holds_all_of_it(found):
+    plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert plain["tests"][1]["labels"] == "1-9"
+    assert plain["tests"][1]["first"]["num_compared"] == 3
+    assert set(plain["evaluation"]["scorers"]) == {"good", "bad"}
+
+
+def test_a_subset_of_one_label_is_not_tested(rankings, truth):
+    counts = np.array([0, 1, *[50] * 6])
+    found = compare(rankings, truth, counts, 100, 5)
+    assert found.tests[1].first is found.tests[1].second is None
+    [row] = [line for line in found.to_markdown().splitlines() if "1-9 labels" in line]
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["-"] * 4
+
+
+def test_metrics_of_a_subset_that_no_document_carries_are_left_out(rankings, truth):
+    found = compare(rankings, truth, np.full(NUM_LABELS, 50), 100, 2)
+    assert "(1-9)" not in found.to_markdown().split("| test ")[0]
+    assert found.evaluation.ks == (1, 2)
+
+
+def test_a_ranking_narrower_than_k_is_refused(rankings, truth):
+    with pytest.raises(
+        DataError, match="evaluation of 'good': metrics: k=6 came, the ranking is 5"
+    ):
+        compare(rankings, truth, COUNTS, 100, 6)
+
+
+def test_files_are_compared_as_the_rankings_that_they_hold(tmp_path, corpus, rankings, truth):
+    for name, ranking in rankings.items():
+        write_predictions(tmp_path / f"{name}.txt", ranking, NUM_LABELS)
+    paths = (tmp_path / "good.txt", tmp_path / "bad.txt")
+    found = compare_predictions(*paths, open_dataset(corpus), "test", 5)
+    counts = np.array([0, *[1] * (NUM_LABELS - 1)])
+    assert found.to_json() == compare(rankings, truth, counts, NUM_LABELS - 1, 5).to_json()
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path, corpus, rankings):
+    paths = [tmp_path / folder / "sparse.txt" for folder in ("one", "other")]
+    for path, ranking in zip(paths, rankings.values(), strict=True):
+        path.parent.mkdir()
+        write_predictions(path, ranking, NUM_LABELS)
+    found = compare_predictions(*paths, open_dataset(corpus), "test", 5)
+    assert list(found.evaluation.scorers) == [str(path) for path in paths]
+
+
+def test_one_file_against_itself_is_refused(tmp_path, corpus):
+    path = tmp_path / "a.txt"
+    with pytest.raises(DataError, match="came twice; wanted two files"):
+        compare_predictions(path, path, open_dataset(corpus), "test", 5)
+
+
+def test_a_corpus_without_training_documents_is_refused(tmp_path, corpus):
+    (corpus / "train.txt").unlink()
+    with pytest.raises(DataError, match="no training documents, which propensities"):
+        compare_predictions(tmp_path / "a", tmp_path / "b", open_dataset(corpus), "test", 5)

@@ -1,0 +1,116 @@
+"""Rankings in the score-matrix form: written, read back, and refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.errors import DataError
+from models.labels.catalogue import Label, LabelCatalogue
+from models.ranking.top_k import NO_LABEL, Ranking
+from training.assessment.predictions import (
+    in_columns_of,
+    read_predictions,
+    write_all_predictions,
+    write_predictions,
+)
+
+RANKING = Ranking(
+    labels=np.array([[4, 0, 2], [1, NO_LABEL, NO_LABEL], [NO_LABEL] * 3]),
+    scores=np.array([[0.1, 0.1, -3e-7], [2, -np.inf, -np.inf], [-np.inf] * 3], dtype=np.float32),
+)
+SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def catalogue_of(ids: str) -> LabelCatalogue:
+    return LabelCatalogue(Label(x, x) for x in ids)
+
+
+def assert_equal(found: Ranking, expected: Ranking) -> None:
+    assert np.array_equal(found.labels, expected.labels)
+    assert np.array_equal(found.scores, expected.scores)
+
+
+def test_a_ranking_is_written_best_first_with_the_sizes_before_it(tmp_path):
+    write_predictions(tmp_path / "a.txt", RANKING, 5)
+    lines = (tmp_path / "a.txt").read_text().split("\n")
+    assert lines == ["3 5", "4:0.100000001 0:0.100000001 2:-3.00000011e-07", "1:2", "", ""]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_what_was_written_is_read_to_the_bit_with_its_order_of_equal_scores(tmp_path, name):
+    write_predictions(tmp_path / name, RANKING, 5)
+    assert_equal(read_predictions(tmp_path / name, 3, 5), RANKING)
+
+
+scores = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=6)
+
+
+@SAME_FOLDER
+@given(st.lists(scores, min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_any_ranking_survives_the_round_trip(tmp_path, rows, random):
+    width = max(map(len, rows))
+    labels = np.full((len(rows), width), NO_LABEL)
+    values = np.full((len(rows), width), -np.inf, dtype=np.float32)
+    for row, found in enumerate(rows):
+        labels[row, : len(found)] = random.sample(range(9), len(found))
+        values[row, : len(found)] = sorted(found, reverse=True)
+    write_predictions(tmp_path / "a.txt", Ranking(labels=labels, scores=values), 9)
+    read = read_predictions(tmp_path / "a.txt", len(rows), 9)
+    assert_equal(read, Ranking(labels=labels, scores=values))
+
+
+def test_a_score_matrix_in_any_order_is_ranked_by_its_scores(tmp_path):
+    (tmp_path / "a.txt").write_text("2 9\n1:0.5 2:2 7:0.5 8:1\n3:1e-3\n")
+    found = read_predictions(tmp_path / "a.txt", 2, 9)
+    assert found.labels.tolist() == [[2, 8, 1, 7], [3, NO_LABEL, NO_LABEL, NO_LABEL]]
+
+
+WRONG = {
+    "predictions for 1 documents and 5 labels came; wanted 2 documents and 5 labels": "1 5\n1:1\n",
+    "predictions for 2 documents and 6 labels came; wanted 2 documents and 5": "2 6\n1:1\n1:1\n",
+    "line 1: '2 5 5'; wanted the numbers of rows and labels": "2 5 5\n1:1\n1:1\n",
+    "the header says 2 lines, 1 follow it": "2 5\n1:1\n",
+    "1 lines can't be used; write the file again\n  a.txt, line 3: label 1 occurs twice": (
+        "2 5\n1:1\n1:1 2:1 1:2\n"
+    ),
+    "a.txt, line 2: label index '5' is out of range; wanted 0 to 4": "2 5\n5:1\n\n",
+    "a.txt, line 2: value 'nan' of label '0' is no decimal number": "2 5\n0:nan\n\n",
+    "a.txt, line 2: '3' is no pair; wanted label:value": "2 5\n3 1:0.5\n\n",
+}
+
+
+@pytest.mark.parametrize(("reason", "content"), WRONG.items(), ids=WRONG)
+def test_a_file_of_other_data_or_with_broken_lines_is_refused(reason, content, tmp_path):
+    (tmp_path / "a.txt").write_text(content)
+    with pytest.raises(DataError, match=re.escape(reason)):
+        read_predictions(tmp_path / "a.txt", 2, 5)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(DataError, match=r"none\.txt: can't be read to its end"):
+        read_predictions(tmp_path / "none.txt", 2, 5)
+
+
+def test_labels_get_the_columns_of_the_corpus():
+    found = in_columns_of(catalogue_of("edcba"), catalogue_of("abcde"), RANKING)
+    assert found.labels.tolist() == [[0, 4, 2], [3, NO_LABEL, NO_LABEL], [NO_LABEL] * 3]
+
+
+def test_a_ranked_label_that_the_corpus_does_not_list_is_refused():
+    assert in_columns_of(catalogue_of("abce"), catalogue_of("abcde"), RANKING).labels[0, 0] == 3
+    with pytest.raises(DataError, match="label 'c' is ranked, but the corpus doesn't list it"):
+        in_columns_of(catalogue_of("abde"), catalogue_of("abcde"), RANKING)
+
+
+def test_each_scorer_has_its_file_of_k_labels(tmp_path):
+    labels = catalogue_of("abcde")
+    rankings = {"sparse": RANKING, "30-NN tf-idf": RANKING}
+    paths = write_all_predictions(rankings, labels, labels, tmp_path / "new" / "folder", 2)
+    assert [path.name for path in paths] == ["sparse.txt", "30-NN-tf-idf.txt"]
+    best = Ranking(labels=RANKING.labels[:, :2], scores=RANKING.scores[:, :2])
+    assert_equal(read_predictions(paths[1], 3, 5), best)

@@ -1,0 +1,232 @@
+"""Fitted calibrations, and how far probabilities can be trusted, on made-up and tiny real data."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from models.predict.predictor import Predictor
+from models.scorers.calibration import IDENTITY, probabilities_of
+from training.calibration.fit import fit_calibration
+from training.calibration.reliability import (
+    Share,
+    draw_reliability,
+    measure_bands,
+    measure_reliability,
+    report_reliability,
+)
+from training.calibration.scored_pairs import ScoredPairs, score_pairs
+from training.data.dataset import open_dataset
+
+
+def drawn(num: int, log_odds_of, seed: int = 0):
+    """Scores, and truth drawn with the probabilities that they mean."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(-2, 3, size=num).astype(np.float32)
+    is_true = rng.random(num) < expit(log_odds_of(scores.astype(np.float64)))
+    return scores, is_true, np.ones(num)
+
+
+def test_true_probabilities_are_found_again():
+    def bent(scores):
+        return -1 + 0.5 * np.minimum(scores, 0) + 2 * np.maximum(scores, 0)
+
+    scores, is_true, weights = drawn(100_000, bent)
+    found = probabilities_of(fit_calibration(scores, is_true, weights), scores)
+    np.testing.assert_allclose(found, expit(bent(scores.astype(np.float64))), atol=0.05)
+
+
+def test_with_few_true_pairs_it_is_platts_sigmoid():
+    scores, is_true, weights = drawn(150, lambda scores: 0.5 * scores - 1)
+    assert 0 < is_true.sum() < 50
+    found = fit_calibration(scores, is_true, weights)
+    assert found.slopes[0] == found.slopes[1]
+    # Logistic regression without regularisation on Platt's targets, each pair taken twice.
+    num_true, num_false = is_true.sum(), (~is_true).sum()
+    targets = np.where(is_true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
+    twice = np.concatenate([scores, scores])[:, None]
+    answers = np.repeat([True, False], len(scores))
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)
+    model.fit(twice, answers, sample_weight=np.concatenate([targets, 1 - targets]))
+    wanted = model.predict_proba(scores[:, None])[:, 1]
+    np.testing.assert_allclose(probabilities_of(found, scores), wanted, atol=1e-3)
+
+
+def test_a_pair_of_weight_3_counts_as_three():
+    scores, is_true, weights = drawn(300, lambda scores: scores)
+    weights[::2] = 3
+    weights[is_true] = 1  # where the bends are, the true pairs decide
+    repeats = weights.astype(int)
+    wanted = fit_calibration(
+        np.repeat(scores, repeats), np.repeat(is_true, repeats), np.ones(repeats.sum())
+    )
+    found = fit_calibration(scores, is_true, weights)
+    assert found.knots == wanted.knots
+    np.testing.assert_allclose(found.slopes, wanted.slopes, rtol=1e-3)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_pairs_of_one_kind_teach_nothing(answer):
+    scores = np.array([1.0, 2.0], dtype=np.float32)
+    assert fit_calibration(scores, np.full(2, answer), np.ones(2)) is None
+
+
+@pytest.mark.parametrize("scores", [[-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+def test_one_true_pair_gives_a_rising_calibration_that_is_sure_of_nothing(scores):
+    values = np.array(scores, dtype=np.float32)
+    found = fit_calibration(values, np.array([False, True]), np.ones(2))
+    assert min(found.slopes) > 0
+    assert (((p := probabilities_of(found, values)) > 0.2) & (p < 0.8)).all()
+
+
+def test_a_scorer_that_is_worse_than_chance_gets_the_base_rate():
+    scores, is_true, weights = drawn(20_000, lambda scores: -scores - 4)
+    found = probabilities_of(fit_calibration(scores, is_true, weights), scores)
+    np.testing.assert_allclose(found, is_true.mean(), atol=0.02)
+    assert min(fit_calibration(scores, is_true, weights).slopes) > 0
+
+
+# ---- reliability ----
+
+
+def pairs_of(scores, is_true, weights=None) -> ScoredPairs:
+    shape = scores.shape
+    return ScoredPairs(
+        labels=np.tile(np.arange(shape[1]), (shape[0], 1)),
+        is_true=is_true,
+        is_best=np.ones(shape, dtype=bool),
+        weights=np.ones(shape, dtype=np.float32) if weights is None else weights,
+        scores={"one": scores},
+    )
+
+
+def test_log_loss_and_calibration_error_are_those_of_their_definitions():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(40, 30)).astype(np.float32)
+    is_true = rng.random((40, 30)) < 0.3
+    found = measure_reliability(pairs_of(scores, is_true), "one", IDENTITY)
+    p = expit(scores.astype(np.float64)).ravel()
+    loss = -np.log(np.where(is_true.ravel(), p, 1 - p)).sum() / 40
+    assert found.log_loss == pytest.approx(loss)
+    error = 0.0
+    order = np.argsort(p)
+    for part in np.array_split(order, 15):  # 1,200 pairs: 80 in each bin
+        error += len(part) * abs(p[part].mean() - is_true.ravel()[part].mean()) / 1200
+    assert found.calibration_error == pytest.approx(error, abs=0.01)
+    best = np.argsort(-scores, axis=1)[:, :5]
+    assert found.top_precision == pytest.approx(np.take_along_axis(is_true, best, 1).mean())
+    mean = np.take_along_axis(p.reshape(40, 30), best, 1).mean()
+    assert found.top_probability == pytest.approx(mean)
+    assert sum(size for _, _, size in found.bins) == 200
+
+
+def test_weights_count_as_so_many_pairs():
+    scores = np.array([[0.0, -1.0]], dtype=np.float32)
+    is_true = np.array([[True, False]])
+    heavy = pairs_of(scores, is_true, np.array([[1, 5]], dtype=np.float32))
+    many = pairs_of(
+        np.array([[0.0, -1, -1, -1, -1, -1]], dtype=np.float32), np.arange(6)[None] == 0
+    )
+    found, wanted = (measure_reliability(pairs, "one", IDENTITY) for pairs in (heavy, many))
+    assert found.log_loss == pytest.approx(wanted.log_loss)
+
+
+def test_labels_that_a_scorer_does_not_know_are_left_out():
+    scores = np.array([[0.0, -np.inf, -np.inf]], dtype=np.float32)
+    found = measure_reliability(pairs_of(scores, scores == 0), "one", IDENTITY)
+    assert (found.log_loss, found.top_precision) == (pytest.approx(np.log(2)), 1)
+
+
+@pytest.fixture(scope="module")
+def report(trained, tiny_corpus):
+    predictor, dataset = (
+        Predictor.of_bundle(trained.bundle, device="cpu"),
+        open_dataset(tiny_corpus),
+    )
+    split = dataset.split("dev")
+    pairs = score_pairs(predictor, predictor.read(list(split.texts())), split.scan().labels, 0)
+    return report_reliability(predictor, pairs)
+
+
+def test_calibration_brings_the_mean_probability_of_the_top_near_its_precision(report):
+    for found in report.after.values():
+        assert found.top_probability == pytest.approx(found.top_precision, abs=0.1)
+
+
+def test_the_report_has_a_row_and_a_panel_a_scorer(report):
+    table = report.to_markdown()
+    for scorer in ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"):
+        assert f"\n| {scorer} " in table
+    titles = [axes.get_title() for axes in draw_reliability(report).axes]
+    assert titles == list(report.before)
+    assert json.loads(json.dumps(report.to_json()))["after"]["sparse"]["log_loss"] > 0
+
+
+def test_without_calibrations_only_the_sigmoids_are_told(report):
+    plain = type(report)(report.before, {})
+    row = next(line for line in plain.to_markdown().splitlines() if line.startswith("| sparse"))
+    assert [cell.strip() for cell in row.split("|")[3:10:2]] == ["-"] * 4
+    assert len(draw_reliability(plain).axes[0].lines) == 2
+
+
+@pytest.mark.parametrize(("num_scorers", "num_panels"), [(1, 1), (2, 2), (3, 3), (4, 6)])
+def test_few_scorers_leave_no_column_empty(report, num_scorers, num_panels):
+    """On commit e37f807 two thirds of the picture of one scorer were blank."""
+    names = list(report.before)[:num_scorers]
+    before, after = ({name: all_[name] for name in names} for all_ in (report.before, report.after))
+    figure = draw_reliability(type(report)(before, after))
+    assert len(figure.axes) == num_panels
+    assert [axes.axison for axes in figure.axes] == [i < num_scorers for i in range(num_panels)]
+    assert len(figure.axes[0].lines) == 3
+    figure.canvas.draw()
+    width = figure.get_size_inches()[0] * figure.dpi
+    legend = figure.legends[0].get_window_extent()
+    assert 0 <= legend.x0 < legend.x1 <= width
+    drawn = figure.axes[min(num_scorers, 3) - 1].get_tightbbox()
+    assert drawn.x1 > 0.9 * width
+
+
+# ---- by training documents of the label ----
+
+
+def test_bands_tell_mean_probability_share_of_right_and_error_by_frequency():
+    """There was no such table on commit e37f807."""
+    rng = np.random.default_rng(5)
+    scores = rng.normal(size=(200, 12)).astype(np.float32)
+    is_true = rng.random((200, 12)) < expit(scores)
+    is_true[:, :4] &= rng.random((200, 4)) < 0.2  # rare labels are right a fifth as often
+    counts = np.repeat([0, 1, 5, 50], [2, 2, 4, 4])
+    found = measure_bands(pairs_of(scores, is_true), "one", IDENTITY, counts)
+    assert list(found) == ["0", "1", "2-9", "10-99", "100+"]
+    best = np.argsort(-scores, axis=1)[:, :5]
+    p, right = (np.take_along_axis(x, best, 1) for x in (expit(scores.astype(float)), is_true))
+    for name, count in {"0": 0, "1": 1, "2-9": 5, "10-99": 50}.items():
+        is_in = counts[best] == count
+        assert found[name].best.count == is_in.sum()
+        assert found[name].best.probability == pytest.approx(p[is_in].mean())
+        assert found[name].best.precision == pytest.approx(right[is_in].mean())
+        is_in &= p >= 0.5
+        assert found[name].confident.count == is_in.sum()
+        assert found[name].confident.precision == pytest.approx(right[is_in].mean())
+    assert found["0"].calibration_error > 0.4 > 0.1 > found["2-9"].calibration_error
+    assert found["100+"].best == Share(0, None, None) == found["100+"].confident
+    assert found["100+"].calibration_error is None
+
+
+def test_the_report_has_a_row_a_scorer_and_band(report):
+    header, rows = report.band_cells()
+    assert header[:6] == [
+        "scorer", "training documents", "labels", "mean probability", "right", "ECE"
+    ]  # fmt: skip
+    assert [row[:2] for row in rows[:5]] == [
+        ["retrieval", name] for name in ("0", "1", "2-9", "10-99", "100+")
+    ]
+    assert len(rows) == 5 * len(report.after)
+    text = report.to_markdown()
+    assert "### By training documents of the label" in text
+    assert "a threshold lets wrong labels pass" in text
+    assert json.loads(json.dumps(report.to_json()))["bands"]["sparse"]["2-9"]["best"]["count"] > 0

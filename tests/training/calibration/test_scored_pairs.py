@@ -1,0 +1,87 @@
+"""Pairs that stand for all pairs of a split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.predict.predictor import Predictor
+from models.ranking.top_k import NO_LABEL
+from training.calibration import scored_pairs
+from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_pairs
+from training.data.dataset import open_dataset
+
+
+@pytest.fixture(scope="module")
+def predictor(trained) -> Predictor:
+    return Predictor.of_bundle(trained.bundle, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def split(tiny_corpus):
+    return open_dataset(tiny_corpus).split("dev")
+
+
+@pytest.fixture(scope="module")
+def pairs(predictor, split) -> ScoredPairs:
+    return score_pairs(predictor, predictor.read(list(split.texts())), split.scan().labels, 0)
+
+
+def test_all_best_and_all_true_labels_are_there_with_weight_1(pairs, predictor, split):
+    truth = split.scan().labels.toarray() > 0
+    best = predictor.rank(predictor.read(list(split.texts())), 64, "linear").labels
+    for row, labels in enumerate(pairs.labels):
+        there = labels[labels != NO_LABEL]
+        assert (np.diff(there) > 0).all()
+        assert set(np.flatnonzero(truth[row])) <= set(there)
+        assert set(best[row]) <= set(labels[pairs.is_best[row]])
+        assert set(labels[pairs.is_true[row]]) == set(np.flatnonzero(truth[row]))
+        is_named = pairs.is_best[row] | pairs.is_true[row]
+        assert (pairs.weights[row, is_named] == 1).all()
+
+
+def test_the_weights_of_a_document_sum_to_the_number_of_labels(pairs, predictor):
+    np.testing.assert_allclose(pairs.weights.sum(axis=1), len(predictor.catalogue), rtol=1e-5)
+    assert (pairs.weights[pairs.labels == NO_LABEL] == 0).all()
+    assert pairs.weights.max() > 1  # not all 310 labels are looked at
+
+
+def test_scores_are_those_of_the_predictor(pairs, predictor, split):
+    batch = predictor.read(list(split.texts()))
+    for name in predictor.scorers:
+        found = predictor.score(batch, pairs.labels, name)
+        np.testing.assert_array_equal(pairs.scores[name], found)
+
+
+def test_sums_over_the_pairs_estimate_sums_over_all(pairs, predictor, split):
+    texts = list(split.texts())
+    batch = predictor.read(texts)
+    everything = np.tile(np.arange(len(predictor.catalogue)), (len(texts), 1))
+    for name in ("retrieval", "linear"):
+        scores = predictor.score(batch, everything, name)
+        total = 1 / (1 + np.exp(-scores[np.isfinite(scores)].astype(np.float64)))
+        some, _, weights = pairs.of(name)
+        estimate = weights / (1 + np.exp(-some.astype(np.float64)))
+        assert estimate.sum() == pytest.approx(total.sum(), rel=0.05)
+
+
+def test_documents_in_several_batches_have_the_pairs_of_one(pairs, predictor, split):
+    texts, truth = list(split.texts()), split.scan().labels
+    collector = PairCollector(predictor, truth)
+    batches = [predictor.read(texts[:7]), predictor.read(texts[7:])]
+    assert list(collector.watch(iter(batches))) == batches
+    found = collector.pairs
+    width = min(found.labels.shape[1], pairs.labels.shape[1])
+    for name in ("labels", "is_true", "is_best", "weights"):
+        one, other = getattr(found, name), getattr(pairs, name)
+        np.testing.assert_array_equal(one[:, :width], other[:, :width])
+    assert (found.labels[:, width:] == NO_LABEL).all()
+    assert np.isneginf(found.scores["sparse"][found.labels == NO_LABEL]).all()
+
+
+def test_few_labels_are_all_looked_at(monkeypatch, predictor, split):
+    monkeypatch.setattr(scored_pairs, "NUM_SAMPLED", 400)
+    batch = predictor.read(list(split.texts())[:3])
+    found = score_pairs(predictor, batch, split.scan().labels[:3], 0)
+    assert (found.labels == np.arange(len(predictor.catalogue))).all()
+    assert (found.weights == 1).all()

@@ -1,0 +1,373 @@
+"""Run configurations: the defaults, the files that we give, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from models.errors import ConfigError
+from training.configuration.learning import DeplLossConfig, NegativesConfig, SoftTopKLossConfig
+from training.configuration.run import TrainingConfig, read_config
+
+CONFIGS = Path(__file__).parents[3] / "training" / "configs"
+
+
+def write(folder: Path, content: str | bytes) -> Path:
+    path = folder / "run.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_no_file_gives_the_defaults():
+    assert read_config(None) == TrainingConfig()
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_configuration_that_we_give_can_be_read(path):
+    assert read_config(path) != TrainingConfig()
+
+
+def test_a_file_sets_what_it_names_and_leaves_the_rest(tmp_path):
+    config = read_config(write(tmp_path, "seed: 4\nclassifier:\n  epochs: 7\n"))
+    assert (config.seed, config.classifier.epochs) == (4, 7)
+    assert config.classifier.batch_size == TrainingConfig().classifier.batch_size
+    assert config.retrieval == TrainingConfig().retrieval
+
+
+def test_overrides_replace_the_keys_of_the_file(tmp_path):
+    path = write(tmp_path, "seed: 4\nfrozen_layers: 1\n")
+    config = read_config(path, {"seed": 9})
+    assert (config.seed, config.frozen_layers) == (9, 1)
+
+
+def test_a_rate_in_exponent_form_is_a_number(tmp_path):
+    path = write(tmp_path, "classifier: {encoder_learning_rate: 1e-4}\n")  # a string to YAML
+    assert read_config(path).classifier.encoder_learning_rate == 1e-4
+
+
+def test_every_wrong_key_and_value_is_named_at_once(tmp_path):
+    path = write(
+        tmp_path,
+        "sed: 1\nretrieval: {batch_size: 0, epoch: 2}\nprecision: float8\n"
+        "sparse: {max_document_share: 1.5, lemma_language: English}\n",
+    )
+    with pytest.raises(ConfigError, match=r"run\.yaml") as caught:
+        read_config(path)
+    for key in ("sed", "retrieval.batch_size", "retrieval.epoch", "precision"):
+        assert f"{key}: " in str(caught.value)
+    assert "sparse.max_document_share: " in str(caught.value)
+    assert "sparse.lemma_language: " in str(caught.value)
+
+
+def test_a_refused_value_is_shown(tmp_path):
+    with pytest.raises(ConfigError, match=r"seed: .* \(came -1\)"):
+        read_config(write(tmp_path, "seed: -1\n"))
+
+
+def test_a_wrong_override_is_refused():
+    with pytest.raises(ConfigError, match="the defaults: seed"):
+        read_config(None, {"seed": 2**32})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seed: [1\n", "can't be read"),
+        (b"encoder: \xff\n", "can't be read"),
+        ("- seed\n", "wanted 'key: value' lines"),
+        ("", "wanted 'key: value' lines, came None"),
+        ("1: 2\n", "1: "),
+    ],
+)
+def test_a_file_that_is_no_mapping_of_names_is_refused(tmp_path, content, message):
+    with pytest.raises(ConfigError, match=r"run\.yaml") as caught:
+        read_config(write(tmp_path, content))
+    assert message in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent\.yaml: can't be read"):
+        read_config(tmp_path / "absent.yaml")
+
+
+def test_the_retrieval_loss_is_chosen_by_kind():
+    assert TrainingConfig().retrieval.loss == DeplLossConfig()
+    loss = {"kind": "soft_top_k", "k": 3}
+    config = read_config(None, {"retrieval": {"loss": loss}})
+    assert config.retrieval.loss == SoftTopKLossConfig(k=3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        ({"kind": "softmax"}, "loss 'softmax' needs 'negatives': q, w and m"),
+        ({"kind": "soft_top_k", "k": 8}, "k is 8, with label_subset_size 8"),
+    ],
+)
+def test_a_retrieval_loss_that_a_label_subset_can_not_have_is_refused(loss, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_config(None, {"retrieval": {"loss": loss, "label_subset_size": 8}})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label subset; drop"),
+        ({"m": 8}, "m is 8, but a step encodes 8 labels"),
+        ({"m": 8, "shared": False}, "m is 8, but a step encodes 8 labels"),
+        ({"w": None}, "loss 'softmax' needs w"),
+        ({"q": {"kind": "hard"}, "shared": False}, "but hard_negatives is 0"),
+        (
+            {"loss": {"kind": "decoupled", "part": "cosine_contrastive"}},
+            "'cosine_contrastive' wants cosines",
+        ),
+        ({"q": {"kind": "hard", "share": 1}, "shared": False}, "q 'hard' with share 1 can't give"),
+        ({"loss": {"kind": "ordered"}}, "drop w 'tail'"),
+    ],
+)
+def test_impossible_negatives_of_the_dual_encoder_are_refused(change, message):
+    negatives = {"q": {"kind": "uniform"}, "w": "tail", "m": 4, "shared": True} | change
+    section = {
+        "loss": negatives.pop("loss", {"kind": "softmax"}),
+        "negatives": negatives,
+        "label_subset_size": 8,
+        "hard_negatives": 0,
+    }
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_config(None, {"retrieval": section})
+
+
+@pytest.mark.parametrize(
+    ("negatives", "most"),
+    [
+        ({"q": {"kind": "uniform"}, "m": 4}, 8 // 5),
+        ({"q": {"kind": "uniform"}, "m": 3}, 8 // 4),
+        ({"q": {"kind": "uniform"}, "m": 4, "shared": True}, 4),
+        ({"q": {"kind": "within_batch"}}, 8),
+        ({"q": {"kind": "all"}}, None),
+    ],
+)
+def test_so_many_pairs_have_no_more_labels_than_a_step_encodes(negatives, most):
+    assert NegativesConfig.model_validate(negatives).most_pairs(8) == most
+
+
+def test_all_labels_are_refused_where_a_step_encodes_fewer():
+    section = {
+        "loss": {"kind": "softmax"},
+        "negatives": {"q": {"kind": "all"}, "w": "importance"},
+        "label_subset_size": 8,
+    }
+    retrieval = read_config(None, {"retrieval": section}).retrieval
+    retrieval.check(8)
+    with pytest.raises(ConfigError, match="q 'all' encodes 9 labels a step"):
+        retrieval.check(9)
+
+
+def test_a_configuration_can_not_be_changed():
+    config = TrainingConfig()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.seed = 1
+    with pytest.raises(ValidationError, match="frozen"):
+        config.retrieval.epochs = 1
+
+
+# ---- which scorers, and what then counts ----
+
+
+@pytest.mark.parametrize(
+    ("given", "is_dense"),
+    [
+        (["sparse"], False),
+        (["sparse", "retrieval"], True),
+        (["classifier", "sparse", "retrieval"], True),
+    ],
+)
+def test_scorers_are_taken_in_any_order(given, is_dense):
+    config = TrainingConfig.model_validate({"scorers": given})
+    assert set(config.scorers) == set(given)
+    assert config == TrainingConfig.model_validate({"scorers": given[::-1]})
+    assert config.is_dense is is_dense
+
+
+@pytest.mark.parametrize(
+    ("scorers", "message"),
+    [
+        ([], "'sparse' is missing; descriptions and hard negatives come from it"),
+        (["retrieval", "classifier"], "'sparse' is missing"),
+        (["classifier", "sparse"], "'classifier' without 'retrieval'; add it, or leave both out"),
+        (["linear", "sparse"], "'linear' without 'retrieval'; add it, or leave both out"),
+        (["sparse", "sparse"], "a scorer is named twice"),
+        (
+            ["sparse", "dense"],
+            "scorers.1: Input should be 'retrieval', 'classifier', 'hybrid', 'linear', 'sparse' or",
+        ),
+        ("sparse", "scorers: Input should be a valid tuple"),
+        (["sparse", "ensemble"], "'ensemble' without 'retrieval'; add it, or leave both out"),
+        (["sparse", "retrieval", "hybrid"], "'hybrid' without 'classifier'; add it, or leave"),
+    ],
+)
+def test_scorers_that_do_not_go_together_are_refused(scorers, message):
+    with pytest.raises(ConfigError, match=message):
+        read_config(None, {"scorers": scorers})
+
+
+def leaves(content: dict, *path: str) -> set[str]:
+    return {
+        leaf
+        for key, value in content.items()
+        for leaf in (
+            leaves(value, *path, key) if isinstance(value, dict) else [".".join((*path, key))]
+        )
+    }
+
+
+SPARSE = TrainingConfig(scorers=("sparse",))
+DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.", "ensemble.")
+
+
+def test_an_ensemble_that_is_to_be_good_at_nothing_is_refused():
+    weights = {"precision": 0, "propensity_scored_precision": 0, "tail_f1": 0}
+    with pytest.raises(ConfigError, match=r"ensemble: .*all three weights are 0; give one"):
+        read_config(None, {"ensemble": weights})
+
+
+def test_without_an_ensemble_its_settings_do_not_count():
+    content = {"scorers": ["retrieval", "sparse"], "ensemble": {"places": 3}}
+    config = TrainingConfig.model_validate(content)
+    assert not {"ensemble", "linear"} & set(config.settings_used("text"))
+    assert config.keys_ignored("text") == ["ensemble"]
+
+
+def test_all_settings_count_where_there_is_an_encoder():
+    config = TrainingConfig()
+    later = leaves(config.model_dump(mode="json")) - leaves(config.settings_used("text"))
+    assert later >= {"retrieval.joint", "retrieval.refresh"}
+
+
+LATER = {
+    "batch_tokens": 500, "accumulate": 2, "schedule": "cosine", "layer_decay": 0.9,
+    "early_stopping": {"metric": "nDCG@3"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", ["classifier", "retrieval"])
+def test_later_keys_of_a_stage_are_told_where_they_are_given(stage):
+    plain = TrainingConfig().settings_used("text")[stage]
+    config = TrainingConfig.model_validate({stage: LATER})
+    told = config.settings_used("text")[stage]
+    assert not set(LATER) & set(plain)
+    assert set(told) == set(plain) | set(LATER)
+    assert told["early_stopping"]["metric"] == "nDCG@3"
+
+
+@pytest.mark.parametrize("key", ["gradient_checkpointing", "compile"])
+def test_later_keys_of_a_run_are_told_where_they_are_given(key):
+    assert key not in TrainingConfig().settings_used("text")
+    assert TrainingConfig.model_validate({key: True}).settings_used("text")[key] is True
+    assert key not in TrainingConfig.model_validate(
+        {key: True, "scorers": ["sparse"]}
+    ).settings_used("text")
+
+
+@pytest.mark.parametrize("metric", ["P@0", "P@", "accuracy", "P@5 ", "p@5", "RP@100"])
+def test_an_unknown_metric_of_early_stopping_is_refused(metric):
+    with pytest.raises(ConfigError, match=r"classifier\.early_stopping\.metric: "):
+        read_config(None, {"classifier": {"early_stopping": {"metric": metric}}})
+
+
+def test_a_token_bound_below_a_document_is_refused():
+    message = r"retrieval\.batch_tokens is 127, but document_max_tokens is 128"
+    with pytest.raises(ConfigError, match=message):
+        read_config(None, {"retrieval": {"batch_tokens": 127}})
+    config = read_config(None, {"retrieval": {"batch_tokens": 127}, "scorers": ["sparse"]})
+    assert config.retrieval.batch_tokens == 127
+
+
+def test_keys_that_came_later_count_where_they_say_something_else():
+    config = TrainingConfig.model_validate({"retrieval": {"joint": "hybrid"}})
+    assert config.settings_used("text")["retrieval"]["joint"] == "hybrid"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"scorers": ["retrieval", "sparse"], "retrieval": {"joint": "both"}},
+            "retrieval.joint 'both' trains the classifier along, but scorers lacks 'classifier'",
+        ),
+        (
+            {
+                "retrieval": {
+                    "joint": "hybrid",
+                    "loss": {"kind": "softmax"},
+                    "negatives": {"q": {"kind": "uniform"}, "w": "tail", "m": 4},
+                }
+            },
+            "joint 'hybrid' is a loss over the batch's label subset; drop 'negatives'",
+        ),
+        (
+            {"retrieval": {"refresh": {"every_steps": 9}, "hard_negatives": 0}},
+            "refresh mines hard negatives, but hard_negatives is 0",
+        ),
+        (
+            {
+                "retrieval": {
+                    "refresh": {"every_steps": 9},
+                    "loss": {"kind": "softmax"},
+                    "negatives": {"q": {"kind": "uniform"}, "w": "tail", "m": 4},
+                }
+            },
+            "refresh mines hard negatives for the batch's label subset; drop 'negatives', or drop",
+        ),
+        ({"retrieval": {"refresh": {"every_steps": 9, "share": 0}}}, "greater than 0"),
+    ],
+)
+def test_a_joint_loss_or_a_refresh_without_what_it_needs_is_refused(content, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_config(None, content)
+
+
+def test_without_an_encoder_a_joint_loss_is_only_ignored():
+    content = {"scorers": ["sparse"], "retrieval": {"joint": "hybrid"}}
+    assert TrainingConfig.model_validate(content).keys_ignored("text") == ["retrieval"]
+
+
+def test_without_an_encoder_its_settings_do_not_count():
+    missing = leaves(TrainingConfig().settings_used("text")) - leaves(SPARSE.settings_used("text"))
+    assert {key for key in missing if not key.startswith(DENSE_SECTIONS)} == {
+        "encoder", "document_max_tokens", "frozen_layers", "precision", "descriptions.max_tokens",
+    }  # fmt: skip
+    assert not {
+        key for key in leaves(SPARSE.settings_used("text")) if key.startswith(DENSE_SECTIONS)
+    }
+
+
+def test_on_features_the_settings_of_tf_idf_do_not_count_either():
+    assert leaves(SPARSE.settings_used("text")) - leaves(SPARSE.settings_used("features")) == {
+        "probes", "sparse.min_document_count", "sparse.max_document_share", "sparse.lemma_language",
+        "sparse.max_ngram",
+    }  # fmt: skip
+
+
+def test_runs_that_differ_only_in_what_does_not_count_have_the_same_settings():
+    other = TrainingConfig.model_validate({"scorers": ["sparse"], "retrieval": {"epochs": 9}})
+    assert other.settings_used("text") == SPARSE.settings_used("text")
+
+
+def test_ignored_keys_are_those_that_were_given():
+    content = {
+        "scorers": ["sparse"], "seed": 3, "encoder": "x", "retrieval": {"epochs": 9},
+        "descriptions": {"num_keywords": 3}, "sparse": {"lemma_language": "", "cost": 2.0},
+    }  # fmt: skip
+    config = TrainingConfig.model_validate(content)
+    assert config.keys_ignored("text") == ["encoder", "retrieval"]
+    assert config.keys_ignored("features") == ["encoder", "retrieval", "sparse.lemma_language"]
+    assert (
+        TrainingConfig.model_validate(content | {"scorers": ["sparse", "retrieval"]}).keys_ignored(
+            "text"
+        )
+        == []
+    )

@@ -1,0 +1,93 @@
+"""The linear scorers' configuration: what a method uses has a default, the rest is refused."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from training.configuration.learning import FrequencyConfig
+from training.configuration.linear import WITH_REGULARISER, WITH_TREE, LinearConfig, MethodName
+from training.configuration.run import TrainingConfig
+
+METHODS = get_args(MethodName)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_has_what_it_uses_and_no_more(method: MethodName) -> None:
+    config = LinearConfig(method=method)
+    assert (config.num_negatives is None) == (method == "softmax")
+    assert (config.regulariser is None) == (method not in WITH_REGULARISER)
+    assert (config.tree is None) == (method not in WITH_TREE)
+    assert LinearConfig.model_validate(config.model_dump()) == config
+
+
+def test_a_sampled_softmax_without_bias_is_the_default() -> None:
+    config = LinearConfig()
+    assert config.method is None and config.negatives is not None
+    assert config.negatives.q == FrequencyConfig(exponent=0.5)
+    assert (config.negatives.w, config.negatives.m) == ("importance", 256)
+    assert config.correction == "none"
+    assert LinearConfig.model_validate(config.model_dump()) == config
+
+
+def test_adversarial_negatives_are_those_of_a_tree_of_sixteen_components() -> None:
+    config = LinearConfig(method="adversarial")
+    assert (config.num_negatives, config.regulariser) == (8, 1e-3)
+    assert config.tree is not None
+    assert (config.tree.components, config.tree.regulariser) == (16, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"method": "softmax", "num_negatives": 2}, "num_negatives decides nothing with method"),
+        ({"method": "one_versus_each", "regulariser": 0.1}, "regulariser decides nothing with"),
+        ({"method": "uniform", "tree": {}}, "tree decides nothing with method 'uniform'; wanted"),
+        ({"method": "nce", "num_negatives": None}, "num_negatives is missing for method 'nce'"),
+        ({"num_negatives": 4}, "num_negatives decides nothing with no method; wanted with"),
+        ({"tree": {}}, "tree decides nothing with no method; wanted with adversarial, nce"),
+        ({"method": None}, "there is no method; wanted one, or 'negatives' and 'loss'"),
+        ({"method": "nce", "tree": None}, "wanted with adversarial, nce, and with no other"),
+        ({"num_negatives": 0}, "greater than or equal to 1"),
+        ({"regulariser": -1.0}, "greater than or equal to 0"),
+        ({"method": "nce", "tree": {"regulariser": 0.0}}, "greater than 0"),
+        ({"method": "nce", "tree": {"components": 0}}, "greater than or equal to 1"),
+        ({"learning_rate": float("inf")}, "finite"),
+        ({"method": "svm"}, "'adversarial'"),
+        ({"rate": 1}, "Extra inputs"),
+        ("adversarial", "valid dictionary"),
+    ],
+)
+def test_what_can_not_be_or_decides_nothing_is_refused(content: object, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        LinearConfig.model_validate(content)
+
+
+def test_without_the_scorer_its_section_decides_nothing() -> None:
+    content = {"scorers": ["retrieval", "sparse"], "linear": {"epochs": 3}}
+    config = TrainingConfig.model_validate(content)
+    assert config.keys_ignored("text") == ["linear"]
+    assert "linear" not in config.settings_used("text")
+    assert TrainingConfig().settings_used("text")["linear"]["negatives"]["m"] == 256
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "method"), [(1, "uniform"), (2, "softmax"), (256, "softmax"), (257, None)]
+)
+def test_the_default_scores_all_of_few_labels(num_labels: int, method: MethodName | None) -> None:
+    default = LinearConfig(epochs=3)
+    wanted = LinearConfig(method=method, epochs=3) if method else default
+    assert default.fitted_to(num_labels) == wanted
+
+
+UNIFORM = {"q": {"kind": "uniform"}, "w": "constant", "m": 300}
+
+
+@pytest.mark.parametrize(
+    "content", [{"method": "adversarial"}, {"negatives": UNIFORM, "loss": {"kind": "softmax"}}]
+)
+def test_what_was_asked_for_is_left_as_it_is(content: dict) -> None:
+    config = LinearConfig.model_validate(content)
+    assert config.fitted_to(3) is config

@@ -1,0 +1,579 @@
+"""Corpora in every format: what is read, what is refused, and what it costs."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import logging
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.errors import DataError
+from training.data.dataset import Dataset, open_dataset
+
+LABELS = [
+    {"id": "a", "name": "apples", "description": "A fruit."},
+    {"id": "b", "name": "bread"},
+    {"id": "c", "name": "cheese; hard"},
+]
+DOCUMENTS = [
+    {"id": "d1", "text": "Bread and cheese", "labels": ["bread", "c"]},
+    {"id": "d2", "text": "Nothing at all", "labels": []},
+    {"id": "d3", "text": 'A "quoted"\napple, sliced', "labels": ["a", "apples", "b"]},
+]
+EXPECTED = [
+    ("d1", "Bread and cheese", (1, 2)),
+    ("d2", "Nothing at all", ()),
+    ("d3", 'A "quoted"\napple, sliced', (0, 1)),
+]
+
+
+def json_lines(records: list) -> bytes:
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+def csv_lines(records: list[dict]) -> bytes:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(records[0]))
+    writer.writeheader()
+    for record in records:
+        writer.writerow({k: ";".join(v) if isinstance(v, list) else v for k, v in record.items()})
+    return file.getvalue().encode()
+
+
+def indexed(records: list[dict]) -> list[dict]:
+    """The documents as the Extreme Classification Repository writes them."""
+    return [
+        {"uid": uid, "title": "", "content": text, "target_ind": list(labels), "target_rel": [1.0]}
+        for uid, text, labels in records
+    ]
+
+
+def write(folder: Path, **files: bytes) -> Path:
+    """Write files named with `__` for a dot, compressed where the name ends in gz."""
+    folder.mkdir(exist_ok=True)
+    for key, content in files.items():
+        name = key.replace("__", ".")
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    return folder
+
+
+def documents(dataset: Dataset, split: str = "train") -> list[tuple]:
+    return [(document.id, document.text, document.labels) for document in dataset.split(split)]
+
+
+def problems_of(folder: Path, split: str = "train") -> str:
+    """The message that the split is refused with, without the folder's name."""
+    with pytest.raises(DataError) as caught:
+        open_dataset(folder).split(split).scan()
+    return str(caught.value).replace(str(folder), "corpus")
+
+
+XC_LABELS = json_lines(
+    [{"uid": x["id"], "title": x["name"], "content": x.get("description")} for x in LABELS]
+)
+BOM = b"\xef\xbb\xbf"
+SAME_CORPUS = {
+    "repository, compressed": {
+        "trn__json__gz": json_lines(indexed(EXPECTED)),
+        "lbl__json__gz": XC_LABELS,
+    },
+    "repository, plain": {"trn__json": json_lines(indexed(EXPECTED)), "lbl__json": XC_LABELS},
+    "json lines": {"train__jsonl": json_lines(DOCUMENTS), "labels__jsonl": json_lines(LABELS)},
+    "json lines, labels in csv": {
+        "train__jsonl__gz": json_lines(DOCUMENTS),
+        "labels__csv__gz": csv_lines(LABELS),
+    },
+    "csv": {"train__csv": csv_lines(DOCUMENTS), "labels__csv": csv_lines(LABELS)},
+    "csv, labels in json lines": {
+        "train__csv__gz": csv_lines(DOCUMENTS),
+        "labels__jsonl__gz": json_lines(LABELS),
+    },
+    "byte order marks": {
+        "train__csv": BOM + csv_lines(DOCUMENTS),
+        "labels__jsonl": BOM + json_lines(LABELS),
+    },
+    "carriage returns and blank lines": {
+        "train__jsonl": json_lines(DOCUMENTS).replace(b"\n", b"\r\n\r\n"),
+        "labels__jsonl": json_lines(LABELS),
+    },
+}
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("files", SAME_CORPUS.values(), ids=SAME_CORPUS)
+def test_every_format_gives_the_same_corpus(files, tmp_path):
+    dataset = open_dataset(write(tmp_path, **files))
+    assert documents(dataset) == EXPECTED
+    assert [(x.id, x.name, x.description, x.training_count) for x in dataset.catalogue] == [
+        ("a", "apples", "A fruit.", 1),
+        ("b", "bread", "", 2),
+        ("c", "cheese; hard", "", 1),
+    ]
+
+
+@pytest.mark.parametrize("form", ["json lines", "csv", "repository"])
+def test_labels_may_have_other_names_and_parents(form, tmp_path):
+    rich = {"alternative_names": ["pome", " "], "parents": [7, "c", "gone"]}
+    cells = {"alternative_names": "pome;", "parents": "7; c"}
+    labels = [*LABELS, {"id": "7", "name": "food"}]
+    files = {"labels__jsonl": json_lines([labels[0] | rich, *labels[1:]])}
+    if form == "csv":
+        plain = {"description": "", "alternative_names": "", "parents": ""}
+        rows = [plain | labels[0] | cells, *(plain | label for label in labels[1:])]
+        files = {"labels__csv": csv_lines(rows)}
+    documents = {"train__jsonl": json_lines(DOCUMENTS)}
+    if form == "repository":
+        named = {"uid": "id", "title": "name", "alt": "alternative_names", "parents": "parents"}
+        rows = [labels[0] | rich, *labels[1:]]
+        files = {"lbl__json": json_lines([{k: x.get(v) for k, v in named.items()} for x in rows])}
+        documents = {"trn__json": json_lines(indexed(EXPECTED))}
+    apples, bread, *_ = open_dataset(write(tmp_path, **documents, **files)).labels
+    assert (apples.alternative_names, apples.parents) == (("pome",), ("food", "cheese; hard"))
+    assert (bread.alternative_names, bread.parents) == ((), ())
+
+
+def test_other_names_that_are_no_list_are_refused(tmp_path):
+    labels = json_lines([LABELS[0] | {"parents": 7}, *LABELS[1:]])
+    with pytest.raises(DataError, match=r"line 1: parents is 7 \(int\); wanted a list of strings"):
+        open_dataset(write(tmp_path, train__jsonl=json_lines(DOCUMENTS), labels__jsonl=labels))
+
+
+def test_scan_gives_the_label_matrix_of_the_documents(tmp_path):
+    scan = open_dataset(write(tmp_path, **SAME_CORPUS["csv"])).split("train").scan()
+    assert scan.labels.toarray().tolist() == [[0, 1, 1], [0, 0, 0], [1, 1, 0]]
+    assert scan.labels.dtype == np.float32
+    assert (scan.num_skipped, scan.problems, scan.num_unlabelled) == (0, (), 1)
+
+
+def test_text_is_the_title_a_line_feed_and_the_content(tmp_path):
+    titled = [
+        {"title": "T", "content": "C", "labels": ["x"]},
+        {"title": "T", "content": " ", "labels": []},
+        {"content": "C", "labels": []},
+    ]
+    split = open_dataset(write(tmp_path, train__jsonl=json_lines(titled))).split("train")
+    assert list(split.texts()) == ["T\nC", "T", "C"]
+
+
+def test_documents_without_id_are_called_by_their_line(tmp_path):
+    lines = b'{"text": "one", "labels": ["x"]}\n\n{"text": "two", "labels": []}\n'
+    dataset = open_dataset(write(tmp_path, train__jsonl=lines))
+    assert [document.id for document in dataset.split("train")] == ["1", "3"]
+
+
+def test_without_label_file_labels_go_by_training_documents_then_text(tmp_path):
+    labels = [["z", "m", "m"], ["z", "b"], [7]]
+    lines = json_lines([{"text": "t", "labels": x} for x in labels])
+    dataset = open_dataset(write(tmp_path, train__jsonl=lines))
+    assert [(x.id, x.name, x.training_count) for x in dataset.catalogue] == [
+        ("z", "z", 2),
+        ("7", "7", 1),
+        ("b", "b", 1),
+        ("m", "m", 1),
+    ]
+
+
+def test_numbers_may_be_ids_of_labels_and_documents(tmp_path):
+    lines = json_lines([{"id": 5, "text": "t", "labels": [7]}])
+    labels = json_lines([{"id": 7, "name": "seven"}])
+    dataset = open_dataset(write(tmp_path, train__jsonl=lines, labels__jsonl=labels))
+    assert documents(dataset) == [("5", "t", (0,))]
+
+
+def test_cell_longer_than_the_limit_of_the_csv_module_is_read(tmp_path):
+    text = "word " * 100_000
+    dataset = open_dataset(write(tmp_path, train__csv=f"text,labels\n{text},x\n".encode()))
+    assert list(dataset.split("train").texts()) == [text]
+
+
+def test_catalogue_counts_no_documents_where_there_is_no_training_split(tmp_path):
+    files = {"test__jsonl": json_lines(DOCUMENTS), "labels__jsonl": json_lines(LABELS)}
+    dataset = open_dataset(write(tmp_path, **files))
+    assert dataset.split_names == ("test",)
+    assert dataset.catalogue.training_counts.tolist() == [0, 0, 0]
+
+
+def test_split_can_be_read_again_and_in_two_places_at_once(tmp_path):
+    split = open_dataset(write(tmp_path, **SAME_CORPUS["csv"])).split("train")
+    assert [a.id + b.id for a, b in zip(split, split, strict=True)] == ["d1d1", "d2d2", "d3d3"]
+
+
+def test_split_that_is_not_there_is_refused_with_those_that_are(tmp_path):
+    dataset = open_dataset(write(tmp_path, **SAME_CORPUS["csv"]))
+    with pytest.raises(DataError, match="no split 'dev'; it has 'train'"):
+        dataset.split("dev")
+
+
+label_lists = st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=1, max_size=8)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(label_lists)
+def test_label_matrix_is_that_of_a_naive_loop(tmp_path, label_lists):
+    rows = [{"title": "t", "target_ind": labels} for labels in label_lists]
+    names = json_lines([{"uid": str(index), "title": "name"} for index in range(6)])
+    write(tmp_path, trn__json=json_lines(rows), lbl__json=names)
+    matrix = np.zeros((len(rows), 6))
+    for row, labels in enumerate(label_lists):
+        for label in labels:
+            matrix[row, label] = 1
+    dataset = open_dataset(tmp_path)
+    assert (dataset.split("train").scan().labels.toarray() == matrix).all()
+    assert (dataset.catalogue.training_counts == matrix.sum(axis=0)).all()
+
+
+# The fingerprint.
+
+
+def test_fingerprint_is_the_hash_of_names_and_hashes(tmp_path):
+    files = {"train.jsonl": json_lines(DOCUMENTS), "labels.jsonl": json_lines(LABELS)}
+    write(tmp_path, README__md=b"not data", **{k.replace(".", "__"): v for k, v in files.items()})
+    lines = [f"{name}\n{hashlib.sha256(files[name]).hexdigest()}\n" for name in sorted(files)]
+    expected = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert open_dataset(tmp_path).fingerprint == expected
+
+
+@pytest.mark.parametrize("changed", ["train__jsonl", "labels__jsonl"])
+def test_fingerprint_changes_with_any_file(changed, tmp_path):
+    before = open_dataset(write(tmp_path, **SAME_CORPUS["json lines"])).fingerprint
+    write(tmp_path, **{changed: SAME_CORPUS["json lines"][changed] + b"\n"})
+    assert open_dataset(tmp_path).fingerprint != before
+
+
+# Lines that can't be used.
+
+
+DEEP = b"[" * 100_000
+BAD_LINES = {
+    b"{nonsense": "not JSON (Expecting property name enclosed in double quotes at character 2)",
+    DEEP: "not JSON that can be read (maximum recursion depth exceeded",
+    b"9" * 5000: "not JSON that can be read (Exceeds the limit (4300 digits)",
+    b"[1, 2]": "[1, 2] (list); wanted one JSON object a line",
+    b'{"text": "\xff"}': "not UTF-8 (byte 0xff at position 10)",
+    b'{"labels": []}': "no 'text'; the line has 'labels'",
+    b'{"text": "t"}': "no 'labels'; the line has 'text'",
+    b'{"text": " \\n", "labels": []}': "empty text; wanted words in 'text'",
+    b'{"text": 5, "labels": []}': "text is 5 (int); wanted a string",
+    b'{"text": "\\ud800", "labels": []}': "text holds '\\ud800', half of a surrogate pair",
+    b'{"text": "t", "labels": "a"}': "labels is 'a' (str); wanted a list",
+    b'{"text": "t", "labels": [true]}': "labels holds True (bool); wanted ids or names of labels",
+    b'{"text": "t", "labels": [" "]}': "labels holds ' ' (str); wanted ids or names of labels",
+    b'{"text": "t", "labels": [], "id": [1]}': "id is [1] (list); wanted a string",
+    b'{"text": "t", "labels": ["x"]}': "unknown label 'x'",
+}
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD_LINES.items(), ids=BAD_LINES.values())
+def test_bad_json_line_is_refused_with_file_line_and_reason(line, reason, tmp_path):
+    lines = json_lines(DOCUMENTS) + line + b"\n"
+    message = problems_of(write(tmp_path, train__jsonl=lines, labels__jsonl=json_lines(LABELS)))
+    assert message.startswith("corpus: 1 line can't be used; mend it, or skip it with --skip")
+    assert f"\n  train.jsonl, line 4: {reason}" in message
+
+
+BAD_INDICES = {
+    "[3]": "label index 3 is out of range; wanted 0 to 2",
+    "[-1]": "label index -1 is out of range; wanted 0 to 2",
+    "[true]": "target_ind holds True (bool); wanted label indices, as integers",
+    "[1.0]": "target_ind holds 1.0 (float); wanted label indices, as integers",
+    '["1"]': "target_ind holds '1' (str); wanted label indices, as integers",
+    "null": "target_ind is None (NoneType); wanted a list",
+}
+
+
+@pytest.mark.parametrize(("indices", "reason"), BAD_INDICES.items())
+def test_bad_label_index_is_refused(indices, reason, tmp_path):
+    line = f'{{"title": "t", "target_ind": {indices}}}\n'.encode()
+    message = problems_of(write(tmp_path, trn__json__gz=line, lbl__json=XC_LABELS))
+    assert f"trn.json.gz, line 1: {reason}" in message
+
+
+BAD_RECORDS = {
+    b"only one cell": "1 cells; wanted 2, as in the header",
+    b"t,a;;b": "labels holds '' (str); wanted ids or names of labels",
+    b"t,bread; butter": "unknown label 'butter'; it is neither an id nor a name of a label",
+    b"\xff,a": "not UTF-8",
+    b'"t"x,a': "not CSV (',' expected after '\"'); is a quote left open or not doubled?",
+    b'"t,a': "not CSV (unexpected end of data); is a quote left open or not doubled?",
+    b",a": "empty text; wanted words in 'text'",
+}
+
+
+@pytest.mark.parametrize(("record", "reason"), BAD_RECORDS.items(), ids=BAD_RECORDS.values())
+def test_bad_csv_record_is_refused_with_its_first_line(record, reason, tmp_path):
+    lines = b'text,labels\n"two\nlines",a\n' + record + b"\n"
+    message = problems_of(write(tmp_path, train__csv=lines, labels__csv=csv_lines(LABELS)))
+    assert f"\n  train.csv, line 4: {reason}" in message
+
+
+def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
+    train = json_lines([{"text": "t", "labels": ["a"]}])
+    dev = json_lines([{"text": "t", "labels": ["p", "a", "q"]}])
+    files = {"train__jsonl": train, "dev__jsonl": dev, "labels__jsonl": json_lines(LABELS)}
+    message = problems_of(write(tmp_path, **files), "dev")
+    assert "unknown label 'p'" in message
+    assert "unknown label 'q'" in message
+    assert "the labels are those of labels.jsonl" in message
+
+
+def test_name_that_two_labels_share_must_be_given_by_id(tmp_path):
+    labels = json_lines([{"id": "1", "name": "bank"}, {"id": "2", "name": "bank"}])
+    train = json_lines([{"text": "t", "labels": ["bank"]}])
+    message = problems_of(write(tmp_path, train__jsonl=train, labels__jsonl=labels))
+    assert "2 labels are named 'bank' (ids '1', '2'); use the id" in message
+
+
+def test_problems_are_listed_up_to_the_limit_and_all_counted(tmp_path):
+    train = json_lines([*DOCUMENTS, *[[]] * 7])
+    write(tmp_path, train__jsonl=train, labels__jsonl=json_lines(LABELS))
+    with pytest.raises(DataError) as caught:
+        open_dataset(tmp_path, max_problems=5).split("train").scan()
+    lines = str(caught.value).splitlines()
+    assert "7 lines can't be used" in lines[0]
+    assert [line.split(":")[0] for line in lines[1:6]] == [
+        f"  train.jsonl, line {number}" for number in range(4, 9)
+    ]
+    assert lines[6:] == ["  ... and 2 more"]
+
+
+def test_check_lists_the_bad_lines_of_all_splits_at_once(tmp_path):
+    files = {"train__jsonl": json_lines([*DOCUMENTS, 1]), "test__jsonl": json_lines([2, 3])}
+    dataset = open_dataset(write(tmp_path, labels__jsonl=json_lines(LABELS), **files))
+    with pytest.raises(DataError) as caught:
+        dataset.check()
+    assert "3 lines can't be used" in str(caught.value)
+    assert "train.jsonl, line 4: 1 (int)" in str(caught.value)
+    assert "test.jsonl, line 2: 3 (int)" in str(caught.value)
+
+
+def test_reason_that_quotes_a_huge_value_is_cut(tmp_path):
+    train = json_lines([{"text": "t", "labels": ["x" * 100_000]}])
+    message = problems_of(write(tmp_path, train__jsonl=train, labels__jsonl=json_lines(LABELS)))
+    assert len(message) < 1000
+
+
+def test_documents_are_not_handed_out_before_a_bad_line_is_refused(tmp_path):
+    write(tmp_path, train__jsonl=json_lines([*DOCUMENTS, 1]), labels__jsonl=json_lines(LABELS))
+    with pytest.raises(DataError, match=r"train\.jsonl, line 4"):
+        iter(open_dataset(tmp_path).split("train"))
+
+
+# Skipping them.
+
+
+@pytest.fixture
+def half_bad(tmp_path: Path) -> Path:
+    """Good and bad lines in turn."""
+    bad = [1, {"text": "", "labels": []}, {"text": "t", "labels": ["unknown"]}]
+    lines = [line for pair in zip(bad, DOCUMENTS, strict=True) for line in pair]
+    return write(tmp_path, train__jsonl=json_lines(lines), labels__jsonl=json_lines(LABELS))
+
+
+def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
+    dataset = open_dataset(half_bad, skip_bad=True, max_problems=2)
+    scan = dataset.split("train").scan()
+    assert documents(dataset) == EXPECTED
+    assert (scan.num_skipped, len(scan.problems), scan.labels.shape) == (3, 2, (3, 3))
+    assert scan.problems[0] == "train.jsonl, line 1: 1 (int); wanted one JSON object a line"
+
+
+def test_skipped_lines_are_logged_once(half_bad, caplog):
+    dataset = open_dataset(half_bad, skip_bad=True)
+    with caplog.at_level(logging.WARNING):
+        dataset.check()
+        list(dataset.split("train").texts())
+    assert caplog.text.count("skipped 3 lines that can't be used") == 1
+
+
+def test_split_in_which_no_line_is_good_is_refused_though_bad_lines_are_skipped(tmp_path):
+    write(tmp_path, train__jsonl=json_lines([1, 2]), labels__jsonl=json_lines(LABELS))
+    with pytest.raises(DataError, match="2 lines can't be used"):
+        open_dataset(tmp_path, skip_bad=True).split("train").scan()
+
+
+def test_labels_of_skipped_documents_are_no_labels(tmp_path):
+    lines = json_lines([{"text": "", "labels": ["gone"]}, {"text": "t", "labels": ["x"]}])
+    dataset = open_dataset(write(tmp_path, train__jsonl=lines), skip_bad=True)
+    assert [label.id for label in dataset.catalogue] == ["x"]
+
+
+def test_repeated_document_ids_are_counted_and_logged(tmp_path, caplog):
+    dataset = open_dataset(write(tmp_path, train__jsonl=json_lines([DOCUMENTS[0]] * 3)))
+    assert dataset.split("train").scan().num_repeated_ids == 2
+    assert "of 3 documents, 2 have an id that an earlier one has" in caplog.text
+
+
+def test_documents_without_labels_and_repeated_texts_are_counted_and_logged(tmp_path, caplog):
+    texts = [("a", ["x"]), ("b", []), ("a", ["x"]), ("a", []), ("c", ["x"])]
+    lines = json_lines([{"text": text, "labels": labels} for text, labels in texts])
+    scan = open_dataset(write(tmp_path, train__jsonl=lines)).split("train").scan()
+    assert (scan.num_unlabelled, scan.num_repeats, scan.num_repeated_ids) == (2, 2, 0)
+    assert (
+        "train.jsonl: of 5 documents, 2 have no label, "
+        "2 have the text or the features of an earlier one" in caplog.text
+    )
+
+
+def test_a_corpus_without_oddities_logs_nothing(tmp_path, caplog):
+    lines = json_lines([{"text": text, "labels": ["x"]} for text in "abc"])
+    open_dataset(write(tmp_path, train__jsonl=lines)).check()
+    assert caplog.text == ""
+
+
+def test_labels_without_training_documents_are_told_as_information(tmp_path, caplog):
+    write(tmp_path, train__jsonl=json_lines(DOCUMENTS[:1]), labels__jsonl=json_lines(LABELS))
+    with caplog.at_level(logging.INFO):
+        catalogue = open_dataset(tmp_path).catalogue
+    assert catalogue.training_counts.tolist() == [0, 1, 1]
+    [record] = [x for x in caplog.records if "1 of 3 labels have no training document" in x.message]
+    assert record.levelno == logging.INFO
+
+
+# Files and folders that can't be used.
+
+
+def test_label_file_must_be_right_in_every_line_even_when_skipping(tmp_path):
+    labels = json_lines([{"id": "a", "name": "x"}, {"id": "b"}, 3, {"id": "a", "name": "y"}])
+    write(tmp_path, train__jsonl=json_lines(DOCUMENTS), labels__jsonl=labels)
+    with pytest.raises(DataError) as caught:
+        open_dataset(tmp_path, skip_bad=True)
+    assert "3 labels can't be used" in str(caught.value)
+    assert "line 2: no 'name'; the line has 'id'" in str(caught.value)
+    assert "line 4: id 'a' again, as on line 1" in str(caught.value)
+
+
+def test_blank_line_among_indexed_labels_is_refused_as_it_would_shift_them(tmp_path):
+    labels = XC_LABELS.replace(b"\n", b"\n\n", 1)
+    write(tmp_path, trn__json=json_lines(indexed(EXPECTED)), lbl__json=labels)
+    with pytest.raises(DataError, match=r"lbl\.json, line 2: not JSON"):
+        open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("cut", [30, 0.5])
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_truncated_file_is_refused_by_name(cut, skip_bad, tmp_path):
+    write(tmp_path, **SAME_CORPUS["json lines, labels in csv"])
+    path = tmp_path / "train.jsonl.gz"
+    content = path.read_bytes()
+    path.write_bytes(content[: int(cut * len(content)) if cut < 1 else cut])
+    with pytest.raises(DataError, match=r"train\.jsonl\.gz: can't be read to its end"):
+        open_dataset(tmp_path, skip_bad=skip_bad).split("train").scan()
+
+
+def test_file_that_only_claims_to_be_compressed_is_refused_by_name(tmp_path):
+    write(tmp_path, **SAME_CORPUS["json lines"])
+    (tmp_path / "train.jsonl").rename(tmp_path / "train.jsonl.gz")
+    with pytest.raises(DataError, match=r"train\.jsonl\.gz: can't be read to its end \(Not a gzip"):
+        open_dataset(tmp_path).split("train").scan()
+
+
+def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("training.formats.text_files.MAX_LINE_BYTES", 1000)
+    write(tmp_path, train__jsonl=json.dumps(DOCUMENTS * 20).encode(), labels__csv=b"id,name\na,b\n")
+    with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; wanted one document a"):
+        open_dataset(tmp_path).split("train").scan()
+
+
+@pytest.mark.parametrize("header", [b"", b"id,text\n", b"text,labels,text\n", b"text|labels\n"])
+def test_csv_header_without_its_columns_is_refused(header, tmp_path):
+    write(tmp_path, train__csv=header + b"t,a\n", labels__csv=csv_lines(LABELS))
+    with pytest.raises(
+        DataError, match=r"train\.csv, line 1: .* wanted 'labels', 'text' or 'title'"
+    ):
+        open_dataset(tmp_path).split("train").scan()
+
+
+def test_csv_header_with_an_open_quote_is_refused(tmp_path):
+    write(tmp_path, train__csv=b'"text,labels\nt,a\n', labels__csv=csv_lines(LABELS))
+    with pytest.raises(DataError, match=r"train\.csv, line 1: not CSV \(unexpected end of data\)"):
+        open_dataset(tmp_path).split("train").scan()
+
+
+FOLDERS = {
+    "no documents; looked for Extreme Classification Repository: trn.json, dev.json, tst.json; "
+    "JSON lines: train.jsonl, dev.jsonl, test.jsonl; CSV: train.csv, dev.csv, test.csv; "
+    "bag of words: train.txt, dev.txt, test.txt; bag of words, as matrices: trn_X_Xf.txt, "
+    "dev_X_Xf.txt, tst_X_Xf.txt (each also with .gz)": {},
+    "files of two formats (train.jsonl, dev.csv.gz); keep those": {
+        "train__jsonl": b"",
+        "dev__csv__gz": b"",
+    },
+    "both train.csv and train.csv.gz; keep one": {"train__csv": b"", "train__csv__gz": b""},
+    "both labels.jsonl and labels.csv; keep one": {
+        "train__csv": b"",
+        "labels__jsonl": b"",
+        "labels__csv": b"",
+    },
+    "no labels; wanted lbl.json": {"trn__json": b""},
+    "no labels; wanted labels.jsonl or labels.csv": {"test__jsonl": b""},
+    "labels.jsonl: no labels; give one a line": {"train__jsonl": b"", "labels__jsonl": b"\n"},
+}
+
+
+@pytest.mark.parametrize(("reason", "files"), FOLDERS.items(), ids=FOLDERS)
+def test_folder_that_is_no_corpus_is_refused(reason, files, tmp_path):
+    with pytest.raises(DataError) as caught:
+        open_dataset(write(tmp_path, **files))
+    assert reason in str(caught.value)
+
+
+def test_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no such folder; looked for"):
+        open_dataset(tmp_path / "nowhere")
+
+
+def test_empty_split_is_refused(tmp_path):
+    write(tmp_path, train__jsonl=b"\n", labels__jsonl=json_lines(LABELS))
+    with pytest.raises(DataError, match=r"train\.jsonl: no documents; give at least one"):
+        open_dataset(tmp_path).split("train").scan()
+
+
+def test_training_documents_without_any_label_are_refused_where_they_must_tell_the_labels(tmp_path):
+    write(tmp_path, train__jsonl=json_lines([{"text": "t", "labels": []}]))
+    with pytest.raises(DataError, match="has a label; give some, or a label file"):
+        open_dataset(tmp_path).catalogue  # noqa: B018
+
+
+def test_file_that_changes_between_scan_and_reading_is_noticed(tmp_path):
+    split = open_dataset(write(tmp_path, **SAME_CORPUS["json lines"])).split("train")
+    split.scan()
+    write(tmp_path, train__jsonl=json_lines(DOCUMENTS[:2]))
+    with pytest.raises(DataError, match="had 3 good documents before and has 2 now"):
+        list(split)
+
+
+# What it costs.
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_memory_is_bounded_by_the_label_matrix_not_by_the_text(form, tmp_path):
+    num_documents, text = 2000, "ten bytes " * 1000  # 20 MB
+    with (tmp_path / f"train.{form}").open("w") as file:
+        file.write("text,labels\n" if form == "csv" else "")
+        for row in range(num_documents):
+            line = (
+                f"{text},{row % 9}"
+                if form == "csv"
+                else json.dumps({"text": text, "labels": [row % 9]})
+            )
+            file.write(line + "\n")
+    names = json_lines([{"id": number, "name": "name"} for number in range(9)])
+    write(tmp_path, labels__jsonl=names)
+    tracemalloc.start()
+    split = open_dataset(tmp_path).split("train")
+    num_characters = sum(map(len, split.texts()))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert num_characters == num_documents * len(text)
+    assert peak_bytes < 2_000_000

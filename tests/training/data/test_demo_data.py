@@ -1,0 +1,166 @@
+"""The demo data are what their README says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.errors import DataError
+from training.data.dataset import Dataset, open_dataset
+from training.data.demo_slice import main, make_slice
+
+FOLDER = Path(__file__).parents[3] / "training" / "demo_data"
+
+
+@pytest.fixture(scope="module")
+def demo() -> Dataset:
+    return open_dataset(FOLDER)
+
+
+@pytest.fixture(scope="module")
+def readme_counts() -> dict[str, int]:
+    rows = re.findall(r"^\| ([^|]+) \| ([\d,]+) \|$", (FOLDER / "README.md").read_text(), re.M)
+    return {name: int(number.replace(",", "")) for name, number in rows}
+
+
+def zero_shot_uses(demo: Dataset, split: str) -> np.ndarray:
+    """Number of the split's documents that carry each label without training documents."""
+    uses = np.asarray(demo.split(split).scan().labels.sum(axis=0))
+    return uses[demo.catalogue.training_counts == 0]
+
+
+def test_splits_have_the_sizes_that_the_readme_states(demo, readme_counts):
+    names = {"train": "training", "dev": "development", "test": "test"}
+    for split, name in names.items():
+        assert demo.split(split).scan().labels.shape[0] == readme_counts[f"{name} documents"]
+
+
+def test_labels_with_one_to_nine_training_documents_are_the_majority(demo, readme_counts):
+    counts = demo.catalogue.training_counts
+    num_trained, num_tail = (counts > 0).sum(), ((counts >= 1) & (counts <= 9)).sum()
+    assert num_tail > num_trained / 2
+    assert num_trained == readme_counts["labels with training documents"]
+    assert num_tail == readme_counts["labels with 1-9 training documents"]
+
+
+def test_head_of_the_distribution_is_as_the_readme_states(demo, readme_counts):
+    counts = demo.catalogue.training_counts
+    assert len(counts) == readme_counts["labels"]
+    assert (counts == 1).sum() == readme_counts["labels with 1 training document"]
+    assert (counts >= 100).sum() == readme_counts["labels with 100 or more training documents"]
+    assert counts.max() == readme_counts["most training documents of a label"]
+
+
+def test_zero_shot_labels_occur_often_enough_to_measure_recall(demo, readme_counts):
+    dev, test = zero_shot_uses(demo, "dev"), zero_shot_uses(demo, "test")
+    assert (dev + test).min() >= 1
+    assert len(dev) == readme_counts["labels without training documents (zero-shot)"]
+    assert (dev + test).sum() == readme_counts["their occurrences in development and test"] >= 40
+    assert [(test > 0).sum(), test.sum()] == [
+        readme_counts["zero-shot labels that occur in test"],
+        readme_counts["their occurrences in test"],
+    ]
+
+
+def test_files_are_small_enough_for_the_repository(readme_counts):
+    size = sum(path.stat().st_size for path in FOLDER.glob("*.gz"))
+    assert size == readme_counts["size of the four files, bytes"] <= 5_000_000
+
+
+def test_no_document_is_in_two_splits(demo):
+    ids = [document.id for split in demo.split_names for document in demo.split(split)]
+    assert len(ids) == len(set(ids))
+
+
+def test_stated_counts_of_the_labels_are_those_of_the_training_documents(demo):
+    with gzip.open(FOLDER / "lbl.json.gz", "rt", encoding="utf-8") as lines:
+        stated = [json.loads(line)["ntrn"] for line in lines]
+    assert stated == demo.catalogue.training_counts.tolist()
+    assert stated == sorted(stated, key=lambda count: count == 0)
+
+
+def test_readme_names_licence_and_source():
+    text = (FOLDER / "README.md").read_text()
+    attribution = "EURLEX57K, Chalkidis et al. 2019, CC BY-SA 4.0; texts (c) European Union"
+    assert attribution in text
+    assert "eur-lex.europa.eu" in text
+
+
+# The script that made them, on a source of its own.
+
+
+def write_lines(path: Path, records: list[dict]) -> None:
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """30 documents a part over 40 labels."""
+    folder, rng = tmp_path / "source", np.random.default_rng(0)
+    folder.mkdir()
+    for part in ("trn", "dev", "tst"):
+        documents = [
+            {
+                "uid": f"{part}{row}",
+                "title": "t",
+                "content": "c",
+                "target_ind": sorted(rng.choice(40, 3, replace=False).tolist()),
+            }
+            for row in range(30)
+        ]
+        write_lines(folder / f"{part}.json.gz", documents)
+    labels = [{"uid": f"u{index}", "title": f"name {index}", "ntrn": 99} for index in range(40)]
+    write_lines(folder / "lbl.json.gz", labels)
+    return folder
+
+
+SIZES = {"trn": 5, "dev": 3, "tst": 4}
+
+
+def label_ids(folder: Path) -> dict[str, set[str]]:
+    """The ids of the labels of each document, by its id."""
+    dataset = open_dataset(folder)
+    return {
+        document.id: {dataset.catalogue[index].id for index in document.labels}
+        for split in dataset.split_names
+        for document in dataset.split(split)
+    }
+
+
+def test_slice_keeps_the_labels_of_its_documents(source, tmp_path):
+    make_slice(source, tmp_path / "slice", sizes=SIZES, seed=3)
+    whole, part = label_ids(source), label_ids(tmp_path / "slice")
+    assert len(part) == sum(SIZES.values())
+    assert part == {name: whole[name] for name in part}
+
+
+def test_slice_has_only_labels_in_use_trained_ones_first(source, tmp_path):
+    counts = make_slice(source, tmp_path / "slice", sizes=SIZES, seed=3)
+    dataset = open_dataset(tmp_path / "slice")
+    used = set().union(*label_ids(tmp_path / "slice").values())
+    assert {label.id for label in dataset.catalogue} == used
+    trained = dataset.catalogue.training_counts > 0
+    assert trained.tolist() == [True] * counts.num_trained + [False] * counts.num_zero_shot
+
+
+def test_same_seed_gives_the_same_bytes_and_another_seed_others(source, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        make_slice(source, tmp_path / name, sizes=SIZES, seed=seed)
+    a, b, c = (open_dataset(tmp_path / name).fingerprint for name in "abc")
+    assert a == b != c
+
+
+def test_source_that_is_too_small_is_named(source, tmp_path):
+    with pytest.raises(DataError, match=r"trn\.json\.gz: has 30 documents, the slice wants 3000"):
+        main(["--source", str(source), "--out", str(tmp_path / "slice")])
+
+
+def test_source_that_lacks_a_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"trn\.json\.gz: no such file"):
+        make_slice(tmp_path, tmp_path / "slice")

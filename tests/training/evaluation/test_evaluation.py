@@ -1,0 +1,190 @@
+"""Evaluation by subset, its tables and its JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.errors import DataError
+from models.ranking.top_k import Ranking
+from training.evaluation.by_frequency import (
+    SHOT_GROUPS,
+    Evaluation,
+    evaluate,
+    label_subsets,
+    measure,
+)
+from training.evaluation.metrics import judge, label_f1_at, ndcg_at, recall_at
+from training.evaluation.tables import markdown_table
+
+COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
+
+
+def ranking_of(labels: list[list[int]]) -> Ranking:
+    return Ranking(
+        labels=np.array(labels), scores=np.zeros((len(labels), len(labels[0])), dtype=np.float32)
+    )
+
+
+def truth_of(*true: list[int]) -> csr_array:
+    dense = np.zeros((len(true), len(COUNTS)), dtype=np.float32)
+    for row, labels in enumerate(true):
+        dense[row, labels] = 1
+    return csr_array(dense)
+
+
+SHOTS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
+TRUTH = truth_of([0, 8], [2, 8], [8], [])
+GOOD = ranking_of([[8, 0, 1], [2, 8, 1], [8, 3, 4], [7, 6, 5]])
+BAD = ranking_of([[7, 6, 5]] * 4)
+
+
+@pytest.fixture
+def evaluation() -> Evaluation:
+    return evaluate({"good": GOOD, "bad": BAD}, TRUTH, COUNTS, 6000, ks=(1, 3))
+
+
+def test_each_label_is_in_one_frequency_bin_and_the_tail_is_1_to_9():
+    members = {name: np.flatnonzero(x).tolist() for name, x in label_subsets(COUNTS).items()}
+    assert members.pop("all") == list(range(9))
+    assert members.pop("1-9") == [2, 3, 4]
+    assert (members.pop("1-49"), members.pop("50+")) == ([2, 3, 4, 5], [6, 7, 8])
+    assert members == {"0": [0, 1], "1": [2], "2-9": [3, 4], "10-99": [5, 6], "100+": [7, 8]}
+
+
+def test_a_bin_is_measured_on_its_labels_and_the_documents_that_carry_one():
+    measured = measure(judge(GOOD.labels, TRUTH), COUNTS, 6000, ks=(1, 2))
+    zero_shot = measured["0"]
+    assert (zero_shot.num_labels, zero_shot.num_true_labels) == (2, 1)
+    assert (zero_shot.num_documents, zero_shot.num_occurrences) == (1, 1)
+    assert (zero_shot.values["R@1"], zero_shot.values["R@2"]) == (0.0, 1.0)
+    assert measured["100+"].values["P@1"] == pytest.approx(2 / 3)
+
+
+def test_macro_f1_of_a_bin_counts_false_positives_on_all_documents():
+    truth = truth_of([2], [8])
+    judged = judge(np.array([[2], [2]]), truth)
+    tail = measure(judged, COUNTS, 6000, ks=(1,))["1"]
+    assert tail.num_documents == 1
+    assert tail.values["macro-F1@1"] == pytest.approx(2 / 3)
+
+
+def test_all_labels_are_measured_on_all_documents():
+    judged = judge(GOOD.labels, TRUTH)
+    whole = measure(judged, COUNTS, 6000, ks=(3,))["all"]
+    assert whole.num_documents == 4
+    assert whole.values["nDCG@3"] == ndcg_at(judged, 3)
+    assert whole.values["R@3"] == recall_at(judged, 3) == 0.75
+    assert whole.values["macro-F1@3"] == pytest.approx(label_f1_at(judged, 3).mean())
+
+
+def test_a_bin_that_no_document_needs_is_empty_and_shown_as_not_measured(evaluation):
+    assert evaluation.scorers["good"]["10-99"].values == {}
+    row = evaluation.bin_table("good").splitlines()[6]
+    assert [cell.strip() for cell in row.split("|")[1:-1]] == ["10-99", "2", "0", "0", *"----"]
+
+
+def test_counts_without_any_label_in_a_bin_give_an_empty_bin():
+    measured = measure(judge(GOOD.labels, TRUTH), np.full(9, 50), 6000, ks=(1,))
+    assert (measured["0"].num_labels, measured["0"].values) == (0, {})
+
+
+def test_json_holds_everything_as_fractions_and_survives_a_round_trip(evaluation):
+    plain = json.loads(json.dumps(evaluation.to_json(), allow_nan=False))
+    assert plain == evaluation.to_json()
+    assert plain["num_documents_without_labels"] == 1
+    assert plain["scorers"]["good"]["all"]["values"]["P@1"] == 0.75
+
+
+def test_overall_table_has_a_row_a_scorer_in_percent(evaluation):
+    header, _, good, bad = evaluation.overall_table().splitlines()
+    assert header.startswith("| scorer |   P@1 |   P@3 | P@5 | nDCG@5 |")
+    assert header.endswith("| RP@5 | macro-F1@5 (1-9) | zero-shot R@10 |")
+    assert good.startswith("| good   | 75.00 | 41.67 |   - |")
+    assert bad.startswith("| bad    |  0.00 |  0.00 |   - |")
+
+
+def test_frequent_and_few_shot_labels_part_at_50_training_documents():
+    subsets = label_subsets(np.array([0, 1, 49, 50]))
+    assert [subsets[name].tolist() for name in SHOT_GROUPS] == [
+        [False, False, False, True],
+        [False, True, True, False],
+        [True, False, False, False],
+    ]
+
+
+def test_shot_groups_are_measured_with_their_own_labels_as_truth_in_the_whole_ranking():
+    rng = np.random.default_rng(4)
+    counts = rng.choice([0, 3, 49, 50, 200], 30)
+    truth = (rng.random((25, 30)) < 0.1).astype(np.float32)
+    labels = np.array([rng.permutation(30)[:10] for _ in range(25)])
+    found = evaluate(
+        {"x": Ranking(labels, -labels.astype(np.float32))}, csr_array(truth), counts, 900
+    )
+    for group, (least, greatest) in SHOT_GROUPS.items():
+        top = 0 if group == "0" else 1000
+        recalls, ndcgs = [], []
+        for ranked, true in zip(labels.tolist(), truth, strict=True):
+            wanted = {y for y in np.flatnonzero(true) if least <= counts[y] <= (greatest or top)}
+            if wanted:
+                hits = [place for place, y in enumerate(ranked[:5]) if y in wanted]
+                ideal = sum(1 / np.log2(place + 2) for place in range(min(5, len(wanted))))
+                recalls.append(len(hits) / len(wanted))
+                ndcgs.append(sum(1 / np.log2(place + 2) for place in hits) / ideal)
+        values = found.scorers["x"][group].values
+        assert (values["R@5"], values["nDCG@5"]) == pytest.approx(
+            (np.mean(recalls), np.mean(ndcgs))
+        )
+
+
+def test_the_table_of_shot_groups_has_a_row_a_scorer_and_says_how_many_labels(evaluation):
+    header, rows = evaluation.shot_cells()
+    assert header[1:6] == [*(f"frequent {x}" for x in SHOTS), "few-shot R@5"]
+    assert rows == [["good", *["-"] * 12], ["bad", *["-"] * 12]]  # measured at 1 and 3
+    assert evaluation.shot_sizes().startswith(
+        "Frequent (50 or more training documents) 3 labels, 3 documents; few-shot (1-49 training "
+    )
+    assert "zero-shot (0 training documents) 2 labels, 1 documents." in evaluation.to_markdown()
+
+
+def test_tables_line_up_in_a_terminal():
+    table = markdown_table(["scorer", "P@1"], [["a", "100.00"], ["longer name", "1.00"]])
+    assert table.splitlines() == [
+        "| scorer      |    P@1 |",
+        "| ----------- | -----: |",
+        "| a           | 100.00 |",
+        "| longer name |   1.00 |",
+    ]
+
+
+def test_markdown_tells_the_sizes_and_has_a_table_by_bin_for_each_scorer(evaluation):
+    text = evaluation.to_markdown()
+    assert text.startswith("4 documents (1 without a label), 9 labels, 6,000 training documents.")
+    assert text.count("| training documents | labels |") == 2
+    assert "## bad: by training documents of the label" in text
+
+
+@pytest.mark.parametrize(
+    ("ranking", "ks", "words"),
+    [
+        (GOOD, (1, 5), "evaluation of 'mine': metrics: k=5 came"),
+        (ranking_of([[0]]), (1,), "evaluation of 'mine': metrics: the ranking has 1 rows"),
+        (GOOD, (), "1 rankings at 0 ks"),
+    ],
+)
+def test_a_ranking_that_cannot_be_measured_is_named(ranking, ks, words):
+    with pytest.raises(DataError, match=words):
+        evaluate({"mine": ranking}, TRUTH, COUNTS, 6000, ks=ks)
+
+
+def test_counts_of_other_labels_are_refused():
+    with pytest.raises(DataError, match="counts of 2 labels came, the truth has 9"):
+        evaluate({"good": GOOD}, TRUTH, COUNTS[:2], 6000, ks=(1,))
+
+
+def test_the_table_of_an_unknown_scorer_is_refused(evaluation):
+    with pytest.raises(DataError, match="no evaluation of 'best'; there is good, bad"):
+        evaluation.bin_table("best")

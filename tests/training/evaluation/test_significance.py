@@ -1,0 +1,81 @@
+"""Significance tests against their definitions."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.sparse import csr_array
+
+from models.errors import DataError
+from training.evaluation.metrics import Judged, judge, label_f1_at
+from training.evaluation.significance import macro_t_test, micro_sign_test
+
+
+@pytest.fixture
+def judged_pair() -> tuple[Judged, Judged]:
+    rng = np.random.default_rng(5)
+    dense = (rng.random((40, 9)) < 0.3).astype(np.float32)
+    better, worse = (
+        np.argsort(-(dense * skill + rng.random((40, 9))), axis=1)[:, :4] for skill in (0.9, 0.1)
+    )
+    return judge(better, csr_array(dense)), judge(worse, csr_array(dense))
+
+
+def test_macro_t_test_is_the_paired_t_test_on_label_f1(judged_pair):
+    first, second = judged_pair
+    is_in_subset = np.arange(9) < 7
+    tested = macro_t_test(first, second, 3, is_in_subset)
+    expected = stats.ttest_rel(
+        label_f1_at(first, 3)[:7], label_f1_at(second, 3)[:7], alternative="greater"
+    )
+    assert tested.p_value == pytest.approx(expected.pvalue)
+    assert tested.num_compared == 7
+    assert tested.advantage > 0
+
+
+def test_micro_sign_test_counts_the_decisions_that_one_got_right_alone(judged_pair):
+    first, second = judged_pair
+    truth = set(zip(first.true_rows.tolist(), first.true_labels.tolist(), strict=True))
+    wins = [0, 0]
+    for row, label in product(range(40), range(9)):
+        said = [label in judged.labels[row, :3] for judged in judged_pair]
+        if said[0] != said[1]:
+            wins[0 if said[0] == ((row, label) in truth) else 1] += 1
+    tested = micro_sign_test(first, second, 3)
+    assert tested.num_compared == sum(wins)
+    assert tested.advantage == pytest.approx(wins[0] / sum(wins) - 0.5)
+    assert tested.p_value == pytest.approx(stats.binom.sf(wins[0] - 1, sum(wins), 0.5))
+
+
+@pytest.mark.parametrize("test", [macro_t_test, micro_sign_test])
+def test_a_ranking_has_no_advantage_over_itself(test, judged_pair):
+    tested = test(judged_pair[0], judged_pair[0], 3)
+    assert (tested.advantage, tested.p_value) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("test", [macro_t_test, micro_sign_test])
+def test_the_better_ranking_is_significant_one_way_only(test, judged_pair):
+    first, second = judged_pair
+    assert test(first, second, 3).p_value < 0.05
+    assert test(second, first, 3).p_value > 0.95
+
+
+def test_the_same_advantage_on_every_label_is_certain():
+    truth = csr_array(np.eye(2, dtype=np.float32))
+    right, wrong = judge(np.array([[0], [1]]), truth), judge(np.array([[1], [0]]), truth)
+    assert macro_t_test(right, wrong, 1).p_value == 0.0
+    assert macro_t_test(wrong, right, 1).p_value == 1.0
+
+
+def test_a_single_label_is_refused(judged_pair):
+    with pytest.raises(DataError, match="1 labels came"):
+        macro_t_test(*judged_pair, 3, np.arange(9) == 0)
+
+
+def test_different_truths_are_refused(judged_pair):
+    other = judge(judged_pair[0].labels, csr_array(np.ones((40, 9), dtype=np.float32)))
+    with pytest.raises(DataError, match="different truths"):
+        micro_sign_test(judged_pair[0], other, 3)

@@ -1,0 +1,139 @@
+"""What is reported of learning curves: the best candidates, times to a target, table, picture."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from training.experiments.adversarial.bench import FIGURES, TREE, TRUE, name_at
+from training.experiments.adversarial.report import (
+    Curve,
+    SpeedUp,
+    adversarial_markdown,
+    curves_of,
+    draw_adversarial,
+    speed_ups,
+)
+from training.experiments.adversarial.run import best_candidates
+from training.experiments.adversarial.tuning import Candidate
+from training.experiments.trials import Estimate
+
+UNIFORM, ADVERSARIAL = Candidate("uniform", -3, 3), Candidate("adversarial", -2, 0)
+
+
+def figures(seconds, accuracies, tuned: float, num_seeds: int = 1) -> dict[str, Estimate]:
+    """Two points or more; a second on the wall is two of CPU, and seeds are alike."""
+    values = {"tuning accuracy": tuned, "tuning log_likelihood": -tuned}
+    for number, (second, accuracy) in enumerate(zip(seconds, accuracies, strict=True)):
+        point = (10.0 * number, float(second), second / 2, -4 + accuracy, accuracy)
+        values |= {name_at(f, number): x for f, x in zip(FIGURES, point, strict=True)}
+    return {name: Estimate((value,) * num_seeds) for name, value in values.items()}
+
+
+def tree(seconds: float) -> dict[str, Estimate]:
+    values = {
+        "regulariser": 10.0, "cpu_s": seconds, "wall_s": seconds / 2, "log_likelihood": -4.0,
+        "accuracy": 0.25,
+    }  # fmt: skip
+    return {name: Estimate((value,)) for name, value in values.items()}
+
+
+SETTINGS = {
+    TREE: tree(1.0),
+    UNIFORM.setting: figures([0, 4, 8], [0.1, 0.3, 0.5], 0.5, num_seeds=2),
+    ADVERSARIAL.setting: figures([0, 1, 3], [0.25, 0.45, 0.65], 0.6, num_seeds=2),
+    Candidate("adversarial", -1, 0).setting: figures([0, 1, 2], [0.25, 0.4, 0.4], 0.4),
+    Candidate("adversarial", 9, 0).setting: {"tuning accuracy": Estimate((0.9,))},
+}
+
+
+def test_when_an_accuracy_is_reached_is_read_off_between_points():
+    curve = Curve(np.array([1.0, 2.0, 4.0]), np.array([0.2, 0.1, 0.5]))
+    assert curve.seconds_to(0.1) == 1
+    assert curve.seconds_to(0.3) == 3
+    assert curve.seconds_to(0.5) == 4
+    assert curve.seconds_to(0.51) == math.inf
+
+
+def test_the_best_is_the_one_with_the_best_accuracy_where_it_was_tuned():
+    found = best_candidates(SETTINGS, "accuracy")
+    assert found == {"adversarial": ADVERSARIAL, "uniform": UNIFORM}
+    found = best_candidates(SETTINGS, "log_likelihood")
+    assert found["adversarial"] == Candidate("adversarial", -1, 0)
+
+
+def test_curves_of_methods_with_a_tree_begin_when_it_is_fitted():
+    first, second = curves_of(SETTINGS, ADVERSARIAL, "log_likelihood", "cpu")
+    np.testing.assert_array_equal(first.seconds, [1, 2, 4])
+    np.testing.assert_allclose(second.values, [-3.75, -3.55, -3.35])
+    (curve, _) = curves_of(SETTINGS, ADVERSARIAL, "accuracy", "wall")
+    np.testing.assert_array_equal(curve.seconds, [0.5, 1, 2])
+    (curve, _) = curves_of(SETTINGS, UNIFORM, "accuracy", "cpu")
+    np.testing.assert_array_equal(curve.seconds, [0, 4, 8])
+
+
+def test_how_much_sooner_a_method_is_where_uniform_negatives_end():
+    found = speed_ups(SETTINGS, "accuracy", "cpu")
+    once = Estimate((1.0, 1.0))
+    assert found["uniform"] == SpeedUp(Estimate((8.0, 8.0)), once, once)
+    # 0.5 lies a quarter of the way from 0.45 to 0.65.
+    assert found["adversarial"].seconds.values == pytest.approx([2.5, 2.5])
+    assert found["adversarial"].quotient.values == pytest.approx([3.2, 3.2])
+
+
+def test_uniform_negatives_are_timed_where_they_reach_their_end_first_and_as_a_whole():
+    flat = {UNIFORM.setting: figures([0, 4, 8], [0.1, 0.5, 0.5], 0.5)}
+    found = speed_ups(flat, "accuracy", "cpu")["uniform"]
+    assert found == SpeedUp(Estimate((4.0,)), Estimate((1.0,)), Estimate((2.0,)))
+
+
+def test_who_never_gets_there_is_never_there():
+    low = SETTINGS | {ADVERSARIAL.setting: figures([0, 1], [0.25, 0.45], 0.6)}
+    found = speed_ups(low, "accuracy", "cpu")["adversarial"]
+    assert found == SpeedUp(Estimate((math.inf,)), Estimate((0.0,)), Estimate((0.0,)))
+    assert "| never |" in " ".join(adversarial_markdown({"task": low}, "cpu").split())
+
+
+def test_without_uniform_negatives_there_is_no_target():
+    alone = {TREE: tree(1.0), ADVERSARIAL.setting: SETTINGS[ADVERSARIAL.setting]}
+    assert speed_ups(alone, "accuracy", "cpu") == {}
+    assert "| - | - | - |" in " ".join(adversarial_markdown({"task": alone}, "cpu").split())
+
+
+def test_the_report_has_two_tables_a_task_and_a_row_a_method():
+    truth = {"log_likelihood": Estimate((-1.5,)), "accuracy": Estimate((0.9,))}
+    others = {UNIFORM.setting: SETTINGS[UNIFORM.setting]}
+    text = adversarial_markdown({"a": {TRUE: truth} | SETTINGS, "b": others}, "wall")
+    assert "seconds (wall-clock time)" in text
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == [
+        "## a, by accuracy", "## a, by log likelihood", "## b, by accuracy",
+        "## b, by log likelihood",
+    ]  # fmt: skip
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
+    found = {row[0]: row[1:] for row in rows[:6]}
+    assert found["p_D itself"] == ["-", "-", "-", "0", "-", "-", "-1.500", "90.0", *"---"]
+    assert found["tree alone"][4:8] == ["1.0", "0.5", "-4.000", "25.0"]
+    assert found["adversarial"] == [
+        "0.1", "λ=0", "2", "20", "4.0 ± 0.0", "2.0 ± 0.0", "-3.350 ± 0.000", "65.0 ± 0.0",
+        "1.25 ± 0.00", "3.20 ± 0.00", "3.20 ± 0.00",
+    ]  # fmt: skip
+    assert "lambda_n = 10" in text
+    assert text.count("The tree took") == 1
+
+
+@pytest.mark.parametrize(("clock", "last"), [("cpu", 4.0), ("wall", 2.0)])
+def test_the_picture_has_two_panels_a_task_over_the_clock_that_was_asked_for(clock, last):
+    truth = {"log_likelihood": Estimate((-1.5,)), "accuracy": Estimate((0.9,))}
+    figure = draw_adversarial({"a": {TRUE: truth} | SETTINGS, "b": SETTINGS}, clock)
+    assert [axes.get_title() for axes in figure.axes] == ["a", "a", "b", "b"]
+    lines = {line.get_label(): line for line in figure.axes[1].get_lines()}
+    assert set(lines) == {"adversarial", "uniform", "p_D itself", "tree alone"}
+    assert lines["adversarial"].get_xdata()[-1] == last
+    assert lines["adversarial"].get_ydata()[-1] == 0.65

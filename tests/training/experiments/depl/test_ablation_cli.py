@@ -1,0 +1,208 @@
+"""`longtail experiment depl`: what it writes, that it goes on, what is shared, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+import longtail
+from models.errors import ConfigError, DataError
+from training.experiments.depl import ablations
+from training.pipeline.train import Run
+from training.runtime import ray as ray_tasks
+from training.runtime.checkpoints import is_done
+
+FILES = [
+    "configuration.json", "measured", "results.json", "results.md", "results.png", "shared",
+    "trials", "work",
+]  # fmt: skip
+SCORERS = ["classifier", "ensemble", "hybrid", "retrieval", "sparse"]
+
+
+class StoppedError(Exception):
+    """Ends the process of an experiment, as it were."""
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(
+        longtail.app, ["experiment", "depl", *map(str, arguments)], catch_exceptions=False
+    )
+
+
+def fields_of(path: Path, name: str) -> list[Any]:
+    return [json.loads(line)[name] for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def config_file(tiny_content, tmp_path_factory) -> Path:
+    """The tiny configuration without the linear scorer, an epoch a stage."""
+    content = {name: value for name, value in tiny_content.items() if name != "linear"}
+    path = tmp_path_factory.mktemp("config") / "base.yaml"
+    path.write_text(yaml.safe_dump(content | {"scorers": SCORERS}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def starts() -> list[tuple[str, set[str]]]:
+    """Of each run that began: its folder, and the stages that it found done."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_corpus, config_file, tmp_path_factory, starts) -> Path:
+    """An experiment that was stopped in its third setting, and then went on with one more."""
+    folder = tmp_path_factory.mktemp("experiment") / "out"
+    options = (tiny_corpus, "--config", config_file, "--output", folder, "--epochs", 1)
+    original: Callable[..., int] = ablations.train
+
+    def watched(run: Run, registry: object) -> int:
+        found = {stage for stage in ("sparse", "classifier") if (run.folder / stage).is_dir()}
+        assert "classifier" not in found or is_done(run.folder / "classifier")
+        starts.append((run.folder.parent.name, found))
+        if len(starts) == 3:
+            raise StoppedError
+        return original(run, registry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ablations, "train", watched)
+        with pytest.raises(StoppedError):
+            call(*options, "--settings", "cls_labels,no_pretraining")
+        call(*options, "--settings", "cls_labels,no_pretraining,no_classifier")
+    return folder
+
+
+class Elsewhere:
+    """Stands in for tasks of a cluster, and notes their order."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[str, int]] = []
+
+    def run_tasks(self, run: Any, keys: list[Any], _: int) -> Iterator[tuple[Any, float, None]]:
+        for key in reversed(keys):
+            self.keys.append(key)
+            yield key, 0.0, run(key)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch) -> Elsewhere:
+    found = Elsewhere()
+    monkeypatch.setattr(ray_tasks, "run_tasks", found.run_tasks)
+    return found
+
+
+def check_on_ray(folder: Path, corpus: Path, config_file: Path, output: Path) -> None:
+    """Run some settings with `--engine ray`: they are those of the local way, to the bit."""
+    call(corpus, "--config", config_file, "--output", output, "--epochs", 1,
+         "--settings", "cls_labels,no_classifier", "--engine", "ray", "--workers", 2)  # fmt: skip
+    trials = sorted((output / "trials").iterdir())
+    assert len(trials) == 2 * len(SCORERS) + 3
+    for path in trials:
+        wanted = json.loads((folder / "trials" / path.name).read_text())
+        assert json.loads(path.read_text())["values"] == wanted["values"]
+    rankings = sorted((output / "measured").glob("*/*.txt"))
+    assert len(rankings) == len(trials)
+    for path in rankings:
+        wanted_path = folder / "measured" / path.parent.name / path.name
+        assert path.read_bytes() == wanted_path.read_bytes()
+    assert sorted(path.name for path in output.iterdir()) == FILES
+
+
+def test_settings_on_ray_are_those_of_the_local_way(
+    folder, tiny_corpus, config_file, tmp_path, elsewhere
+):
+    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
+    assert elsewhere.keys == [("base", 0), ("no_classifier", 0), ("cls_labels", 0)]
+    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
+    assert len(elsewhere.keys) == 3  # nothing is left to be done
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_settings_on_a_cluster_are_those_of_the_local_way(
+    ray_cluster, folder, tiny_corpus, config_file, tmp_path
+):
+    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
+
+
+def test_it_goes_on_where_it_was_stopped(folder, starts):
+    names = [name for name, _ in starts]
+    assert names == [
+        "base.0", "cls_labels.0", "no_pretraining.0", "no_pretraining.0", "no_classifier.0",
+    ]  # fmt: skip
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    assert not list((folder / "work").iterdir())
+
+
+def test_what_settings_have_in_common_is_trained_once(folder, starts):
+    both = {"sparse", "classifier"}
+    assert [found for _, found in starts] == [
+        set(), both, {"sparse"}, {"sparse"}, both,
+    ]  # fmt: skip
+    kept = sorted(path.name.split("-")[0] for path in (folder / "shared").iterdir())
+    assert kept == ["classifier", "classifier", "sparse"]  # one of them of no epochs
+
+
+def test_every_scorer_of_every_setting_is_a_trial(folder):
+    trials = {path.name for path in (folder / "trials").iterdir()}
+    assert {f"{scorer}.cls_labels.0.json" for scorer in SCORERS} <= trials
+    assert len(trials) == 3 * len(SCORERS) + 3
+    results = json.loads((folder / "results.json").read_text())["results"]
+    assert results["sparse"]["base"] == results["sparse"]["cls_labels"]
+    assert results["retrieval"]["base"] != results["retrieval"]["cls_labels"]
+    assert set(results["hybrid"]) == {"base", "cls_labels", "no_pretraining"}
+    assert "macro-F1@5 (1-9)" in results["retrieval"]["no_classifier"]
+
+
+def test_the_report_compares_each_setting(folder):
+    report = (folder / "results.md").read_text()
+    assert "dev split: 20 documents" in report
+    assert "The weights of the ensemble were found on this split" in report
+    assert "Base: 1 and 1 epochs of classifier and dual encoder" in report
+    for name in ("cls_labels", "no_pretraining", "no_classifier"):
+        assert re.search(rf"- `{name}`, .* against `base`: .* on rare labels", report)
+    assert "mean pooling beats [CLS] (Table 7)" in report
+
+
+def test_a_figure_is_what_evaluation_of_the_kept_ranking_gives(folder, tiny_corpus):
+    ranked = folder / "measured" / "base.0" / "retrieval.txt"
+    lines = ranked.read_text().splitlines()[1:]
+    best = [int(line.split()[0].split(":")[0]) for line in lines]
+    ids = fields_of(tiny_corpus / "labels.jsonl", "id")
+    truth = fields_of(tiny_corpus / "dev.jsonl", "labels")
+    wanted = sum(ids[label] in true for label, true in zip(best, truth, strict=True)) / len(truth)
+    trial = json.loads((folder / "trials" / "retrieval.base.0.json").read_text())
+    assert trial["values"]["P@1"] == pytest.approx(wanted)
+
+
+def test_a_folder_of_another_base_is_refused(folder, tiny_corpus, config_file):
+    with pytest.raises(ConfigError, match=re.escape("another experiment (its plan differs)")):
+        call(tiny_corpus, "--config", config_file, "--output", folder)
+    with pytest.raises(ConfigError, match="its plan, split differ"):
+        call(tiny_corpus, "--config", config_file, "--output", folder, "--split", "test")
+
+
+def test_what_there_is_nothing_to_ablate_of_is_refused(
+    tiny_corpus, feature_corpus, config_file, tmp_path
+):
+    sparse = tmp_path / "sparse.yaml"
+    sparse.write_text("scorers: [sparse]\n")
+    output = ("--output", tmp_path / "out")
+    with pytest.raises(ConfigError, match="scorers sparse came; wanted 'retrieval' among them"):
+        call(tiny_corpus, "--config", sparse, *output)
+    with pytest.raises(ConfigError, match="are features, which no encoder reads"):
+        call(feature_corpus, "--config", config_file, *output)
+    without_dev = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    (without_dev / "dev.jsonl").unlink()
+    with pytest.raises(DataError, match="no dev split, on which settings are compared"):
+        call(without_dev, "--config", config_file, *output)
+    with pytest.raises(ConfigError, match="'parents' needs parents"):
+        call(tiny_corpus, "--config", config_file, *output, "--settings", "parents")
+    assert not (tmp_path / "out").exists()

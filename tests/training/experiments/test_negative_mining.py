@@ -1,0 +1,105 @@
+"""The experiment on negative mining: its settings, its figures and its report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from models.errors import ConfigError
+from training.experiments.data import ExperimentData, Part
+from training.experiments.negative_mining import (
+    NegativeMiningPlan,
+    draw_negative_mining,
+    learning_config,
+    negative_mining_markdown,
+    ratio,
+    run_negative_mining,
+)
+from training.experiments.trials import Estimate, Trial
+from training.learning.objectives import Material, MiningObjective, make_objective
+
+PLAN = NegativeMiningPlan(epochs=3, num_sampled=6, ranks=(1, 4, 9), batch_size=8, width=16)
+L = 10
+
+
+@pytest.fixture(scope="module")
+def data() -> ExperimentData:
+    """Each document carries one label, told by a word."""
+
+    def part(size: int) -> Part:
+        labels = np.arange(size) % L
+        words = np.eye(L, dtype=np.float32)[labels]
+        return Part(csr_array(words), csr_array(words))
+
+    return ExperimentData(part(80), part(20))
+
+
+def test_trials_are_table_2_and_then_the_curve_seed_by_seed():
+    plan = NegativeMiningPlan(num_sampled=32, ranks=(1, 16, 64), curve_ranks=(1, 16))
+    assert plan.settings == ("top_1", "top_16", "plain")
+    trials = plan.trials(2, plan.settings, num_labels=100)
+    assert len(trials) == 2 * 7
+    assert [(trial.task, trial.setting) for trial in trials[:7]] == [
+        ("B=32", "top_1"),
+        ("B=32", "top_16"),
+        ("B=32", "plain"),
+        ("B=2", "top_1"),
+        ("B=2", "plain"),
+        ("B=8", "top_1"),
+        ("B=8", "plain"),
+    ]  # fmt: skip; 4 x 32 is more than there are labels
+    assert {trial.seed for trial in trials[7:]} == {1}
+    assert [trial.task for trial in plan.trials(1, ["top_1"], 200)][-1] == "B=128"
+
+
+def test_as_many_sampled_labels_as_there_are_labels_are_refused():
+    with pytest.raises(ConfigError, match="32 labels are to be sampled, of 32 that have training"):
+        NegativeMiningPlan(num_sampled=32).trials(1, ["plain"], num_labels=32)
+
+
+@pytest.mark.parametrize(("setting", "rank"), [("top_1", 1), ("top_4", 4), ("plain", 6)])
+def test_the_hardest_cost_their_mean(setting, rank):
+    config = learning_config(Trial("B=6", setting, 0))
+    objective = make_objective(config, Material(np.ones(L, dtype=np.int64), "cpu"))
+    assert isinstance(objective, MiningObjective)
+    torch.testing.assert_close(objective.vartheta, torch.full((1, rank), 1 / rank))
+    assert config.negatives.m == 6 and config.negatives.shared
+
+
+@pytest.mark.parametrize("setting", PLAN.settings)
+def test_every_setting_learns_and_follows_from_the_seed(setting, data):
+    trial = Trial("B=6", setting, 0)
+    found = run_negative_mining(data, PLAN, trial, "cpu")
+    assert found["R@1"] == found["P@1"] > 0.5
+    assert found == run_negative_mining(data, PLAN, trial, "cpu")
+
+
+def test_a_ratio_of_means_and_its_error():
+    above, below = Estimate((0.4, 0.6)), Estimate((0.2, 0.2))
+    value, error = ratio(above, below)
+    assert value == pytest.approx(2.5)
+    assert error == pytest.approx(above.standard_error / 0.2)
+    value, error = ratio(Estimate((0.4, 0.6)), Estimate((0.2, 0.3)))
+    assert (value, error) == (pytest.approx(2), pytest.approx(0))  # each seed has this ratio
+    assert ratio(Estimate((0.4, 0.6)), Estimate((0.2,)))[1] is None
+    assert ratio(Estimate((0.4,)), Estimate((0.2,))) == (pytest.approx(2), None)
+    assert ratio(Estimate((0.4,)), Estimate((0.0,))) == (float("inf"), None)
+
+
+def test_the_report_has_ratios_where_there_is_plain_sampling_and_a_curve():
+    def settings(*names: str) -> dict[str, dict[str, Estimate]]:
+        columns = [f"{name}@{k}" for name in ("R", "P") for k in (1, 3, 5)]
+        values = {"top_1": (0.4, 0.6), "plain": (0.2, 0.2)}
+        return {name: dict.fromkeys(columns, Estimate(values[name])) for name in names}
+
+    found = {"B=64": settings("top_1", "plain"), "B=16": settings("top_1")}
+    text = negative_mining_markdown(found)
+    assert text.index("## B=16") < text.index("## B=64")
+    assert "2.50 ± 0.50" in text
+    assert "B=16: ratios" not in text
+    left, right = draw_negative_mining(found).axes
+    assert (left.get_ylabel(), right.get_ylabel()) == ("R@5 (%)", "P@1 (%)")
+    (curve,) = [each for each in left.containers if each.get_label() == "top_1"]
+    assert curve.lines[0].get_xydata().tolist() == [[16, 50], [64, 50]]

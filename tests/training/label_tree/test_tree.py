@@ -1,0 +1,463 @@
+"""The fit of the label tree against one written per node, straight from the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import coo_array, csr_array
+
+from models.errors import ConfigError, DataError
+from training.label_tree.fit import FittedTree, fit_tree, principal_components
+from training.label_tree.levels import GrownTree, grow_tree
+from training.label_tree.splits import split_in_batches
+
+
+@pytest.fixture(params=["one by one", "in batches"], autouse=True, scope="module")
+def way(request) -> Iterator[None]:
+    """Every test runs with the compiled fit of a CPU, and with what a GPU runs."""
+    is_cpu_s = request.param == "one by one"
+    with (
+        nullcontext()
+        if is_cpu_s
+        else mock.patch("training.label_tree.levels.split_nodes", split_in_batches)
+    ):
+        yield
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Pairs of features with a 1 behind them, and labels."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+
+def reference_log_likelihood(features: np.ndarray, truth: csr_array, regulariser: float) -> float:
+    """Return the log likelihood of the tree that a fit per node gives (Eq. 7-9 and its details)."""
+    pairs = coo_array(truth)
+    augmented = np.column_stack([features, np.ones(len(features))]).astype(np.float64)
+    problem = Problem(augmented[pairs.row], pairs.col, pairs.data.astype(np.float64))
+    num_labels = truth.shape[1]
+    capacity = 1
+    while capacity < num_labels:
+        capacity *= 2
+    return reference_node(problem, np.arange(num_labels), capacity, regulariser)
+
+
+def reference_node(
+    problem: Problem, labels: np.ndarray, capacity: int, regulariser: float
+) -> float:
+    """Return the log likelihood below a node, the node's own included."""
+    if len(labels) <= 1:
+        return 0.0
+    chosen = np.isin(problem.labels, labels)
+    problem = Problem(problem.features[chosen], problem.labels[chosen], problem.weights[chosen])
+    sums = np.zeros((len(labels), problem.features.shape[1]))
+    index = np.searchsorted(labels, problem.labels)
+    np.add.at(sums, index, problem.features * problem.weights[:, None])
+    centred = (sums - sums.mean(axis=0))[:, :-1]
+    direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
+    is_right = halves(centred @ direction, len(labels) // 2, capacity)
+    weights = np.zeros(sums.shape[1])
+    for _ in range(100):
+        if is_right.all() or not is_right.any():
+            own = 0.0
+            break
+        weights = newton(problem, is_right[index], weights, regulariser)
+        signs = np.where(is_right[index], 1.0, -1.0)
+        own = -(problem.weights * np.logaddexp(0, -signs * (problem.features @ weights))).sum()
+        gains = sums @ weights  # Eq. 9
+        middle = max((gains < 0).sum(), min((gains <= 0).sum(), len(labels) // 2))
+        better = halves(gains, middle, capacity)
+        if (better == is_right).all():
+            break
+        is_right = better
+    half = capacity // 2
+    return (
+        own
+        + reference_node(problem, labels[~is_right], half, regulariser)
+        + reference_node(problem, labels[is_right], half, regulariser)
+    )
+
+
+def halves(scores: np.ndarray, num_left: int, capacity: int) -> np.ndarray:
+    """Split labels by score; padding takes what room is left."""
+    half = capacity // 2
+    num_left = min(max(num_left, len(scores) - half), half)
+    is_right = np.ones(len(scores), dtype=bool)
+    is_right[np.argsort(scores, kind="stable")[:num_left]] = False
+    return is_right
+
+
+def newton(
+    problem: Problem, is_right: np.ndarray, weights: np.ndarray, regulariser: float
+) -> np.ndarray:
+    """Return the maximum of Eq. 8 minus the regulariser, to machine precision."""
+
+    def objective(at: np.ndarray) -> float:
+        signs = np.where(is_right, 1.0, -1.0)
+        terms = np.logaddexp(0, -signs * (problem.features @ at))
+        return -(problem.weights * terms).sum() - regulariser * (at**2).sum()
+
+    for _ in range(200):
+        probability = 1 / (1 + np.exp(-(problem.features @ weights)))
+        residual = problem.weights * (is_right - probability)
+        gradient = problem.features.T @ residual - 2 * regulariser * weights
+        curvature = problem.weights * probability * (1 - probability)
+        hessian = (problem.features * curvature[:, None]).T @ problem.features
+        hessian += 2 * regulariser * np.eye(len(weights))
+        step = np.linalg.solve(hessian, gradient)
+        if gradient @ step < 1e-9:
+            break
+        before = objective(weights)
+        while objective(weights + step) < before - 1e-9 * abs(before):
+            step = step / 2
+        weights = weights + step
+    return weights
+
+
+def corpus(
+    num_documents: int = 300, num_labels: int = 21, dim: int = 6, seed: int = 0, noise: float = 0.5
+) -> tuple[np.ndarray, csr_array]:
+    """Documents near one of some centres, with one to three labels of their centre."""
+    rng = np.random.default_rng(seed)
+    popularity = 1 / np.arange(1, num_labels + 1)
+    centres = rng.standard_normal((num_labels, dim))
+    first = rng.choice(num_labels, num_documents, p=popularity / popularity.sum())
+    vectors = centres[first] + noise * rng.standard_normal((num_documents, dim))
+    truth = np.zeros((num_documents, num_labels), dtype=np.float32)
+    truth[np.arange(num_documents), first] = 1
+    nearest = np.linalg.norm(centres[:, None] - centres, axis=2).argsort(axis=1)
+    for place in (1, 2):
+        carriers = np.flatnonzero(rng.random(num_documents) < 0.4)
+        truth[carriers, nearest[first[carriers], min(place, num_labels - 1)]] = 1
+    return vectors.astype(np.float32), csr_array(truth)
+
+
+def features_of(fitted: FittedTree, vectors: np.ndarray) -> torch.Tensor:
+    return fitted.tree.project(torch.from_numpy(vectors))
+
+
+def reference_of(fitted: FittedTree, vectors: np.ndarray, truth: csr_array) -> float:
+    features = features_of(fitted, vectors).numpy()
+    return reference_log_likelihood(features, truth, fitted.regulariser) / truth.data.sum()
+
+
+def frequency_log_likelihood(truth: csr_array) -> float:
+    counts = truth.sum(axis=0)
+    shares = counts[counts > 0] / counts.sum()
+    return float((shares * np.log(shares)).sum())
+
+
+def test_two_labels_are_told_apart_as_the_reference_does() -> None:
+    vectors, truth = corpus(num_labels=2)
+    fitted = fit_tree(vectors, truth, num_components=6, regulariser=0.3)
+    assert fitted.log_likelihood == pytest.approx(reference_of(fitted, vectors, truth), abs=2e-6)
+
+
+def test_the_likelihood_is_no_less_than_the_reference_s() -> None:
+    ours, references, frequencies = [], [], []
+    for seed in range(12):
+        vectors, truth = corpus(num_documents=400, num_labels=20 + 7 * seed, seed=seed)
+        fitted = fit_tree(vectors, truth, num_components=4, regulariser=0.1)
+        ours.append(fitted.log_likelihood)
+        references.append(reference_of(fitted, vectors, truth))
+        frequencies.append(frequency_log_likelihood(truth))
+    assert ours == pytest.approx(references, rel=0.05)  # each is another local maximum
+    assert np.mean(ours) > 1.001 * np.mean(references)
+    assert np.mean(ours) > np.mean(frequencies) + 0.5
+
+
+def test_a_node_with_many_documents_is_fitted_to_all_of_them() -> None:
+    # More than the 8,192 that such a node is first split by; label after label.
+    vectors, truth = corpus(num_documents=12_000, num_labels=7, seed=3)
+    order = truth.argmax(axis=1).argsort(kind="stable")
+    vectors, truth = vectors[order], truth[order]
+    fitted = fit_tree(vectors, truth, num_components=4, regulariser=0.1)
+    assert_every_node_is_at_an_optimum(fitted, vectors, truth)
+    assert fitted.log_likelihood > 1.01 * reference_of(fitted, vectors, truth)
+
+
+@given(st.integers(1, 40), st.integers(0, 1000))
+@settings(max_examples=12)
+def test_the_likelihood_is_that_of_the_tree_in_use(num_labels: int, seed: int) -> None:
+    vectors, truth = corpus(60, num_labels, seed=seed)
+    fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.1)
+    pairs = coo_array(truth)
+    found = fitted.tree.log_likelihood(
+        features_of(fitted, vectors),
+        torch.from_numpy(pairs.row.astype(np.int64)),
+        torch.from_numpy(pairs.col.astype(np.int64)),
+        torch.from_numpy(pairs.data),
+    )
+    assert fitted.log_likelihood == pytest.approx(found / pairs.nnz, rel=1e-5)
+    assert fitted.tree.num_labels == num_labels
+    total = fitted.tree.log_probs(features_of(fitted, vectors)).double().exp().sum(1)
+    np.testing.assert_allclose(total, 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_labels", [3, 16, 21, 33])
+def test_every_node_is_at_an_optimum_of_its_weights_and_of_its_split(num_labels: int) -> None:
+    vectors, truth = corpus(num_labels=num_labels, seed=7)
+    fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
+    assert_every_node_is_at_an_optimum(fitted, vectors, truth)
+
+
+def assert_every_node_is_at_an_optimum(
+    fitted: FittedTree, vectors: np.ndarray, truth: csr_array
+) -> None:
+    features = features_of(fitted, vectors).double().numpy()
+    augmented = np.column_stack([features, np.ones(len(features))])
+    pairs = coo_array(truth)
+    for labels_left, labels_right, capacity, weights in split_nodes_of(fitted):
+        labels = np.concatenate([labels_left, labels_right])
+        chosen = np.isin(pairs.col, labels)
+        problem = Problem(augmented[pairs.row[chosen]], pairs.col[chosen], pairs.data[chosen])
+        is_right = np.isin(problem.labels, labels_right)
+        best = newton(problem, is_right, weights, fitted.regulariser)
+        scores = problem.features @ weights, problem.features @ best
+        np.testing.assert_allclose(*scores, atol=0.05)
+        if len(labels) == capacity == 2:
+            continue  # there is no other split
+        gains = np.array([scores[0][problem.labels == label].sum() for label in labels])
+        num_left = np.clip((gains < 0).sum(), len(labels) - capacity // 2, capacity // 2)
+        assert set(labels[np.argsort(gains)[:num_left]]) == set(labels_left)
+
+
+def split_nodes_of(fitted: FittedTree):
+    """Yield labels on either side, capacity, and w with b, of nodes with labels on both sides."""
+    tree = fitted.tree
+    for node in range(len(tree.biases)):
+        level = (node + 1).bit_length() - 1
+        capacity = 2 ** (tree.depth - level)
+        start = (node + 1 - 2**level) * capacity
+        leaves = tree.label_of_leaf[start : start + capacity].numpy()
+        sides = [side[side >= 0] for side in (leaves[: capacity // 2], leaves[capacity // 2 :])]
+        if all(len(side) for side in sides):
+            yield *sides, capacity, np.append(tree.weights[node], tree.biases[node]).astype(float)
+
+
+def test_the_first_split_is_in_the_middle_of_the_dominant_direction() -> None:
+    vectors, truth = corpus(num_labels=12, seed=3)
+    with mock.patch("training.label_tree.splits._MOST_ROUNDS", 0):
+        fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
+    sums = truth.T @ features_of(fitted, vectors).double().numpy()
+    direction = np.linalg.svd(sums - sums.mean(axis=0))[2][0]
+    order = np.argsort(sums @ direction)
+    left, right = next(split_nodes_of(fitted))[:2]
+    assert {frozenset(left), frozenset(right)} == {frozenset(order[:6]), frozenset(order[6:])}
+
+
+def test_the_fit_is_the_same_again_and_in_other_blocks() -> None:
+    vectors, truth = corpus(num_labels=70)
+    first, again = (fit_tree(vectors, truth, regulariser=0.1, num_components=4) for _ in range(2))
+    for name, array in first.tree.to_arrays().items():
+        np.testing.assert_array_equal(array, again.tree.to_arrays()[name])
+    with mock.patch("training.label_tree.levels._BLOCK_COSTS", {"cpu": 100}):
+        in_blocks = fit_tree(vectors, truth, regulariser=0.1, num_components=4)
+    assert torch.equal(in_blocks.tree.label_of_leaf, first.tree.label_of_leaf)
+    np.testing.assert_allclose(in_blocks.tree.weights, first.tree.weights, atol=1e-3)
+
+
+def test_a_weight_of_two_is_a_pair_twice_and_a_weight_of_zero_is_none() -> None:
+    vectors, truth = corpus(num_labels=9)
+    rng = np.random.default_rng(0)
+    times = rng.integers(0, 3, truth.nnz)
+    weighted = truth.copy()
+    weighted.data = times.astype(np.float32)
+    pairs = coo_array(truth)
+    rows = np.repeat(pairs.row, times)
+    repeated = csr_array(
+        (np.ones(len(rows), np.float32), (rows, np.repeat(pairs.col, times))), shape=truth.shape
+    )
+    found = fit_tree(vectors, weighted, num_components=3, regulariser=0.1)
+    wanted = fit_tree(vectors, repeated, num_components=3, regulariser=0.1)
+    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, abs=1e-6)
+    assert torch.equal(found.tree.label_of_leaf, wanted.tree.label_of_leaf)
+
+
+def test_small_weights_are_fitted_like_large_ones() -> None:
+    vectors, truth = corpus(num_labels=9)
+    large = fit_tree(vectors, truth, num_components=3, regulariser=0.1)
+    small = fit_tree(vectors, truth * np.float32(1e-6), num_components=3, regulariser=1e-7)
+    assert small.log_likelihood == pytest.approx(large.log_likelihood, abs=1e-4)
+
+
+@pytest.mark.parametrize("num_labels", [2, 5, 8])
+def test_constant_vectors_give_the_label_frequencies(num_labels: int) -> None:
+    truth = corpus(num_labels=num_labels)[1]
+    vectors = np.full((truth.shape[0], 4), 3.5, dtype=np.float32)
+    fitted = fit_tree(vectors, truth, num_components=2, regulariser=1e-6)
+    counts = truth.sum(axis=0)
+    found = fitted.tree.log_probs(features_of(fitted, vectors[:1])).exp()[0]
+    np.testing.assert_allclose(found, counts / counts.sum(), rtol=1e-2, atol=1e-6)
+    assert fitted.log_likelihood == pytest.approx(frequency_log_likelihood(truth), abs=1e-4)
+
+
+def test_labels_without_a_pair_get_small_probabilities() -> None:
+    vectors, truth = corpus(num_labels=5)
+    wider = csr_array((truth.data, truth.indices, truth.indptr), shape=(truth.shape[0], 13))
+    fitted = fit_tree(vectors, wider, num_components=3, regulariser=0.1)
+    probabilities = fitted.tree.log_probs(features_of(fitted, vectors)).double().exp()
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    assert bool((probabilities[:, 5:] > 0).all())
+    assert float(probabilities[:, 5:].mean()) < 0.01
+
+
+def test_labels_of_which_nothing_is_known_are_drawn_evenly() -> None:
+    truth = csr_array((np.ones(6, np.float32), (np.arange(6), np.zeros(6))), shape=(6, 9))
+    fitted = fit_tree(corpus(6)[0], truth, num_components=2, regulariser=0.1)
+    rest = fitted.tree.log_probs(torch.zeros((1, 2))).exp()[0, 1:]
+    assert float(rest.max() / rest.min()) < 100
+
+
+def test_a_single_label_is_certain() -> None:
+    vectors, truth = corpus(num_labels=1)
+    fitted = fit_tree(vectors, truth, num_components=2)
+    assert (fitted.log_likelihood, fitted.tree.depth) == (0.0, 0)
+
+
+def test_principal_components_are_those_of_a_singular_value_decomposition() -> None:
+    vectors = corpus(dim=7)[0] * np.linspace(1, 3, 7, dtype=np.float32) + 2
+    with mock.patch("training.label_tree.fit._DOCUMENTS_AT_A_TIME", 100):
+        mean, components = principal_components(torch.from_numpy(vectors), 4)
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
+    wanted = np.linalg.svd(centred)[2][:4]
+    directions = components / components.norm(dim=1, keepdim=True)
+    np.testing.assert_allclose(np.abs((directions.numpy() * wanted).sum(axis=1)), 1, rtol=1e-5)
+    np.testing.assert_allclose(mean, vectors.mean(axis=0), rtol=1e-5)
+    assert np.square(centred @ components.numpy().T).mean() == pytest.approx(1, rel=1e-5)
+    assert bool((components.gather(1, components.abs().argmax(1, keepdim=True)) > 0).all())
+
+
+def test_scale_and_offset_of_the_vectors_make_no_difference() -> None:
+    vectors, truth = corpus(num_labels=9)
+    one = fit_tree(vectors, truth, num_components=3, regulariser=0.1)
+    other = fit_tree(vectors * 64 + 5, truth, num_components=3, regulariser=0.1)
+    assert other.log_likelihood == pytest.approx(one.log_likelihood, abs=1e-4)
+
+
+def test_cross_validation_takes_a_weak_regulariser_where_vectors_tell_and_a_strong_else() -> None:
+    vectors, truth = corpus(240, 8, noise=0.1)
+    told = fit_tree(vectors, truth, num_components=4)
+    shuffled = np.random.default_rng(1).permutation(vectors)
+    untold = fit_tree(shuffled, truth, num_components=4)
+    assert told.regulariser < untold.regulariser
+
+
+def test_the_chosen_regulariser_is_better_than_ten_times_more_and_less() -> None:
+    fitted = fit_tree(*corpus(150, 6), num_components=4)
+    best = fitted.held_out.pop(fitted.regulariser)
+    assert all(best > other for other in fitted.held_out.values())
+    exponent = round(np.log10(fitted.regulariser))
+    assert {10.0 ** (exponent - 1), 10.0 ** (exponent + 1)} <= set(fitted.held_out)
+
+
+def test_the_search_for_a_regulariser_ends() -> None:
+    vectors, truth = corpus(40, 4)
+    with mock.patch("training.label_tree.fit._EXPONENTS", range(-1, 2)):
+        untold = fit_tree(np.random.default_rng(0).permutation(vectors), truth, num_components=4)
+    assert set(untold.held_out) <= {0.1, 1.0, 10.0}
+
+
+def test_held_out_likelihoods_are_those_of_trees_fitted_without_the_documents() -> None:
+    vectors, truth = corpus(24, 5)
+    with (
+        mock.patch("training.label_tree.fit._NUM_FOLDS", 24),  # each document is a fold
+        mock.patch("training.label_tree.fit._EXPONENTS", range(1)),
+    ):
+        found = fit_tree(vectors, truth, num_components=6, seed=4).held_out
+    features = features_of(fit_tree(vectors, truth, num_components=6, regulariser=1.0), vectors)
+    total = 0.0
+    for left_out in range(24):
+        kept = np.arange(24) != left_out
+        grown = grow_tree(features[kept], truth[kept], 1.0)
+        for label in truth[[left_out]].indices:
+            total += path_log_probability(grown, features[left_out].numpy(), label)
+    assert found == pytest.approx({1.0: total / truth.nnz}, rel=1e-4)
+
+
+def path_log_probability(grown: GrownTree, features: np.ndarray, label: int) -> float:
+    node = int(np.flatnonzero(grown.label_of_leaf == label)[0]) + len(grown.biases)
+    total = 0.0
+    while node:
+        parent, sign = (node - 1) // 2, 1 if node % 2 == 0 else -1
+        total -= np.logaddexp(0, -sign * (grown.weights[parent] @ features + grown.biases[parent]))
+        node = parent
+    return total
+
+
+def test_the_folds_follow_from_the_seed() -> None:
+    vectors, truth = corpus(60, 5)
+    first, again, other = (fit_tree(vectors, truth, num_components=3, seed=x) for x in (1, 1, 2))
+    assert first.held_out == again.held_out
+    assert first.held_out != other.held_out
+
+
+def test_cross_validation_does_with_fewer_documents_than_folds() -> None:
+    vectors, truth = np.ones((1, 3), np.float32), csr_array(np.ones((1, 2), np.float32))
+    fitted = fit_tree(vectors, truth, num_components=3)
+    assert fitted.log_likelihood == pytest.approx(np.log(0.5), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_components": 7}, "7 principal components of document vectors with 6 dimensions"),
+        ({"num_components": 0}, "0 principal components"),
+        ({"num_components": 2, "regulariser": 0.0}, "regulariser 0.0; wanted a finite number"),
+        ({"num_components": 2, "regulariser": float("nan")}, "regulariser nan"),
+        ({"num_components": 2, "regulariser": float("inf")}, "regulariser inf"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        fit_tree(*corpus(20, 3), **options)
+
+
+def with_vector(value: float) -> tuple[np.ndarray, csr_array]:
+    vectors, truth = corpus(20, 3)
+    vectors[[4, 9], 2] = value
+    return vectors, truth
+
+
+def with_weight(value: float) -> tuple[np.ndarray, csr_array]:
+    vectors, truth = corpus(20, 3)
+    truth.data[5] = value
+    return vectors, truth
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (with_vector(np.nan), "2 of 20 document vectors are not finite, the first in row 4"),
+        (with_vector(np.inf), "2 of 20 document vectors are not finite, the first in row 4"),
+        (with_weight(np.nan), "weights of pairs"),
+        (with_weight(-1), "weights of pairs"),
+        ((corpus(20, 3)[0], corpus(20, 3)[1] * 0), "20 documents carry none of 3 labels"),
+        ((corpus(20, 3)[0], corpus(20, 3)[1][:, :0]), "20 documents carry none of 0 labels"),
+        ((corpus(20, 3)[0][:0], corpus(20, 3)[1][:0]), "0 documents carry none of 3 labels"),
+    ],
+)
+def test_data_that_no_tree_fits_is_refused(data: tuple, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        fit_tree(*data, num_components=2, regulariser=0.1)
+
+
+@pytest.mark.gpu
+def test_a_gpu_fits_as_well_as_the_cpu() -> None:
+    vectors, truth = corpus(num_labels=70)
+    here, there = (
+        fit_tree(vectors, truth, num_components=4, regulariser=0.1, device=device)
+        for device in ("cpu", "cuda")
+    )
+    assert there.log_likelihood == pytest.approx(here.log_likelihood, rel=0.02)

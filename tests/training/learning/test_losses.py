@@ -1,0 +1,210 @@
+"""Losses over label subsets against loops, their gradients, and what must not change them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.errors import ConfigError
+from training.learning.pair_losses import softmax_loss
+from training.learning.subset_losses import (
+    decoupled_softmax_loss,
+    depl_loss,
+    log_odds_of_mean,
+    soft_top_k_loss,
+)
+
+
+def random_batch(batch: int = 3, sampled: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(batch, sampled, generator=generator)
+    return scores, torch.rand(batch, sampled, generator=generator) < 0.3
+
+
+def test_loss_equals_a_loop_over_documents_and_labels():
+    scores, is_positive = random_batch()
+    total = 0.0
+    for row, positives in zip(scores.tolist(), is_positive.tolist(), strict=True):
+        for score, positive in zip(row, positives, strict=True):
+            probability = 1 / (1 + math.exp(-score))
+            total -= math.log(probability if positive else 1 - probability)
+    assert float(depl_loss(scores, is_positive)) == pytest.approx(total / len(scores), rel=1e-5)
+
+
+def test_scores_of_zero_cost_ln_2_a_label():
+    _, is_positive = random_batch(4, 7)
+    assert float(depl_loss(torch.zeros(4, 7), is_positive)) == pytest.approx(7 * math.log(2))
+
+
+def test_gradient_is_that_of_finite_differences():
+    scores, is_positive = random_batch()
+    scores = scores.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: depl_loss(x, is_positive), scores)
+
+
+def test_gradient_is_the_error_of_the_probabilities_over_the_documents():
+    scores, is_positive = random_batch()
+    scores.requires_grad_()
+    depl_loss(scores, is_positive).backward()
+    error = torch.sigmoid(scores.detach()) - is_positive.float()  # DEPL section 4.1
+    torch.testing.assert_close(scores.grad, error / len(scores))
+
+
+def test_order_of_the_labels_does_not_matter():
+    scores, is_positive = random_batch()
+    order = torch.tensor([3, 0, 4, 1, 2])
+    assert float(depl_loss(scores[:, order], is_positive[:, order])) == pytest.approx(
+        float(depl_loss(scores, is_positive))
+    )
+
+
+def test_documents_twice_give_the_same_loss():
+    scores, is_positive = random_batch()
+    twice = depl_loss(scores.repeat(2, 1), is_positive.repeat(2, 1))
+    assert float(twice) == pytest.approx(float(depl_loss(scores, is_positive)))
+
+
+def test_extreme_scores_and_half_precision_stay_finite():
+    scores = torch.tensor([[1e4, -1e4]], dtype=torch.bfloat16)
+    is_positive = torch.tensor([[False, True]])
+    assert float(depl_loss(scores, is_positive)) == pytest.approx(2e4, rel=1e-2)
+
+
+def test_decoupled_softmax_equals_a_loop_over_pairs():
+    scores, is_positive = random_batch(4, 6)
+    is_positive[0] = False
+    total = 0.0
+    for row, positives in zip(scores.tolist(), is_positive.tolist(), strict=True):
+        negatives = sum(math.exp(s) for s, p in zip(row, positives, strict=True) if not p)
+        costs = [
+            -math.log(math.exp(s) / (math.exp(s) + negatives))
+            for s, p in zip(row, positives, strict=True)
+            if p
+        ]
+        total += sum(costs) / max(1, len(costs))
+    loss = decoupled_softmax_loss(scores, is_positive)
+    assert float(loss) == pytest.approx(total / len(scores), rel=1e-5)
+
+
+def test_decoupled_softmax_is_the_softmax_loss_of_the_reduction_to_pairs():
+    scores = random_batch(1, 6)[0]
+    is_positive = torch.tensor([[True, False, True, False, False, True]])
+    positives = scores[is_positive]
+    negatives = scores[~is_positive].expand(3, -1)
+    pairwise = softmax_loss(positives, negatives, torch.zeros(3, 3))
+    assert float(decoupled_softmax_loss(scores, is_positive)) == pytest.approx(float(pairwise))
+
+
+def test_positives_do_not_push_each_other_down_in_the_decoupled_softmax():
+    scores = torch.tensor([[3.0, 1.0, 0.0]], requires_grad=True)
+    decoupled_softmax_loss(scores, torch.tensor([[True, True, False]])).backward()
+    assert scores.grad[0, 0] < 0
+    assert scores.grad[0, 1] < 0
+    assert scores.grad[0, 2] > 0
+
+
+def test_a_document_of_positives_alone_costs_nothing_and_has_no_nan():
+    scores = torch.tensor([[3.0, -1.0]], requires_grad=True)
+    loss = decoupled_softmax_loss(scores, torch.tensor([[True, True]]))
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert scores.grad.tolist() == [[0, 0]]
+
+
+def test_gradients_of_dexml_losses_are_those_of_finite_differences():
+    scores, is_positive = random_batch()
+    scores = scores.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: decoupled_softmax_loss(x, is_positive), scores)
+    assert torch.autograd.gradcheck(
+        lambda x: soft_top_k_loss(x, is_positive, k=2, sharpness=0.7), scores
+    )
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(-20, 20), min_size=3, max_size=12), st.integers(1, 11))
+def test_soft_memberships_sum_to_k(row, k):
+    k = min(k, len(row) - 1)
+    scores = torch.tensor([row], dtype=torch.float64)
+    alphas = [
+        math.exp(-float(soft_top_k_loss(scores, torch.eye(len(row))[[i]] > 0, k=k)))
+        for i in range(len(row))
+    ]
+    assert sum(alphas) == pytest.approx(k, rel=1e-6)
+
+
+def test_soft_top_k_is_the_sharper_the_closer_to_a_step():
+    scores, is_positive = (
+        torch.tensor([[2.0, 1.0, -1.0, -3.0]]),
+        torch.tensor([[True, True, False, False]]),
+    )
+    inside = soft_top_k_loss(scores, is_positive, k=2, sharpness=20.0)
+    outside = soft_top_k_loss(scores, ~is_positive, k=2, sharpness=20.0)
+    assert float(inside) == pytest.approx(0, abs=1e-6)
+    assert float(outside) > 15
+
+
+def test_soft_top_k_of_equal_scores_shares_the_k():
+    is_positive = torch.tensor([[True, False, True, False, False]])
+    loss = soft_top_k_loss(torch.full((1, 5), 3.0), is_positive, k=2)
+    assert float(loss) == pytest.approx(-math.log(2 / 5), rel=1e-5)
+
+
+def test_soft_top_k_with_far_scores_has_no_nan():
+    scores = torch.tensor([[300.0, 200.0, -300.0]], requires_grad=True)
+    loss = soft_top_k_loss(scores, torch.tensor([[True, False, False]]), k=1)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(0, abs=1e-5)
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("k", [0, 5, 6])
+def test_soft_top_k_wants_room_for_some_but_not_all(k):
+    scores, is_positive = random_batch(1, 5)
+    with pytest.raises(ConfigError, match=f"k is {k}, with 5 labels scored a step"):
+        soft_top_k_loss(scores, is_positive, k=k)
+
+
+# ---- the mean of two sigmoids (DEPL Eq. 4) ----
+
+
+def test_the_loss_of_the_mean_is_that_of_the_papers_formula():
+    # sigma(0) = 1/2, sigma(ln 3) = 3/4, sigma(-ln 3) = 1/4: means 5/8, 1/2 and 3/8
+    dual = torch.tensor([[0.0, math.log(3), -math.log(3)]])
+    classifier = torch.tensor([[math.log(3), -math.log(3), 0.0]])
+    found = depl_loss(log_odds_of_mean(dual, classifier), torch.tensor([[True, False, False]]))
+    assert found.item() == pytest.approx(-math.log(5 / 8) - math.log(1 / 2) - math.log(5 / 8))
+
+
+def test_the_sigmoid_of_the_log_odds_is_the_mean_of_the_sigmoids():
+    first, second = random_batch()[0].double(), random_batch(5, 3)[0].double().T
+    mean = (torch.sigmoid(first) + torch.sigmoid(second)) / 2
+    torch.testing.assert_close(torch.sigmoid(log_odds_of_mean(first, second)), mean)
+
+
+def test_of_equal_scores_the_log_odds_are_those_scores_also_far_out():
+    scores = torch.tensor([[-300.0, -20, -1, 0, 3, 40, 500]])
+    torch.testing.assert_close(log_odds_of_mean(scores, scores), scores)
+
+
+def test_of_a_sure_and_a_hopeless_score_the_log_odds_are_even():
+    far = torch.tensor([[700.0, -700.0]])
+    torch.testing.assert_close(log_odds_of_mean(far, -far), torch.zeros(1, 2))
+
+
+def test_the_gradient_of_the_mean_is_that_of_finite_differences():
+    first, is_positive = random_batch()
+    pair = [x.double().requires_grad_() for x in (first, first.flip(1))]
+    assert torch.autograd.gradcheck(
+        lambda x, y: depl_loss(log_odds_of_mean(x, y), is_positive), pair
+    )
+
+
+def test_the_log_odds_of_half_precision_scores_are_in_float32():
+    half = torch.tensor([[1.0, -2.0]], dtype=torch.bfloat16)
+    found = log_odds_of_mean(half, -half)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, torch.zeros(1, 2))

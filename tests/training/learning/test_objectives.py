@@ -1,0 +1,245 @@
+"""Objectives put together from a configuration, against the full losses that they stand for."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.errors import ConfigError
+from training.configuration.learning import LearningConfig, SoftmaxLossConfig
+from training.learning.model_distributions import ClusterNegatives
+from training.learning.objectives import Material, make_objective, make_subset_loss
+from training.learning.sampling import Pairs
+from training.learning.subset_losses import decoupled_softmax_loss, depl_loss, soft_top_k_loss
+
+L, DIM, BATCH = 30, 4, 6
+COUNTS = np.arange(1, L + 1)
+DISTRIBUTIONS = [
+    {"kind": "uniform"},
+    {"kind": "uniform_subset"},
+    {"kind": "frequency", "exponent": 0.5},
+    {"kind": "within_batch"},
+    {"kind": "all"},
+    {"kind": "hard"},
+    {"kind": "softmax"},
+    {"kind": "clusters"},
+    {"kind": "tree"},
+]
+DRAWN = [q for q in DISTRIBUTIONS if q["kind"] not in {"within_batch", "all"}]
+WEIGHTS = ["constant", "importance", "relative", "tail", "equalised", "adaptive"]
+
+
+class LinearScorer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.register_buffer("documents", torch.randn(BATCH, DIM, generator=generator))
+        self.vectors = nn.Embedding(L, DIM, _weight=torch.randn(L, DIM, generator=generator))
+
+    def forward(self, labels: Tensor) -> Tensor:
+        return torch.einsum(
+            "bd,bkd->bk", self.documents, self.vectors(labels).expand(BATCH, -1, -1)
+        )
+
+
+class UniformTree:
+    def project(self, vectors):
+        return vectors
+
+    def sample(self, features, num, generator):
+        shape, device = (len(features), num), features.device
+        return torch.randint(L, shape, generator=generator, device=device)
+
+    def log_prob(self, features, labels):
+        return torch.full(labels.shape, -float(np.log(L)), device=labels.device)
+
+
+def pairs_of(scorer: LinearScorer) -> Pairs:
+    labels = torch.tensor([3, 7, 7, 0, 29, 12])
+    documents, labels = (x.to(scorer.documents.device) for x in (torch.arange(BATCH), labels))
+    return Pairs(documents, labels, labels.unsqueeze(1), scorer.documents)
+
+
+def material_of(scorer: LinearScorer) -> Material:
+    weight = scorer.vectors.weight
+    biases = torch.zeros(L, device=weight.device)
+    hard = torch.randint(8, 20, (BATCH, 5), generator=torch.Generator().manual_seed(1))
+    return Material(
+        counts=COUNTS,
+        device=str(weight.device),
+        hard=hard.to(weight.device),
+        score_all=lambda pairs: scorer.documents @ weight.T,
+        clusters=ClusterNegatives.of(weight, biases, 1, np.random.default_rng(0)),
+        tree=UniformTree(),
+    )
+
+
+def objective_of(scorer: LinearScorer, negatives: dict, loss: dict):
+    config = LearningConfig.model_validate({"negatives": negatives, "loss": loss})
+    return make_objective(config, material_of(scorer))
+
+
+def value(scorer: LinearScorer, negatives: dict, loss: dict, seed: int = 0) -> Tensor:
+    objective = objective_of(scorer, negatives, loss)
+    generator = torch.Generator(scorer.documents.device).manual_seed(seed)
+    return objective(pairs_of(scorer), scorer, generator)
+
+
+@pytest.mark.parametrize(
+    ("q", "w", "is_shared"),
+    [
+        (q, w, is_shared)
+        for q, w, is_shared in itertools.product(DISTRIBUTIONS, WEIGHTS, (False, True))
+        if not is_shared or q["kind"] in {"uniform", "uniform_subset", "frequency"}
+    ],
+    ids=str,
+)
+def test_every_q_composes_with_every_w(q, w, is_shared):
+    scorer = LinearScorer()
+    m = None if q["kind"] in {"within_batch", "all"} else 4
+    loss = value(scorer, {"q": q, "w": w, "m": m, "shared": is_shared}, {"kind": "softmax"})
+    loss.backward()
+    assert loss.isfinite()
+    assert scorer.vectors.weight.grad.isfinite().all()
+    assert scorer.vectors.weight.grad.any()
+
+
+@pytest.mark.parametrize("q", DRAWN, ids=str)
+def test_importance_weights_estimate_the_full_loss(q):
+    scorer = LinearScorer()
+    loss = {"kind": "decoupled", "part": "squared_hinge"}
+    objective = objective_of(scorer, {"q": q, "w": "importance", "m": 25}, loss)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        full = float(value(scorer, {"q": {"kind": "all"}, "w": "importance"}, loss))
+        draws = [float(objective(pairs_of(scorer), scorer, generator)) for _ in range(100)]
+    error = np.std(draws) / np.sqrt(len(draws))
+    assert np.mean(draws) == pytest.approx(full, abs=4 * error + 1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("q", DISTRIBUTIONS, ids=str)
+def test_every_q_draws_on_a_gpu(q):
+    scorer = LinearScorer().cuda()
+    m = None if q["kind"] in {"within_batch", "all"} else 4
+    assert value(scorer, {"q": q, "w": "tail", "m": m}, {"kind": "softmax"}).isfinite()
+
+
+@pytest.mark.gpu
+def test_mining_runs_on_a_gpu():
+    scorer = LinearScorer().cuda()
+    loss = {"kind": "ordered", "vartheta": {"kind": "top_k", "k": 3}, "rank_draws": 2}
+    assert value(scorer, {"q": {"kind": "uniform_subset"}, "m": 8}, loss).isfinite()
+
+
+def test_the_full_softmax_is_the_cross_entropy():
+    scorer = LinearScorer()
+    loss = value(scorer, {"q": {"kind": "all"}, "w": "importance"}, {"kind": "softmax"})
+    scores = scorer.documents @ scorer.vectors.weight.T
+    expected = nn.functional.cross_entropy(scores, pairs_of(scorer).labels)
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize(
+    "phi", ["hinge", "logistic_base_2", "squared_hinge", "exponential", "ramp"]
+)
+@pytest.mark.parametrize("form", ["pairwise", "binary"])
+def test_mining_all_labels_takes_the_hardest(phi, form):
+    scorer = LinearScorer()
+    loss = {"kind": "ordered", "phi": phi, "form": form}
+    with torch.no_grad():
+        found = value(scorer, {"q": {"kind": "all"}}, loss)
+        objective = objective_of(scorer, {"q": {"kind": "all"}}, loss)
+        scores = scorer.documents @ scorer.vectors.weight.T
+        labels = pairs_of(scorer).labels.unsqueeze(1)
+        hardest = scores.scatter(1, labels, -torch.inf).amax(dim=1)
+        positive = scores.gather(1, labels).squeeze(1)
+        cost = objective.loss.phi
+        if form == "pairwise":
+            expected = cost(positive - hardest).mean()
+        else:
+            expected = (cost(positive) + cost(-hardest)).mean()
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "vartheta",
+    [
+        {"kind": "top_k", "k": 3},
+        {"kind": "power_law", "k": 3, "exponent": 1.0},
+        {"kind": "given", "weights": [2.0, 1.0]},
+    ],
+    ids=str,
+)
+def test_drawn_ranks_estimate_the_weighted_ones(vartheta):
+    scorer = LinearScorer()
+    loss = {"kind": "ordered", "vartheta": vartheta}
+    negatives = {"q": {"kind": "all"}}
+    with torch.no_grad():
+        weighted = float(value(scorer, negatives, loss))
+        drawn = [
+            float(value(scorer, negatives, loss | {"rank_draws": 1}, seed)) for seed in range(225)
+        ]
+    assert np.std(drawn) > 0
+    assert np.mean(drawn) == pytest.approx(weighted, abs=4 * np.std(drawn) / 15)
+
+
+def test_mining_weighs_by_the_labels_there_are():
+    scorer = LinearScorer()
+    objective = objective_of(
+        scorer, {"q": {"kind": "uniform_subset"}, "m": 10}, {"kind": "ordered"}
+    )
+    assert objective.vartheta.tolist() == [[pytest.approx(2.9)]]
+    assert objective(pairs_of(scorer), scorer, torch.Generator().manual_seed(0)) > 0
+
+
+@pytest.mark.parametrize("kind", ["hard", "softmax", "clusters", "tree"])
+def test_a_q_without_its_material_is_refused(kind):
+    config = LearningConfig.model_validate(
+        {"negatives": {"q": {"kind": kind}, "w": "constant", "m": 2}, "loss": {"kind": "softmax"}}
+    )
+    with pytest.raises(ConfigError, match="which the run has not; give it to Material"):
+        make_objective(config, Material(COUNTS, "cpu"))
+
+
+def test_m_above_the_support_is_refused_when_the_labels_are_known():
+    with pytest.raises(ConfigError, match="m is 30, but q 'uniform' has 29 labels"):
+        objective_of(
+            LinearScorer(),
+            {"q": {"kind": "uniform"}, "w": "constant", "m": 30},
+            {"kind": "softmax"},
+        )
+
+
+def test_a_subset_loss_is_no_objective_of_pairs():
+    with pytest.raises(ConfigError, match="loss 'depl' is taken over label subsets"):
+        make_objective(LearningConfig(), Material(COUNTS, "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ({"kind": "depl"}, depl_loss),
+        ({"kind": "decoupled_softmax"}, decoupled_softmax_loss),
+        (
+            {"kind": "soft_top_k", "k": 2, "sharpness": 3.0},
+            lambda scores, truth: soft_top_k_loss(scores, truth, k=2, sharpness=3.0),
+        ),
+    ],
+    ids=["depl", "decoupled_softmax", "soft_top_k"],
+)
+def test_subset_losses_are_made_by_name(loss, expected):
+    scores = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
+    is_positive = torch.tensor([[True, False, False, True, False]]).repeat(2, 1)
+    config = LearningConfig.model_validate({"loss": loss})
+    made = make_subset_loss(config.loss)
+    assert float(made(scores, is_positive)) == float(expected(scores, is_positive))
+
+
+def test_a_loss_over_pairs_is_no_subset_loss():
+    with pytest.raises(ConfigError, match="loss 'softmax' is taken over pairs"):
+        make_subset_loss(SoftmaxLossConfig())

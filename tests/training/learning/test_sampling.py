@@ -1,0 +1,320 @@
+"""Every distribution: what it draws against its log q, with and without excluded labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import Tensor
+
+from models.errors import ConfigError, DataError
+from models.ranking.top_k import NO_LABEL
+from training.learning import distributions
+from training.learning.distributions import (
+    AllLabels,
+    Frequency,
+    Shared,
+    Uniform,
+    UniformSubset,
+    WithinBatch,
+    log_frequencies,
+)
+from training.learning.document_distributions import HardNegatives, PartlyUniform, TreeNegatives
+from training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
+from training.learning.sampling import Negatives, Pairs, step_generator
+
+NUM_LABELS = 12
+NUM_PAIRS = 400
+COUNTS = np.array([40, 1, 25, 3, 9, 0, 2, 7, 5, 1, 4, 3])
+HARD = torch.tensor([[3, 8, 1, NO_LABEL]]).expand(NUM_PAIRS, -1)
+VECTORS = torch.randn(NUM_LABELS, 3, generator=torch.Generator().manual_seed(5))
+BIASES = torch.linspace(-1, 1, NUM_LABELS)
+DOCUMENT = torch.tensor([0.5, -1.0, 0.8])
+
+
+class TableTree:
+    """A label tree without a tree: the softmax of the scores."""
+
+    def project(self, vectors):
+        return vectors
+
+    def log_prob(self, features, labels):
+        return (features @ VECTORS.T + BIASES).log_softmax(dim=1).gather(1, labels)
+
+    def sample(self, features, num, generator):
+        p = (features @ VECTORS.T + BIASES).softmax(dim=1)
+        return torch.multinomial(p, num, replacement=True, generator=generator)
+
+
+def clusters(num_draws: int = 20) -> ClusterNegatives:
+    return ClusterNegatives.of(VECTORS, BIASES, num_draws, np.random.default_rng(0))
+
+
+def score_all(pairs: Pairs) -> Tensor:
+    return pairs.document_vectors() @ VECTORS.T + BIASES
+
+
+EACH = {
+    "uniform": lambda: Uniform(NUM_LABELS, 20),
+    "uniform_subset": lambda: UniformSubset(NUM_LABELS, 3),
+    "shuffled_subset": lambda: UniformSubset(NUM_LABELS, 7),
+    "frequency": lambda: Frequency.of(COUNTS, 1.0, 20, "cpu"),
+    "frequency_root": lambda: Frequency.of(COUNTS, 0.5, 20, "cpu"),
+    "hard": lambda: HardNegatives(HARD, 0.6, NUM_LABELS, 20),
+    "hard_alone": lambda: HardNegatives(HARD, 1.0, NUM_LABELS, 20),
+    "softmax": lambda: SoftmaxNegatives(score_all, 20),
+    "clusters": clusters,
+    "tree": lambda: TreeNegatives(TableTree(), 20),
+    "tree_partly_uniform": lambda: TreeNegatives(PartlyUniform(TableTree(), 0.3, NUM_LABELS), 20),
+    "clusters_partly_uniform": lambda: replace(clusters(), uniform_share=0.3),
+}
+SHARED = {
+    "uniform": lambda: Shared(Uniform(NUM_LABELS, 8000)),
+    "uniform_subset": lambda: Shared(UniformSubset(NUM_LABELS, 5)),
+    "frequency": lambda: Shared(Frequency.of(COUNTS, 0.75, 8000, "cpu")),
+    "all": lambda: AllLabels(NUM_LABELS),
+}
+NOTHING = torch.empty((NUM_PAIRS, 0), dtype=torch.int64)
+SOME = torch.tensor([[2, NO_LABEL, 8]]).expand(NUM_PAIRS, -1)
+
+
+def pairs_of(excluded: Tensor = NOTHING, label: int = 2, count: int = NUM_PAIRS) -> Pairs:
+    return Pairs(
+        documents=torch.arange(count),
+        labels=torch.full((count,), label),
+        excluded=excluded[:count],
+        vectors=DOCUMENT.expand(count, -1),
+    )
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def q_of(negatives: Negatives) -> np.ndarray:
+    """The conditional q of all labels, from the log q of what was drawn for alike pairs."""
+    q = np.zeros(NUM_LABELS)
+    drawn = negatives.is_drawn
+    q[negatives.labels.expand_as(drawn)[drawn]] = negatives.log_q[drawn].double().exp()
+    return q
+
+
+def counts_of(negatives: Negatives) -> np.ndarray:
+    labels = negatives.labels.expand_as(negatives.is_drawn)[negatives.is_drawn]
+    return np.bincount(labels.numpy(), minlength=NUM_LABELS)
+
+
+def assert_follows(counts: np.ndarray, q: np.ndarray) -> None:
+    assert not counts[q == 0].any()
+    support = q > 0
+    # Draws without replacement vary less than the test assumes, so it is on the safe side.
+    assert chisquare(counts[support], counts.sum() * q[support]).pvalue > 0.01
+
+
+@pytest.mark.parametrize("excluded", [NOTHING, SOME], ids=["all", "without"])
+@pytest.mark.parametrize("name", EACH)
+def test_draws_follow_the_q_that_they_tell(name, excluded):
+    negatives = EACH[name]().draw(pairs_of(excluded), seeded())
+    q = q_of(negatives)
+    assert q.sum() == pytest.approx(1, abs=1e-5)
+    assert not q[[2, 8]].any() or excluded is NOTHING
+    assert_follows(counts_of(negatives), q / q.sum())
+
+
+@pytest.mark.parametrize("excluded", [NOTHING, SOME], ids=["all", "without"])
+@pytest.mark.parametrize("name", SHARED)
+def test_shared_draws_follow_the_q_that_they_tell(name, excluded):
+    distribution, generator, one = SHARED[name](), seeded(3), pairs_of(excluded, count=1)
+    drawn = [distribution.draw(one, generator) for _ in range(500 if "subset" in name else 3)]
+    q = np.max([q_of(negatives) for negatives in drawn], axis=0)
+    assert q.sum() == pytest.approx(1, abs=1e-5)
+    assert drawn[0].labels.shape[0] == 1
+    assert_follows(np.sum([counts_of(negatives) for negatives in drawn], axis=0), q / q.sum())
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_excluding_only_renormalises(name):
+    free, bound = (EACH[name]().draw(pairs_of(x), seeded()) for x in (NOTHING, SOME))
+    q, conditional = q_of(free), q_of(bound)
+    q[[2, 8]] = 0
+    np.testing.assert_allclose(conditional, q / q.sum(), rtol=1e-5)
+    torch.testing.assert_close(bound.log_q_positive, free.log_q_positive)
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_the_positive_keeps_its_q(name):
+    free = EACH[name]().draw(pairs_of(label=3), seeded())
+    assert float(free.log_q_positive[0, 0].exp()) == pytest.approx(q_of(free)[3], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", [*EACH, *SHARED])
+def test_the_generator_decides_the_draw(name):
+    distribution = (EACH | SHARED)[name]()
+    first, second, other = (distribution.draw(pairs_of(), seeded(x)).labels for x in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert name == "all" or not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("num_draws", [3, 7])
+def test_a_subset_has_no_label_twice(num_draws):
+    labels = UniformSubset(NUM_LABELS, num_draws).draw(pairs_of(SOME), seeded()).labels
+    assert all(len(set(row)) == num_draws for row in labels.tolist())
+
+
+def test_every_subset_is_as_likely():
+    labels = UniformSubset(20, 2).draw(
+        pairs_of(torch.tensor([[0]]).expand(4000, 1), 0, 4000), seeded()
+    )
+    low, high = labels.labels.sort(dim=1).values.unbind(1)
+    counts = np.bincount((20 * low + high).numpy(), minlength=400)
+    assert (counts > 0).sum() == 19 * 18 // 2
+    assert chisquare(counts[counts > 0]).pvalue > 0.01
+
+
+def test_all_labels_that_are_allowed_can_be_a_subset():
+    negatives = UniformSubset(NUM_LABELS, 10).draw(pairs_of(SOME), seeded())
+    assert set(negatives.labels[0].tolist()) == set(range(NUM_LABELS)) - {2, 8}
+
+
+def test_too_large_subsets_are_refused():
+    with pytest.raises(ConfigError, match="13 different labels of 12"):
+        UniformSubset(NUM_LABELS, 13)
+    with pytest.raises(DataError, match="excludes 2 of 12; lower m"):
+        UniformSubset(NUM_LABELS, 11).draw(pairs_of(SOME), seeded())
+
+
+def test_within_the_batch_negatives_are_the_other_positives():
+    log_prior = torch.from_numpy(log_frequencies(COUNTS).astype(np.float32))
+    labels = torch.tensor([0, 3, 0, 4])
+    pairs = Pairs(torch.arange(4), labels, labels.unsqueeze(1))
+    negatives = WithinBatch(log_prior).draw(pairs, seeded())
+    kept = [negatives.labels[0][row].tolist() for row in negatives.is_drawn]
+    assert kept == [[3, 4], [0, 0, 4], [3, 4], [0, 3, 0]]
+    rest = log_prior.exp() / (1 - log_prior.exp()[0])
+    torch.testing.assert_close(negatives.log_q[0], rest[labels].log())
+
+
+def test_without_exclusion_only_its_own_place_is_left_out():
+    pairs = Pairs(torch.arange(3), torch.tensor([0, 0, 3]), NOTHING[:3])
+    log_prior = torch.from_numpy(log_frequencies(COUNTS).astype(np.float32))
+    negatives = WithinBatch(log_prior).draw(pairs, seeded())
+    assert negatives.is_drawn.tolist() == (~torch.eye(3, dtype=torch.bool)).tolist()
+    torch.testing.assert_close(negatives.log_q[1], log_prior[pairs.labels])
+
+
+def test_batches_of_independent_pairs_draw_from_the_training_distribution():
+    prior = COUNTS / COUNTS.sum()
+    drawn = torch.multinomial(torch.from_numpy(prior), 4000, replacement=True, generator=seeded())
+    drawn[0] = 2
+    one_row = torch.full((4000, 1), 2)
+    log_prior = torch.from_numpy(log_frequencies(COUNTS).astype(np.float32))
+    negatives = WithinBatch(log_prior).draw(Pairs(torch.arange(4000), drawn, one_row), seeded())
+    prior[2] = 0
+    assert_follows(np.bincount(drawn[negatives.is_drawn[0]], minlength=12), prior / prior.sum())
+
+
+def test_frequencies_have_their_power_and_no_label_without_documents():
+    log_q = log_frequencies(np.array([4, 1, 0]), 0.5)
+    np.testing.assert_allclose(np.exp(log_q), [2 / 3, 1 / 3, 0])
+    with pytest.raises(DataError, match="no label has a training document"):
+        log_frequencies(np.zeros(3, dtype=np.int64))
+
+
+def test_power_0_is_uniform():
+    log_q = log_frequencies(np.array([4, 1, 0]), 0.0)
+    np.testing.assert_allclose(np.exp(log_q), 1 / 3)
+
+
+def test_hard_negatives_are_those_of_the_pairs_document():
+    hard = torch.tensor([[1, 2], [3, NO_LABEL], [NO_LABEL, NO_LABEL]])
+    pairs = Pairs(torch.tensor([2, 0, 1]), torch.zeros(3, dtype=torch.int64), NOTHING[:3])
+    distribution = HardNegatives(hard, 0.5, 10, 1000)
+    q = distribution.log_q(pairs, torch.arange(10).unsqueeze(0)).exp()
+    assert q[0].tolist() == pytest.approx([0.1] * 10)
+    assert q[1].tolist() == pytest.approx([0.05, 0.3, 0.3] + [0.05] * 7)
+    assert q[2].tolist() == pytest.approx([0.05] * 3 + [0.55] + [0.05] * 6)
+    assert len(distribution.draw(pairs, seeded()).labels[0].unique()) == 10
+
+
+def test_a_document_without_hard_negatives_and_nothing_else_to_draw_is_refused():
+    with pytest.raises(DataError, match="document 1 has none"):
+        HardNegatives(torch.tensor([[3], [NO_LABEL]]), 1.0, 10, 5)
+
+
+def test_excluding_what_q_has_is_refused():
+    pairs = pairs_of(torch.tensor([[3, 8, 1]]).expand(NUM_PAIRS, -1))
+    with pytest.raises(DataError, match=r"document 0: .* have 1.0000 of q"):
+        HardNegatives(HARD, 1.0, NUM_LABELS, 5).draw(pairs, seeded())
+
+
+def test_a_q_of_the_document_wants_its_vectors():
+    pairs = Pairs(torch.arange(2), torch.zeros(2, dtype=torch.int64), NOTHING[:2])
+    with pytest.raises(DataError, match="come without vectors"):
+        clusters().draw(pairs, seeded())
+
+
+def test_clusters_hold_every_label_once_and_alike_ones_together():
+    ends = torch.tensor([[5.0, 0.0], [-5.0, 0.0], [0.0, 5.0], [0.0, -5.0]]).repeat(4, 1)
+    vectors = ends + 0.1 * torch.randn(16, 2, generator=seeded())
+    found = ClusterNegatives.of(vectors, torch.zeros(16), 5, np.random.default_rng(0))
+    assert found.sizes.tolist() == [4] * 4
+    assert sorted(found.members.flatten().tolist()) == list(range(16))
+    assert all(len({label % 4 for label in group}) == 1 for group in found.members.tolist())
+
+
+def test_clusters_of_labels_that_score_alike_give_the_softmax():
+    vectors = torch.randn(4, 3, generator=seeded()).repeat_interleave(4, dim=0)
+    found = ClusterNegatives.of(vectors, torch.zeros(16), 5, np.random.default_rng(0))
+    log_q = found.log_q(pairs_of(), torch.arange(16).unsqueeze(0))[0]
+    torch.testing.assert_close(log_q, (vectors @ DOCUMENT).log_softmax(dim=0))
+
+
+def test_clusters_come_closer_to_the_softmax_than_uniform_draws():
+    vectors = torch.randn(1000, 8, generator=seeded()) + 2 * torch.randn(
+        10, 8, generator=seeded(1)
+    ).repeat(100, 1)
+    found = ClusterNegatives.of(vectors, torch.zeros(1000), 5, np.random.default_rng(0))
+    x = 0.5 * torch.randn(1, 8, generator=seeded(2))
+    pairs = Pairs(torch.zeros(1).long(), torch.zeros(1).long(), NOTHING[:1], x)
+    log_p = (x @ vectors.T).log_softmax(dim=1)
+    log_q = found.log_q(pairs, torch.arange(1000).unsqueeze(0))
+    divergence = float((log_p.exp() * (log_p - log_q)).sum())
+    uniform = float((log_p.exp() * (log_p + np.log(1000))).sum())
+    assert divergence < 0.5 * uniform
+
+
+def test_refreshed_clusters_keep_their_members_and_follow_the_vectors():
+    before = clusters()
+    after = before.refreshed(2 * VECTORS, BIASES + 1)
+    assert torch.equal(after.members, before.members)
+    torch.testing.assert_close(after.means, 2 * before.means)
+    torch.testing.assert_close(after.biases, before.biases + 1)
+
+
+def test_drawing_takes_no_gradient_into_the_scores():
+    vectors = DOCUMENT.expand(4, -1).clone().requires_grad_()
+    pairs = Pairs(torch.arange(4), torch.zeros(4).long(), NOTHING[:4], vectors)
+    assert not clusters().draw(pairs, seeded()).log_q.requires_grad
+
+
+def test_a_steps_generator_follows_from_its_numbers():
+    first, second = (step_generator(np.random.default_rng([7, 2, 15]), "cpu") for _ in range(2))
+    other = step_generator(np.random.default_rng([7, 2, 16]), "cpu")
+    assert first.initial_seed() == second.initial_seed() != other.initial_seed()
+
+
+@pytest.mark.parametrize("num_labels", [8, 9, 40])
+def test_subsets_of_rows_that_draw_again_are_equally_likely(monkeypatch, num_labels):
+    monkeypatch.setattr(distributions, "_num_draws_until_distinct", lambda *_: 4)
+    excluded = torch.tensor([[0, 1, NO_LABEL]]).expand(3000, -1)
+    labels = torch.full((3000,), 0)
+    pairs = Pairs(labels, labels, excluded)
+    found = UniformSubset(num_labels, 3).draw(pairs, torch.Generator().manual_seed(0)).labels
+    ordered = found.sort(dim=1).values
+    assert (ordered[:, 1:] > ordered[:, :-1]).all()
+    assert ordered.min() == 2
+    counts = torch.bincount(found.flatten(), minlength=num_labels)[2:]
+    assert chisquare(counts).pvalue > 1e-4

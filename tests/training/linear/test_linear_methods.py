@@ -1,0 +1,158 @@
+"""The methods of linear scorers: what they converge to, and how they are judged."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+from torch.nn.functional import cross_entropy
+
+from models.errors import ConfigError
+from models.scorers.linear import LinearModel, PriorCorrection
+from training.experiments.adversarial.signal_to_noise import random_table
+from training.label_tree.fit import fit_tree
+from training.linear import methods as linear_methods
+from training.linear.methods import judge, make_method
+from training.linear.trainer import LinearOptions, LinearTrainer, train_linear
+
+NUM_DOCUMENTS, NUM_LABELS = 3, 5
+COUNTS = (200 * random_table(NUM_DOCUMENTS, NUM_LABELS, seed=0, spread=0.8)).round().int().numpy()
+METHODS = [
+    "adversarial",
+    "uniform",
+    "frequency",
+    "nce",
+    "one_versus_each",
+    "augment_and_reduce",
+    "softmax",
+]
+
+
+def tables() -> tuple[np.ndarray, csr_array, np.ndarray]:
+    """Each of three documents many times, every time with one of its labels, and log p_D."""
+    documents, labels = (np.repeat(x.flatten(), COUNTS.flatten()) for x in np.indices(COUNTS.shape))
+    vectors = np.eye(NUM_DOCUMENTS, dtype=np.float32)[documents]  # a score for each of all entries
+    ones = np.ones(len(labels), dtype=np.float32)
+    truth = csr_array((ones, (np.arange(len(labels)), labels)), (len(labels), NUM_LABELS))
+    return vectors, truth, np.log(COUNTS / COUNTS.sum(axis=1, keepdims=True))
+
+
+VECTORS, TRUTH, LOG_DATA = tables()
+TREE = fit_tree(VECTORS, TRUTH, num_components=2, regulariser=0.1).tree
+ONCE = np.eye(NUM_DOCUMENTS, dtype=np.float32)
+
+
+@cache
+def trained(name: str) -> tuple[LinearModel, object]:
+    num_negatives = 1 if name == "softmax" else 20
+    method = make_method(name, VECTORS, TRUTH, num_negatives=num_negatives, tree=TREE)
+    options = LinearOptions(1.0, batch_size=TRUTH.nnz, epochs=80, exclude=method.exclude)
+    return train_linear(VECTORS, TRUTH, method.objective, options), method.correction
+
+
+def log_probs(model: LinearModel, correction) -> torch.Tensor:
+    return linear_methods.corrected_log_probs(model, torch.from_numpy(ONCE), correction)
+
+
+@pytest.mark.parametrize("name", [x for x in METHODS if x != "one_versus_each"])
+def test_the_corrected_scores_of_tables_are_log_p_data_whatever_negatives_were_drawn(name):
+    """Theorem 1 of Bamler & Mandt (2020), by the trainer itself."""
+    found = log_probs(*trained(name))
+    np.testing.assert_allclose(found, LOG_DATA, atol=0.2)
+
+
+@pytest.mark.parametrize("name", ["adversarial", "frequency"])
+def test_without_the_correction_they_are_biased(name):
+    model, _ = trained(name)
+    assert np.abs(log_probs(model, None).numpy() - LOG_DATA).max() > 0.3
+
+
+def test_before_the_first_step_the_adversarial_method_is_the_tree_as_a_classifier():
+    method = make_method("adversarial", VECTORS, TRUTH, tree=TREE)
+    untrained = LinearTrainer(VECTORS, TRUTH, method.objective, LinearOptions()).model()
+    found = judge(untrained, VECTORS, TRUTH, method.correction)
+    features = TREE.project(torch.from_numpy(VECTORS))
+    documents, labels = (torch.from_numpy(x).long() for x in TRUTH.nonzero())
+    total = TREE.log_likelihood(features, documents, labels, torch.ones(len(labels)))
+    assert found.log_likelihood == pytest.approx(total / TRUTH.nnz, rel=1e-5)
+
+
+def test_the_softmax_method_takes_the_cross_entropy():
+    method = make_method("softmax", VECTORS, TRUTH)
+    rng = np.random.default_rng(0)
+    trainer = LinearTrainer(
+        VECTORS, TRUTH, method.objective, LinearOptions(batch_size=TRUTH.nnz, exclude="positive")
+    )
+    trainer._rows.values.copy_(torch.from_numpy(rng.standard_normal((NUM_LABELS, 4))))
+    model = trainer.model()
+    scores = torch.from_numpy(VECTORS @ model.weight.T + model.bias)
+    expected = cross_entropy(scores, torch.from_numpy(TRUTH.indices).long())
+    assert trainer.step() == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("num_scores", [1, 2**24])
+def test_models_are_judged_as_loops_judge_them(monkeypatch, num_scores):
+    monkeypatch.setattr(linear_methods, "_MOST_SCORES", num_scores)
+    rng = np.random.default_rng(1)
+    vectors = rng.standard_normal((20, 3)).astype(np.float32)
+    truth = csr_array((rng.random((20, 6)) < 0.3).astype(np.float32))
+    weight = rng.standard_normal((6, 3)).astype(np.float32)
+    model = LinearModel(weight, rng.standard_normal(6).astype(np.float32), np.arange(6))
+    prior = rng.dirichlet(np.ones(6)).astype(np.float32)
+    total, num_right, num_documents = 0.0, 0, 0
+    for vector, row in zip(vectors, truth.toarray(), strict=True):
+        scores = weight @ vector + model.bias + np.log(prior)
+        own = scores - np.log(np.exp(scores).sum())
+        total += own[row > 0].sum()
+        num_right += row[np.argmax(scores)] > 0
+        num_documents += row.any()
+    found = judge(model, vectors, truth, PriorCorrection(torch.from_numpy(np.log(prior))))
+    assert found.log_likelihood == pytest.approx(total / truth.nnz, rel=1e-4)
+    assert found.accuracy == pytest.approx(num_right / num_documents)
+    assert num_documents < 20
+
+
+def test_of_equal_scores_the_smaller_label_is_the_best():
+    flat = LinearModel(np.zeros((3, 1), np.float32), np.zeros(3, np.float32), np.arange(3))
+    vectors = np.ones((2, 1), dtype=np.float32)
+    truth = csr_array(np.array([[1, 0, 0], [0, 1, 0]], dtype=np.float32))
+    assert judge(flat, vectors, truth, None).accuracy == 0.5
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_learns_documents_with_several_labels(name):
+    rng = np.random.default_rng(2)
+    groups = np.arange(80) % 8
+    centres = 3 * rng.standard_normal((8, 6))
+    vectors = (centres[groups] + rng.standard_normal((80, 6))).astype(np.float32)
+    labels = np.concatenate([groups, (groups + 8)])  # two labels a document
+    documents = np.tile(np.arange(80), 2)
+    truth = csr_array((np.ones(160, dtype=np.float32), (documents, labels)), (80, 16))
+    tree = fit_tree(vectors, truth, num_components=4, regulariser=10.0).tree
+    num_negatives = 1 if name == "softmax" else 3
+    method = make_method(name, vectors, truth, num_negatives=num_negatives, tree=tree)
+    options = LinearOptions(0.5, 40, 20, exclude=method.exclude)
+    model = train_linear(vectors, truth, method.objective, options)
+    found = judge(model, vectors, truth, method.correction)
+    assert found.accuracy > 0.95
+    assert -1.8 < found.log_likelihood < np.log(0.5)  # at most half for each of two labels
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "adversarial", "tree": None}, "'adversarial' draws from a label tree"),
+        ({"name": "nce", "tree": None}, "'nce' draws from a label tree"),
+        ({"name": "uniform", "num_negatives": 0}, "0 negatives a pair .* at least 1"),
+        ({"name": "softmax", "num_negatives": 2}, "2 negatives .* 1: all labels are summed over"),
+        ({"name": "uniform", "regulariser": -1.0}, "regulariser -1.0 for 'uniform'"),
+        ({"name": "one_versus_each", "regulariser": 0.1}, "regulariser 0.1 .* prior_variance"),
+    ],
+)
+def test_methods_that_can_not_be_are_refused(options, message):
+    name = options.pop("name")
+    with pytest.raises(ConfigError, match=message):
+        make_method(name, VECTORS, TRUTH, **{"tree": TREE, **options})

@@ -1,0 +1,190 @@
+"""Linear scorers on any q, w and loss over pairs: what is refused, what trains, what corrects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from scipy.sparse import csr_array
+
+from models.errors import ConfigError
+from models.scorers.linear import LinearScorer
+from training.configuration.linear import LinearConfig
+from training.configuration.run import TrainingConfig
+from training.label_tree.fit import fit_tree
+from training.learning.document_distributions import PartlyUniform
+from training.linear.losses import ProjectedTree
+from training.linear.methods import make_pair_objective
+from training.linear.stage import train_linear_scorer
+from training.pipeline.dense import start_dense
+
+TREE = {"kind": "tree", "components": 3, "regulariser": 0.1}
+SOFTMAX = {"kind": "softmax"}
+DISTRIBUTIONS: dict[str, dict[str, Any]] = {
+    "uniform": {"q": {"kind": "uniform"}, "m": 4},
+    "uniform_shared": {"q": {"kind": "uniform"}, "m": 4, "shared": True},
+    "uniform_subset": {"q": {"kind": "uniform_subset"}, "m": 4},
+    "frequency": {"q": {"kind": "frequency"}, "m": 4},
+    "within_batch": {"q": {"kind": "within_batch"}},
+    "all": {"q": {"kind": "all"}},
+    "tree": {"q": TREE, "m": 4},
+}
+
+
+def parts(name: str = "uniform", w: str | None = "importance", **others: Any) -> dict[str, Any]:
+    negatives = {**DISTRIBUTIONS[name], "w": w, **others}
+    return {"negatives": negatives, "loss": SOFTMAX, "epochs": 8, "batch_size": 16}
+
+
+@pytest.fixture(scope="module")
+def problem() -> tuple[np.ndarray, csr_array]:
+    """Documents near the centre of their first label; some carry a second one."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(8, size=120)
+    centres = rng.standard_normal((8, 6), dtype=np.float32)
+    vectors = centres[first] + 0.1 * rng.standard_normal((120, 6), dtype=np.float32)
+    truth = np.zeros((120, 8), dtype=np.float32)
+    truth[np.arange(120), first] = 1
+    truth[first < 3, 3] = 1
+    return vectors, csr_array(truth)
+
+
+def trained(problem, folder: Path, content: dict[str, Any]) -> LinearScorer:
+    vectors, truth = problem
+    config = LinearConfig.model_validate(content)
+    return train_linear_scorer(vectors.copy(), truth, config, seed=0, device="cpu", folder=folder)
+
+
+def accuracy(problem, scorer: LinearScorer) -> float:
+    vectors, truth = problem
+    best = (vectors @ scorer.model.weight.T + scorer.model.bias).argmax(axis=1)
+    return float(truth.toarray()[np.arange(len(best)), best].mean())
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_every_q_trains(problem, tmp_path, name):
+    scorer = trained(problem, tmp_path, parts(name))
+    assert accuracy(problem, scorer) > 0.95
+    assert (scorer.correction, scorer.tree) == ("none", None)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        {"kind": "decoupled", "part": "squared_hinge"},
+        {"kind": "ordered", "form": "pairwise", "vartheta": {"kind": "top_k", "k": 2}},
+    ],
+    ids=["decoupled", "ordered"],
+)
+def test_every_loss_trains(problem, tmp_path, loss):
+    w = None if loss["kind"] == "ordered" else "importance"
+    content = parts("uniform_subset", w) | {"loss": loss}
+    assert accuracy(problem, trained(problem, tmp_path, content)) > 0.95
+
+
+def test_the_draws_of_a_tree_are_partly_uniform_where_labels_are_excluded(problem):
+    vectors, truth = problem
+    tree = fit_tree(vectors, truth, num_components=3, regulariser=0.1).tree
+    for exclude, expected in (("none", type(tree)), ("document", PartlyUniform)):
+        config = LinearConfig.model_validate(parts("tree", exclude=exclude)).learning
+        objective = make_pair_objective(config, vectors, truth, tree=tree)
+        assert isinstance(objective.distribution, ProjectedTree)
+        assert isinstance(objective.distribution.tree, expected)
+
+
+def test_constant_weights_leave_the_tree_to_the_correction(problem, tmp_path):
+    scorer = trained(problem, tmp_path, parts("tree", "constant", exclude="none"))
+    assert scorer.correction == "tree"
+    assert scorer.tree is not None
+    features = scorer.tree.project(torch.from_numpy(problem[0]))
+    scores = problem[0] @ scorer.model.weight.T + scorer.model.bias
+    corrected = scores + scorer.tree.log_probs(features).numpy()
+    right = problem[1].toarray()[np.arange(120), corrected.argmax(axis=1)]
+    assert right.mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "w", "exclude", "loss", "correction"),
+    [
+        ("tree", "constant", "none", SOFTMAX, "tree"),
+        ("tree", "constant", "none", {"kind": "decoupled"}, "tree"),
+        ("tree", "constant", "none", {"kind": "decoupled", "part": "hinge"}, "none"),
+        ("tree", "constant", "document", SOFTMAX, "none"),
+        ("tree", "importance", "none", SOFTMAX, "none"),
+        ("frequency", "constant", "none", SOFTMAX, "prior"),
+        ("within_batch", "constant", "none", SOFTMAX, "prior"),
+        ("uniform", "constant", "none", SOFTMAX, "none"),
+    ],
+)
+def test_scores_lack_log_q_where_weights_are_constant(name, w, exclude, loss, correction):
+    content = parts(name, w, exclude=exclude) | {"loss": loss}
+    assert LinearConfig.model_validate(content).correction == correction
+
+
+def test_methods_keep_their_corrections():
+    corrections = {
+        name: LinearConfig(method=name).correction for name in ("adversarial", "frequency", "nce")
+    }
+    assert corrections == {"adversarial": "tree", "frequency": "prior", "nce": "none"}
+
+
+def test_parts_are_what_they_were_after_a_round_trip():
+    config = LinearConfig.model_validate(parts("tree"))
+    assert LinearConfig.model_validate(config.model_dump(mode="json")) == config
+    assert (config.method, config.tree, config.num_negatives) == (None, None, None)
+    assert config.tree_fit is not None
+    assert config.tree_fit.components == 3
+    assert LinearConfig(method="uniform").learning is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({**parts(), "method": "uniform"}, "method 'uniform' has its own negatives and loss"),
+        ({"method": None}, "there is no method"),
+        ({"loss": SOFTMAX}, "go together; one of them is missing"),
+        ({"negatives": parts()["negatives"]}, "go together; one of them is missing"),
+        ({**parts(), "loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label"),
+        (parts(w=None), "loss 'softmax' needs w"),
+        (parts(q={"kind": "hard"}), "q 'hard' is not to be had for linear scorers"),
+        (parts(q={"kind": "clusters"}), "q 'clusters' is not to be had for linear scorers"),
+        ({**parts(), "loss": {"kind": "decoupled", "part": "cosine_contrastive"}}, "wants cosines"),
+        ({**parts(), "num_negatives": 3}, "num_negatives decides nothing"),
+        ({**parts("tree"), "tree": {}}, "tree decides nothing"),
+    ],
+)
+def test_what_can_not_be_is_refused(content, words):
+    with pytest.raises(ValidationError, match=words):
+        LinearConfig.model_validate(content)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (parts(m=50), "m is 50, but q 'uniform' has 4 labels"),
+        (parts("tree", q={**TREE, "components": 17}), r"linear\.tree\.components is 17"),
+    ],
+)
+def test_what_the_labels_or_the_encoder_make_impossible_is_refused_at_the_start(
+    tiny_content, section, message
+):
+    config = TrainingConfig.model_validate({**tiny_content, "linear": section})
+    truth = csr_array(np.ones((3, 5), dtype=np.float32))
+    with pytest.raises(ConfigError, match=message):
+        start_dense(config, truth)
+
+
+def test_a_tree_of_the_retrieval_stage_has_no_more_components_than_the_encoder(tiny_content):
+    retrieval = {
+        **tiny_content["retrieval"],
+        "negatives": {"q": {**TREE, "components": 17}, "w": "tail", "m": 3},
+        "loss": SOFTMAX,
+    }
+    config = TrainingConfig.model_validate({**tiny_content, "retrieval": retrieval})
+    truth = csr_array(np.ones((3, 5), dtype=np.float32))
+    with pytest.raises(ConfigError, match=r"retrieval\.negatives\.q\.components is 17"):
+        start_dense(config, truth)

@@ -1,0 +1,124 @@
+"""The linear stage of a run: standardised vectors, and what is done only once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from models.encoders.dual_encoder import encode_all
+from models.parts.storage import read_parts
+from models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
+from training.configuration.linear import LinearConfig
+from training.linear import stage as linear_stage
+from training.linear.stage import standardise, train_linear_scorer, unstandardised
+from training.neural.document_vectors import encode_documents
+
+DIM, NUM_LABELS = 6, 5
+
+
+def made_up() -> tuple[np.ndarray, csr_array]:
+    """Documents near the centre of their label, far from the origin; label 3 has none."""
+    rng = np.random.default_rng(0)
+    labels = rng.choice([0, 1, 2, 4], 300)
+    centres = 3 * rng.standard_normal((NUM_LABELS, DIM))
+    vectors = 20 + 5 * (centres[labels] + rng.standard_normal((300, DIM)))
+    truth = csr_array((np.ones(300, np.float32), labels, np.arange(301)), shape=(300, NUM_LABELS))
+    return vectors.astype(np.float32), truth
+
+
+def config(**changes: object) -> LinearConfig:
+    tree = {"components": 3, "regulariser": 1.0}
+    content = {"method": "adversarial", "epochs": 3, "batch_size": 20, "tree": tree}
+    return LinearConfig.model_validate(content | changes)
+
+
+def test_standardised_vectors_are_centred_with_a_mean_square_length_of_one() -> None:
+    vectors, _ = made_up()
+    before = vectors.copy()
+    mean, scale = standardise(vectors)
+    np.testing.assert_allclose(vectors.mean(axis=0), 0, atol=1e-5)
+    assert (vectors**2).sum(axis=1).mean() == pytest.approx(1, rel=1e-5)
+    np.testing.assert_allclose(mean + scale * vectors, before, rtol=1e-4)
+
+
+def test_equal_vectors_become_zero() -> None:
+    vectors = np.full((4, 3), 7, dtype=np.float32)
+    _, scale = standardise(vectors)
+    assert scale == 1 and not vectors.any()
+
+
+def test_a_model_of_standardised_vectors_is_turned_into_one_of_vectors_as_they_are() -> None:
+    vectors, _ = made_up()
+    before = vectors.copy()
+    mean, scale = standardise(vectors)
+    rng = np.random.default_rng(1)
+    weight = rng.standard_normal((NUM_LABELS, DIM)).astype(np.float32)
+    model = LinearModel(weight, weight[:, 0].copy(), np.arange(NUM_LABELS))
+    turned = unstandardised(model, mean, scale)
+    wanted = vectors @ model.weight.T + model.bias
+    np.testing.assert_allclose(before @ turned.weight.T + turned.bias, wanted, atol=1e-4)
+
+
+def test_corrected_scores_find_the_labels_of_made_up_documents(tmp_path: Path) -> None:
+    vectors, truth = made_up()
+    before = torch.from_numpy(vectors.copy())
+    scorer = train_linear_scorer(vectors, truth, config(), seed=0, device="cpu", folder=tmp_path)
+    assert (scorer.correction, scorer.model.labels.tolist()) == ("tree", [0, 1, 2, 4])
+    assert scorer.tree is not None and scorer.tree.num_labels == NUM_LABELS
+    scores = corrected_scores(scorer.model, before, TreeCorrection(scorer.tree)).numpy()
+    is_right = scorer.model.labels[scores.argmax(axis=1)] == truth.indices
+    assert is_right.mean() > 0.95
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
+    monkeypatch.setattr(linear_stage, "fit_tree", None)
+    monkeypatch.setattr("training.linear.trainer.LinearTrainer.step", None)
+    again = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
+    np.testing.assert_array_equal(again.model.weight, first.model.weight)
+    np.testing.assert_array_equal(again.model.bias, first.model.bias)
+
+
+def test_documents_are_encoded_part_by_part_and_once(
+    trained, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from models.encoders.tokens import tokenize_texts
+    from training.data.dataset import open_dataset
+
+    dense = read_parts(trained.bundle).dense
+    texts = list(open_dataset(tiny_corpus).split("dev").texts())
+    tokens = tokenize_texts(dense.tokenizer, texts, dense.max_tokens)
+    options = {"pad_id": 0, "device": "cpu", "folder": tmp_path / "vectors"}
+    monkeypatch.setattr(linear_stage, "_PART_SIZE", 7)
+    found = encode_documents(dense.encoder, tokens, **options)
+    np.testing.assert_allclose(
+        found, encode_all(dense.encoder, tokens, "document", pad_id=0), rtol=1e-3, atol=1e-5
+    )
+    names = sorted(path.name for path in (tmp_path / "vectors").iterdir())
+    assert names == [f"documents-{start:08d}.safetensors" for start in (0, 7, 14)]
+    (tmp_path / "vectors" / names[1]).unlink()
+    calls: list[int] = []
+
+    def counted(encoder: object, part: object, *args: object, **kwargs: object) -> np.ndarray:
+        calls.append(len(part))
+        return encode_all(encoder, part, *args, **kwargs)
+
+    monkeypatch.setattr(linear_stage, "encode_all", counted)
+    np.testing.assert_array_equal(encode_documents(dense.encoder, tokens, **options), found)
+    assert calls == [7]
+
+
+@pytest.mark.parametrize(
+    "labels", [[[1], [1], [1]], [[1, 0], [0, 1], [1, 1]], [[1, 1, 1], [1, 1, 1], [0, 0, 0]]]
+)
+def test_the_default_copes_with_few_labels(labels: list, tmp_path: Path) -> None:
+    truth = csr_array(np.array(labels, dtype=np.float32))
+    vectors = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    config = LinearConfig(epochs=2)
+    scorer = train_linear_scorer(vectors, truth, config, seed=0, device="cpu", folder=tmp_path)
+    assert np.isfinite(scorer.model.weight).all()
+    assert scorer.model.labels.tolist() == np.flatnonzero(truth.toarray().any(axis=0)).tolist()

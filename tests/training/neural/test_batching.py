@@ -1,0 +1,96 @@
+"""Which documents a step learns from: each once an epoch, within bounds, the same when resumed."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.encoders.tokens import TokenizedTexts
+from training.neural import batching
+from training.neural.batching import BatchPlan, padded_lengths
+
+some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=150).map(np.array)
+
+
+def plan_of(lengths, *, epochs=3, batch_size=8, batch_tokens=None, seed=(5, 1)) -> BatchPlan:
+    return BatchPlan(np.asarray(lengths), epochs, batch_size, batch_tokens, seed)
+
+
+def padded(plan: BatchPlan, rows: np.ndarray) -> int:
+    return len(rows) * int(plan.lengths[rows].max())
+
+
+def flat(batches) -> list[list[int]]:
+    return [rows.tolist() for rows in batches]
+
+
+@given(some_lengths, st.integers(1, 9), st.sampled_from([None, 40, 100, 5000]))
+def test_every_epoch_has_each_document_once_within_both_bounds(lengths, size, tokens):
+    plan = plan_of(lengths, batch_size=size, batch_tokens=tokens)
+    for number in range(plan.epochs):
+        batches = plan.epoch(number)
+        assert sorted(chain.from_iterable(flat(batches))) == list(range(len(lengths)))
+        assert all(0 < len(rows) <= size for rows in batches)
+        if tokens is not None:
+            assert all(padded(plan, rows) <= tokens for rows in batches)
+
+
+@given(some_lengths, st.sampled_from([None, 60]), st.data())
+def test_batches_from_any_step_on_are_those_of_the_whole(lengths, tokens, data):
+    plan = plan_of(lengths, batch_tokens=tokens)
+    whole = flat(chain.from_iterable(plan.epoch(number) for number in range(plan.epochs)))
+    assert (plan.num_steps, plan.num_documents) == (len(whole), 3 * len(lengths))
+    first = data.draw(st.integers(0, len(whole)))
+    assert flat(plan.batches(first)) == whole[first:]
+    assert plan.num_seen(first) == sum(map(len, whole[:first]))
+
+
+def test_without_a_token_bound_batches_are_slices_of_a_permutation():
+    plan = plan_of([1] * 20, epochs=1, batch_size=6)
+    order = np.random.default_rng([5, 1, batching.ORDER, 0]).permutation(20)
+    assert flat(plan.epoch(0)) == [order[i : i + 6].tolist() for i in (0, 6, 12, 18)]
+
+
+def test_a_token_bound_takes_documents_of_like_length_and_less_padding():
+    lengths = np.random.default_rng(0).integers(5, 100, 3000)
+    random = plan_of(lengths, epochs=1, batch_size=16)
+    sorted_ = plan_of(lengths, epochs=1, batch_size=16, batch_tokens=16 * 100)
+    waste = [
+        sum(padded(plan, rows) for rows in plan.epoch(0)) / lengths.sum() - 1
+        for plan in (random, sorted_)
+    ]
+    assert waste[0] > 0.5 and waste[1] < 0.03
+    shortest_first = [int(lengths[rows].max()) for rows in sorted_.epoch(0)]
+    assert shortest_first != sorted(shortest_first)
+
+
+def test_epochs_and_seeds_differ_in_their_batches():
+    lengths = np.random.default_rng(0).integers(5, 100, 300)
+    plan = plan_of(lengths, batch_tokens=800)
+    assert flat(plan.epoch(0)) != flat(plan.epoch(1))
+    assert flat(plan.epoch(0)) == flat(plan_of(lengths, batch_tokens=800).epoch(0))
+    assert flat(plan.epoch(0)) != flat(plan_of(lengths, batch_tokens=800, seed=(6, 1)).epoch(0))
+
+
+def test_without_epochs_there_is_no_step():
+    plan = plan_of([1] * 9, epochs=0)
+    assert (plan.num_steps, plan.num_seen(0), flat(plan.batches(0))) == (0, 0, [])
+
+
+@pytest.mark.parametrize(("firsts", "expected"), [(None, [3, 4, 4, 2]), ([0, 1, 3, 4], [3, 8, 2])])
+def test_a_text_in_windows_takes_as_many_tokens_as_they_do_when_padded(firsts, expected):
+    offsets = np.array([0, 3, 7, 11, 13])
+    num_texts = 4 if firsts is None else 3
+    texts = TokenizedTexts(
+        ids=np.zeros(13, dtype=np.int64),
+        offsets=offsets,
+        num_tokens=np.full(num_texts, 9),
+        num_read=np.full(num_texts, 9),
+        num_known=np.full(num_texts, 7),
+        firsts=None if firsts is None else np.array(firsts),
+    )
+    assert padded_lengths(texts).tolist() == expected

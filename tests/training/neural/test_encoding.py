@@ -1,0 +1,211 @@
+"""Texts encoded in parts: the same vectors and gradients in less memory; torch.compile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from training.learning.subset_losses import decoupled_softmax_loss, soft_top_k_loss
+from training.neural import gradient_cache as encoding
+from training.neural.gradient_cache import can_compile, encoding_in_parts
+from training.neural.layers import checkpoint_gradients
+from training.neural.model import DeplModel
+from training.neural.steps import classifier_step, retrieval_step
+from training.runtime.machine import Machine
+
+CPU = Machine("cpu", is_bfloat16=False)
+ROWS = np.arange(16)
+
+
+@pytest.fixture
+def new_still_model(new_model) -> Callable[[], DeplModel]:
+    """Makes models without dropout, in training mode, whose classifier has learned something."""
+
+    def make() -> DeplModel:
+        model = new_model().train()
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        nn.init.normal_(model.classifier.weight, generator=torch.Generator().manual_seed(1))
+        return model
+
+    return make
+
+
+@pytest.fixture
+def steps(texts, subsets):
+    """Makes a step for a model: of the classifier, or of the dual encoder with any loss."""
+
+    def make(model: DeplModel, loss=None):
+        if loss is None:
+            return classifier_step(model, texts, CPU)
+        return retrieval_step(model, texts, subsets, CPU, loss=loss, keep_classifier=True)
+
+    return make
+
+
+def gradients(model: DeplModel, step, num_parts: int, machine: Machine = CPU) -> dict:
+    """Return the loss and all gradients of a step."""
+    with encoding_in_parts(model, machine, num_parts, is_compiled=False), machine.autocast():
+        loss = step(ROWS, np.random.default_rng(3))
+        loss.backward()
+    found = {name: value.grad for name, value in model.named_parameters()}
+    return {"loss": loss.detach(), **{k: v for k, v in found.items() if v is not None}}
+
+
+def bytes_kept(model: DeplModel, step, num_parts: int) -> int:
+    """Return the size of all tensors that wait for the backward pass."""
+    kept: dict[int, int] = {}
+
+    def pack(tensor):
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with (
+        encoding_in_parts(model, CPU, num_parts, is_compiled=False),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
+        loss = step(ROWS, np.random.default_rng(3))
+    parameters = {parameter.data_ptr() for parameter in model.parameters()}
+    assert loss.requires_grad
+    return sum(size for pointer, size in kept.items() if pointer not in parameters)
+
+
+@pytest.mark.parametrize(
+    ("loss", "num_parts"),
+    [
+        (None, 2),
+        (None, 40),
+        (decoupled_softmax_loss, 3),
+        (lambda *args: soft_top_k_loss(*args, k=3), 5),
+    ],
+)
+def test_in_parts_a_step_has_the_loss_and_the_gradients_of_the_whole(
+    new_still_model, steps, loss, num_parts
+):
+    models = [new_still_model() for _ in range(2)]
+    whole, parts = (
+        gradients(model, steps(model, loss), count)
+        for model, count in zip(models, (1, num_parts), strict=True)
+    )
+    assert whole.keys() == parts.keys()
+    for name, value in whole.items():
+        torch.testing.assert_close(parts[name], value, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_with_dropout_parts_are_encoded_twice_with_the_same_draws(new_model, texts):
+    model = new_model().train()
+    batch, seen = texts.documents.batch(ROWS, 0, "cpu"), []
+    model.encoder.transformer.embeddings.register_forward_hook(lambda *args: seen.append(args[2]))
+    with encoding_in_parts(model, CPU, 4, is_compiled=False):
+        torch.manual_seed(3)
+        vectors = model.encode(batch, "document")
+        after = torch.rand(1)
+        vectors.sum().backward()
+    assert len(seen) == 8  # the last part first, on the way back
+    for first, again in zip(seen[:4], seen[:3:-1], strict=True):
+        assert torch.equal(first, again)
+    assert not torch.allclose(vectors, model.eval().encoder(batch, "document"))
+    torch.manual_seed(3)
+    torch.randint(2**62, ())
+    assert torch.equal(after, torch.rand(1))
+
+
+def test_parts_keep_less_for_the_backward_pass(new_still_model, steps):
+    model = new_still_model()
+    whole, parts = (bytes_kept(model, steps(model), count) for count in (1, 4))
+    assert parts < 0.2 * whole
+
+
+def test_gradient_checkpointing_has_the_same_gradients_in_less_memory(new_still_model, steps):
+    models = [new_still_model() for _ in range(2)]
+    checkpoint_gradients(models[1].encoder)
+    plain, sparing = (gradients(model, steps(model), 1) for model in models)
+    assert plain.keys() == sparing.keys()
+    for name, value in plain.items():
+        torch.testing.assert_close(sparing[name], value, rtol=1e-5, atol=1e-7, msg=name)
+    kept = [bytes_kept(model, steps(model), 1) for model in models]
+    assert kept[1] < 0.5 * kept[0]
+
+
+def test_gradient_checkpointing_goes_together_with_parts(new_still_model, steps):
+    models = [new_still_model() for _ in range(2)]
+    checkpoint_gradients(models[1].encoder)
+    plain, both = (
+        gradients(models[0], steps(models[0]), 1),
+        gradients(models[1], steps(models[1]), 3),
+    )
+    for name, value in plain.items():
+        torch.testing.assert_close(both[name], value, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_bfloat16_has_nearly_the_loss_of_float32(new_still_model, steps):
+    models = [new_still_model() for _ in range(2)]
+    exact, rounded = (
+        gradients(model, steps(model, decoupled_softmax_loss), 1, machine)
+        for model, machine in zip(models, (CPU, Machine("cpu", is_bfloat16=True)), strict=True)
+    )
+    assert rounded["loss"].item() == pytest.approx(exact["loss"].item(), rel=0.02)
+    name = "encoder.document_pooler.weight"
+    cosine = torch.cosine_similarity(exact[name].flatten(), rounded[name].flatten(), dim=0)
+    assert cosine > 0.98
+
+
+def test_a_model_encodes_at_once_again_afterwards(new_model):
+    model = new_model()
+    before = set(model.state_dict())
+    with encoding_in_parts(model, CPU, 2, is_compiled=False):
+        assert model.encode_by is not None
+    assert model.encode_by is None
+    assert set(model.state_dict()) == before
+
+
+# ---- torch.compile ----
+
+
+def test_where_compiling_works_the_compiled_encoder_is_called(new_model, texts, monkeypatch):
+    model, asked = new_model().eval(), []
+
+    def compiled(module, **options):
+        asked.append(options)
+        return module
+
+    monkeypatch.setattr(encoding, "can_compile", lambda device: True)
+    monkeypatch.setattr(torch, "compile", compiled)
+    batch = texts.documents.batch(ROWS, 0, "cpu")
+    with encoding_in_parts(model, CPU, 1, is_compiled=True):
+        vectors = model.encode(batch, "document")
+    assert torch.equal(vectors, model.encoder(batch, "document"))
+    assert asked == [{"dynamic": True}]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("No working C++ compiler\nmore"), OSError()])
+def test_without_a_compiler_a_warning_says_so_and_nothing_is_compiled(
+    new_model, monkeypatch, caplog, error
+):
+    def fail(function):
+        def run(*_):
+            raise error
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", fail)
+    model = new_model()
+    with (
+        caplog.at_level(logging.WARNING, "training.neural.gradient_cache"),
+        encoding_in_parts(model, CPU, 1, is_compiled=True),
+    ):
+        assert model.encode_by is not None
+    why = str(error).partition("\n")[0] or "OSError"
+    assert f"does not work here, so nothing is compiled: {why}. It needs" in caplog.text
+
+
+def test_a_trial_that_works_says_nothing(monkeypatch, caplog):
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    assert can_compile("cpu")
+    assert not caplog.messages

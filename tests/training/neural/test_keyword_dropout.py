@@ -1,0 +1,88 @@
+"""Labels that a step reads without their keywords."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.encoders.pretrained import load_tokenizer
+from models.encoders.tokens import TokenizedTexts, tokenize_texts
+from training.configuration.run import TrainingConfig
+from training.data.dataset import open_dataset
+from training.pipeline.dense import read_training_texts, start_dense
+
+LABELS = np.arange(4, 30)
+
+
+@pytest.fixture
+def read(tiny_corpus, tiny_encoder):
+    """Returns the training texts of labels that all have the keyword `fishery`."""
+
+    def read(dropout: float):
+        config = TrainingConfig.model_validate(
+            {
+                "encoder": str(tiny_encoder),
+                "document_max_tokens": 24,
+                "retrieval": {"keyword_dropout": dropout},
+            }
+        )
+        dataset = open_dataset(tiny_corpus)
+        truth = dataset.split("train").scan().labels
+        catalogue = dataset.catalogue
+        catalogue = catalogue.replaced(
+            pseudo_description=[f"{label.name}. fishery" for label in catalogue]
+        )
+        texts = read_training_texts(start_dense(config, truth), config, dataset, catalogue, truth)
+        return texts, catalogue
+
+    return read
+
+
+def rows_of(batch) -> list[list[int]]:
+    return [ids[mask > 0].tolist() for ids, mask in zip(batch.ids, batch.mask, strict=True)]
+
+
+def test_each_label_is_read_with_or_without_its_keywords(read, tiny_encoder):
+    texts, catalogue = read(0.4)
+    tokenizer = load_tokenizer(tiny_encoder)
+
+    def ids_of(text: str) -> list[int]:
+        return tokenize_texts(tokenizer, [text], 64).ids.tolist()
+
+    num_bare, num_drawn = 0, 0
+    for seed in range(20):
+        rows = rows_of(texts.label_batch(LABELS, np.random.default_rng(seed), "cpu"))
+        for label, ids in zip(LABELS.tolist(), rows, strict=True):
+            bare, whole = ids_of(catalogue[label].name), ids_of(f"{catalogue[label].name}. fishery")
+            assert ids in (bare, whole)
+            num_bare += ids == bare
+            num_drawn += 1
+    assert abs(num_bare / num_drawn - 0.4) < 4 * np.sqrt(0.4 * 0.6 / num_drawn)
+
+
+def test_without_dropout_nothing_is_drawn(read):
+    texts, _ = read(0.0)
+    rng = np.random.default_rng(3)
+    batch = texts.label_batch(LABELS, rng, "cpu")
+    assert texts.label_views is None
+    assert rng.random() == np.random.default_rng(3).random()
+    assert rows_of(batch) == rows_of(texts.labels.batch(LABELS, texts.pad_id, "cpu"))
+
+
+def test_the_same_draws_give_the_same_batch(read):
+    texts, _ = read(0.5)
+    first, second = (
+        rows_of(texts.label_batch(LABELS, np.random.default_rng(7), "cpu")) for _ in range(2)
+    )
+    assert first == second
+    other = replace(texts, label_views=TokenizedTexts.joined([texts.labels, texts.labels]))
+    assert rows_of(other.label_batch(LABELS, np.random.default_rng(7), "cpu")) != first
+
+
+def test_the_default_is_left_out_of_the_settings():
+    settings = TrainingConfig().settings_used("text")
+    assert "keyword_dropout" not in settings["retrieval"]
+    given = TrainingConfig.model_validate({"retrieval": {"keyword_dropout": 0.3}})
+    assert given.settings_used("text")["retrieval"]["keyword_dropout"] == 0.3

@@ -1,0 +1,379 @@
+"""Neural training: its steps, its schedule, and that a broken run goes on as if never broken."""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.encoders.dual_encoder import encode_all
+from models.errors import ConfigError
+from training.configuration.sections import ClassifierConfig, StageConfig
+from training.learning.subset_losses import decoupled_softmax_loss, depl_loss
+from training.neural import loop as stages
+from training.neural.layers import freeze_layers
+from training.neural.loop import Stages
+from training.neural.model import DeplModel, TrainingTexts
+from training.neural.optimizer import make_optimizer, set_rates
+from training.neural.steps import Step, classifier_step, retrieval_step, start_scores
+from training.runtime.machine import Machine, find_machine
+
+CPU = Machine("cpu", is_bfloat16=False)
+CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
+STEPS = 8  # of 60 documents, 16 at a time, twice
+LONGER = CONFIG.model_copy(update={"epochs": 6, "classifier_learning_rate": 0.05})
+
+
+def run_stage(
+    texts: TrainingTexts, folder: Path, model: DeplModel, step: Step, config: StageConfig = CONFIG
+) -> DeplModel:
+    Stages(texts, seed=1, machine=CPU, folder=folder).train("classifier", model, step, config)
+    return model
+
+
+def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def equal(first: DeplModel, second: DeplModel) -> bool:
+    pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
+    return all(torch.equal(*pair) for pair in pairs)
+
+
+def broken_after(step: Step, count: int) -> Step:
+    calls: list[int] = []
+
+    def broken(rows, rng):
+        if len(calls) == count:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return step(rows, rng)
+
+    return broken
+
+
+def recording(step: Step, seen: list) -> Step:
+    def recorded(rows, rng):
+        loss = step(rows, rng)
+        seen.append((rows.tolist(), loss.item()))
+        return loss
+
+    return recorded
+
+
+# ---- the two steps ----
+
+
+def test_classifier_starts_at_the_priors(new_model, texts, priors):
+    model = new_model().eval()
+    batch = texts.documents.batch(np.arange(3), 0, "cpu")
+    scores = model.classifier_scores(model.encoder(batch, "document"))
+    np.testing.assert_allclose(torch.sigmoid(scores).detach(), np.tile(priors, (3, 1)), rtol=1e-5)
+
+
+def test_classifier_scores_of_some_labels_are_those_among_all(new_model):
+    model = new_model()
+    torch.nn.init.normal_(model.classifier.weight)
+    documents, some = torch.randn(4, 16), torch.tensor([5, 2, 9])
+    torch.testing.assert_close(
+        model.classifier_scores(documents, some), model.classifier_scores(documents)[:, some]
+    )
+
+
+def test_retrieval_loss_is_that_of_the_scores_over_the_drawn_labels(new_model, texts, subsets):
+    model, rows = new_model().eval(), np.arange(6)
+    step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
+    loss = step(rows, np.random.default_rng(3))
+    labels = subsets.draw(rows, np.random.default_rng(3))
+    documents = encode_all(model.encoder, texts.documents, "document", pad_id=0)[rows]
+    vectors = encode_all(model.encoder, texts.labels, "label", pad_id=0)[labels]
+    expected = depl_loss(
+        torch.from_numpy(documents @ vectors.T),
+        torch.from_numpy(texts.truth.toarray()[np.ix_(rows, labels)] > 0),
+    )
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_the_retrieval_step_minimises_the_loss_that_it_is_given(new_model, texts, subsets):
+    model, rows, seen = new_model().eval(), np.arange(6), []
+
+    def loss(scores, is_positive):
+        seen.append(is_positive)
+        return decoupled_softmax_loss(scores, is_positive)
+
+    step = retrieval_step(model, texts, subsets, CPU, loss=loss, keep_classifier=False)
+    found = step(rows, np.random.default_rng(3))
+    labels = subsets.draw(rows, np.random.default_rng(3))
+    documents = encode_all(model.encoder, texts.documents, "document", pad_id=0)[rows]
+    vectors = encode_all(model.encoder, texts.labels, "label", pad_id=0)[labels]
+    expected = decoupled_softmax_loss(torch.from_numpy(documents @ vectors.T), *seen)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_keeping_the_classifier_adds_its_loss(new_model, texts, subsets):
+    model, rows = new_model().eval(), np.arange(6)
+    losses = {
+        keep: retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=keep)(
+            rows, np.random.default_rng(3)
+        ).item()
+        for keep in (False, True)
+    }
+    alone = classifier_step(model, texts, CPU)(rows, np.random.default_rng(3)).item()
+    assert losses[True] - losses[False] == pytest.approx(alone, rel=1e-4)
+
+
+def test_without_the_classifier_it_gets_no_gradient(new_model, texts, subsets):
+    model = new_model()
+    step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
+    step(np.arange(6), np.random.default_rng(3)).backward()
+    assert model.classifier.weight.grad is None
+    assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
+
+
+JOINTS = {"separate": (1, 1, 0), "hybrid": (0, 0, 1), "both": (1, 1, 1)}
+
+
+@pytest.mark.parametrize("joint", JOINTS)
+def test_the_joint_loss_is_that_of_the_mean_of_both_probabilities(new_model, texts, subsets, joint):
+    model, rows = new_model().eval(), np.arange(6)
+    torch.nn.init.normal_(model.classifier.weight, generator=torch.Generator().manual_seed(1))
+    step = retrieval_step(
+        model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True, joint=joint
+    )
+    found = step(rows, np.random.default_rng(3)).item()
+    labels = subsets.draw(rows, np.random.default_rng(3))
+    documents = encode_all(model.encoder, texts.documents, "document", pad_id=0)[rows]
+    vectors = encode_all(model.encoder, texts.labels, "label", pad_id=0)
+    weight, bias = model.classifier.weight.detach().numpy(), model.classifier.bias.detach().numpy()
+    dual, classifier = (
+        1 / (1 + np.exp(-x.astype(np.float64)))
+        for x in (documents @ vectors.T, documents @ weight.T + bias)
+    )
+    truth = texts.truth.toarray()[rows] > 0
+
+    def cost(probabilities: np.ndarray, some: np.ndarray) -> float:
+        right = np.where(truth, probabilities, 1 - probabilities)[:, some]
+        return -float(np.log(right).sum()) / len(rows)
+
+    everything = np.arange(texts.truth.shape[1])
+    terms = cost(dual, labels), cost(classifier, everything), cost((dual + classifier) / 2, labels)
+    assert found == pytest.approx(np.dot(JOINTS[joint], terms), rel=1e-4)
+
+
+def test_the_joint_loss_trains_both_label_weights_and_label_texts(new_model, texts, subsets):
+    model = new_model()
+    step = retrieval_step(
+        model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True, joint="hybrid"
+    )
+    step(np.arange(6), np.random.default_rng(3)).backward()
+    assert model.classifier.weight.grad.abs().sum() > 0
+    assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
+    drawn = subsets.draw(np.arange(6), np.random.default_rng(3))
+    touched = model.classifier.bias.grad.abs() > 0
+    assert touched.nonzero()[:, 0].tolist() == drawn.tolist()
+
+
+def test_start_scores_give_the_mean_pair_the_odds_of_few_positives(new_model, texts):
+    model = new_model().encoder
+    start_scores(model, texts, cosine_scale=20.0)
+    documents = encode_all(model, texts.documents, "document", pad_id=0)
+    labels = encode_all(model, texts.labels.first(256), "label", pad_id=0)
+    logits = model.scores(torch.from_numpy(documents), torch.from_numpy(labels)).detach()
+    assert logits.mean().item() == pytest.approx(-4, abs=0.01)
+
+
+def test_start_scores_tell_cosines_apart_as_sharply_as_asked(new_model, texts):
+    model = new_model().encoder
+    start_scores(model, texts, cosine_scale=20.0)
+    documents = encode_all(model, texts.documents, "document", pad_id=0)
+    labels = encode_all(model, texts.labels.first(256), "label", pad_id=0)
+    length = np.linalg.norm(documents, axis=1).mean() * np.linalg.norm(labels, axis=1).mean()
+    assert model.log_scale.exp().item() * length == pytest.approx(20, rel=1e-4)
+
+
+# ---- stages ----
+
+
+def test_the_loss_falls(new_model, texts, tmp_path):
+    model, seen = new_model(), []
+    step = recording(classifier_step(model, texts, CPU), seen)
+    run_stage(texts, tmp_path, model, step, LONGER)
+    losses = [loss for _, loss in seen]
+    assert np.mean(losses[-4:]) < 0.95 * np.mean(losses[:4])
+
+
+def test_the_retrieval_loss_falls(new_model, texts, subsets, tmp_path):
+    model, seen = new_model(), []
+    start_scores(model.encoder, texts, cosine_scale=20.0)
+    step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
+    run_stage(texts, tmp_path, model, recording(step, seen), LONGER)
+    losses = [loss for _, loss in seen]
+    assert np.mean(losses[-4:]) < 0.95 * np.mean(losses[:4])
+
+
+def test_every_epoch_takes_each_document_once_in_another_order(new_model, texts, tmp_path):
+    model, seen = new_model(), []
+    run_stage(texts, tmp_path, model, recording(classifier_step(model, texts, CPU), seen))
+    epochs = [list(chain(*(rows for rows, _ in seen[i : i + 4]))) for i in (0, 4)]
+    assert [len(rows) for rows, _ in seen] == [16, 16, 16, 12] * 2
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(60))
+    assert epochs[0] != epochs[1]
+
+
+def test_a_seed_gives_the_same_weights_and_another_one_others(new_model, texts, tmp_path):
+    found = []
+    for number, seed in enumerate((1, 1, 2)):
+        model = new_model()
+        stages = Stages(texts, seed, CPU, tmp_path / str(number))
+        stages.train("classifier", model, classifier_step(model, texts, CPU), CONFIG)
+        found.append(model)
+    assert equal(found[0], found[1])
+    assert not equal(found[0], found[2])
+
+
+def test_training_leaves_the_global_random_state_alone(new_model, texts, tmp_path):
+    model = new_model()
+    torch.manual_seed(11)
+    expected = torch.rand(3)
+    torch.manual_seed(11)
+    run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("num_steps", [1, 3, 4, 7])
+def test_a_broken_stage_goes_on_to_the_weights_of_an_unbroken_one(
+    new_model, texts, subsets, tmp_path, monkeypatch, num_steps
+):
+    def step_of(model: DeplModel) -> Step:
+        return retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True)
+
+    model, broken, resumed = new_model(), new_model(), new_model()
+    run_stage(texts, tmp_path / "whole", model, step_of(model))
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(texts, tmp_path / "broken", broken, broken_after(step_of(broken), num_steps))
+    seen: list = []
+    run_stage(texts, tmp_path / "broken", resumed, recording(step_of(resumed), seen))
+    assert len(seen) == STEPS - num_steps
+    assert equal(resumed, model)
+
+
+def test_a_finished_stage_takes_no_step_again(new_model, texts, tmp_path):
+    model, again = new_model(), new_model()
+    run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
+    run_stage(texts, tmp_path, again, broken_after(classifier_step(again, texts, CPU), 0))
+    assert equal(again, model)
+
+
+def test_checkpoints_are_written_by_the_clock_and_at_the_end(new_model, texts, tmp_path):
+    model = new_model()
+    run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
+    assert [path.name for path in (tmp_path / "classifier").iterdir()] == [str(STEPS)]
+
+
+def test_progress_is_logged_with_step_loss_and_documents_a_second(
+    new_model, texts, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(stages, "_LOG_EVERY_S", 0.0)
+    model = new_model()
+    with caplog.at_level(logging.INFO, "training.neural.loop"):
+        run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
+    assert len(caplog.messages) == STEPS
+    for word in ("classifier step 8/8", "loss", "docs_per_s", "gpu_gib"):
+        assert word in caplog.messages[-1]
+
+
+def test_a_step_in_bfloat16_learns_in_float32(new_model, texts, tmp_path):
+    machine = Machine("cpu", is_bfloat16=True)
+    model, seen = new_model(), []
+    step = recording(classifier_step(model, texts, machine), seen)
+    Stages(texts, 1, machine, tmp_path).train("classifier", model, step, CONFIG)
+    assert np.isfinite([loss for _, loss in seen]).all()
+    assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
+
+
+def test_precision_is_as_asked():
+    assert find_machine("bfloat16").is_bfloat16
+    assert not find_machine("float32").is_bfloat16
+    assert find_machine("auto").device == find_machine("float32").device
+
+
+# ---- rates ----
+
+
+def rates(warmup_share: float, total: int) -> list[float]:
+    config = CONFIG.model_copy(update={"warmup_share": warmup_share})
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.AdamW([{"params": [parameter], "peak": 2.0}])
+    found = []
+    for number in range(total):
+        set_rates(optimizer, config, number, total)
+        found.append(optimizer.param_groups[0]["lr"])
+    return found
+
+
+def test_rates_rise_to_the_peak_and_fall_towards_zero():
+    expected = [0.5, 1, 1.5, 2, *(2 * left / 16 for left in range(16, 0, -1))]
+    assert rates(0.2, 20) == pytest.approx(expected)
+
+
+def test_without_warm_up_the_first_rate_is_the_peak():
+    assert rates(0.0, 4) == pytest.approx([2, 1.5, 1, 0.5])
+
+
+@pytest.mark.parametrize("total", [1, 2, 3])
+@pytest.mark.parametrize("warmup_share", [0.0, 0.1, 0.5, 0.99])
+def test_rates_of_few_steps_are_never_zero_nor_above_the_peak(warmup_share, total):
+    assert all(0 < rate <= 2 for rate in rates(warmup_share, total))
+
+
+def test_encoder_poolers_and_classifier_have_their_own_rates(new_model):
+    model = new_model()
+    optimizer = make_optimizer(model, CONFIG)
+    peaks = [group["peak"] for group in optimizer.param_groups]
+    assert peaks == [1e-3, CONFIG.pooler_learning_rate, CONFIG.classifier_learning_rate]
+    sizes = [len(group["params"]) for group in optimizer.param_groups]
+    assert sum(sizes) == len(list(model.parameters()))
+    assert sizes[1:] == [4, 4]
+
+
+# ---- frozen layers ----
+
+
+@pytest.mark.parametrize(("count", "num_frozen"), [(0, 0), (1, 5 + 16), (2, 5 + 32)])
+def test_frozen_layers_and_all_below_them_keep_their_weights(
+    new_model, texts, tmp_path, count, num_frozen
+):
+    model = new_model()
+    freeze_layers(model.encoder, count)
+    frozen = {name for name, value in model.named_parameters() if not value.requires_grad}
+    before = weights(model)
+    run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
+    after = model.state_dict()
+    unchanged = {name for name in after if torch.equal(before[name], after[name])}
+    assert len(frozen) == num_frozen
+    assert frozen <= unchanged
+    if count < 2:
+        assert any(f"layer.{count}" in name for name in set(after) - unchanged)
+
+
+def test_no_gradient_goes_back_into_frozen_layers(new_model, texts):
+    model = new_model()
+    freeze_layers(model.encoder, 1)
+    lowest, above = model.encoder.transformer.encoder.layer
+    outputs: list[torch.Tensor] = []
+    for layer in (lowest, above):
+        layer.register_forward_hook(lambda _, __, output: outputs.append(output))
+    classifier_step(model, texts, CPU)(np.arange(4), np.random.default_rng(0))
+    needs_gradient = [x[0].requires_grad if isinstance(x, tuple) else x.requires_grad
+                      for x in outputs]  # fmt: skip
+    assert needs_gradient == [False, True]
+
+
+def test_more_frozen_layers_than_there_are_are_refused(new_model):
+    with pytest.raises(ConfigError, match="frozen_layers is 3, but BertModel has 2 layers"):
+        freeze_layers(new_model().encoder, 3)

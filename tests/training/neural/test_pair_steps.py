@@ -1,0 +1,258 @@
+"""The dual encoder's step over pairs: its loss by brute force, what it encodes, that it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from models.encoders.dual_encoder import DualEncoder, encode_all
+from models.encoders.pretrained import load_transformer
+from models.encoders.tokens import TokenizedTexts
+from training.configuration.run import TrainingConfig
+from training.configuration.sections import RetrievalConfig
+from training.learning.objectives import make_objective
+from training.learning.sampling import step_generator
+from training.neural.loop import Stages
+from training.neural.model import DeplModel, TrainingTexts
+from training.neural.pair_steps import PairBatches, encoder_material, pair_step
+from training.neural.steps import Step, classifier_step, start_scores
+from training.runtime.machine import Machine
+
+CPU = Machine("cpu", is_bfloat16=False)
+ROWS = np.arange(8)
+DISTRIBUTIONS: dict[str, dict[str, Any]] = {
+    "uniform": {"q": {"kind": "uniform"}, "m": 5},
+    "uniform_shared": {"q": {"kind": "uniform"}, "m": 40, "shared": True},
+    "uniform_subset": {"q": {"kind": "uniform_subset"}, "m": 40, "shared": True},
+    "frequency": {"q": {"kind": "frequency", "exponent": 0.5}, "m": 40, "shared": True},
+    "within_batch": {"q": {"kind": "within_batch"}},
+    "all": {"q": {"kind": "all"}},
+    "hard": {"q": {"kind": "hard"}, "m": 5},
+    "softmax": {"q": {"kind": "softmax"}, "m": 5},
+    "clusters": {"q": {"kind": "clusters"}, "m": 5},
+    "tree": {"q": {"kind": "tree", "components": 4, "regulariser": 1.0}, "m": 5},
+}
+MINING = {
+    "negatives": {"q": {"kind": "uniform_subset"}, "m": 40, "shared": True},
+    "loss": {"kind": "ordered", "form": "pairwise", "vartheta": {"kind": "top_k", "k": 3}},
+}
+
+
+def config_of(name: str, w: str = "importance", **others: Any) -> RetrievalConfig:
+    content = {
+        "epochs": 4,
+        "batch_size": 16,
+        "encoder_learning_rate": 1e-2,
+        "pooler_learning_rate": 1e-1,
+        "label_subset_size": 1000,
+        "negatives": {**DISTRIBUTIONS[name], "w": w},
+        "loss": {"kind": "softmax"},
+    }
+    return RetrievalConfig.model_validate(content | others)
+
+
+@pytest.fixture
+def new_model(tiny_encoder, texts) -> Callable[[], DeplModel]:
+    def make() -> DeplModel:
+        priors = np.full(texts.truth.shape[1], 0.05, dtype=np.float32)
+        model = DeplModel(DualEncoder(load_transformer(tiny_encoder)), priors)
+        with torch.random.fork_rng():
+            torch.manual_seed(4)
+            torch.nn.init.normal_(model.classifier.weight, std=0.3)
+        start_scores(model.encoder, texts, cosine_scale=10.0)
+        return model
+
+    return make
+
+
+@pytest.fixture
+def hard(texts) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, texts.truth.shape[1], (60, 3))
+
+
+def batches_of(texts: TrainingTexts, config: RetrievalConfig) -> PairBatches:
+    assert config.negatives is not None
+    most = config.negatives.most_pairs(config.label_subset_size)
+    return PairBatches(texts.truth, config.negatives.exclude, most)
+
+
+def objective_of(model, texts, hard, config, folder: Path):
+    material = encoder_material(model, texts, hard, config, CPU, seed=1, folder=folder)
+    return make_objective(config.learning, material)
+
+
+def step_of(model, texts, hard, config, folder, *, keep_classifier: bool = False) -> Step:
+    objective = objective_of(model, texts, hard, config, folder)
+    batches = batches_of(texts, config)
+    return pair_step(model, texts, batches, objective, CPU, keep_classifier=keep_classifier)
+
+
+@torch.no_grad()
+def mean_loss(model: DeplModel, step: Step) -> float:
+    """Return the loss without dropout of three batches, each with the same draws every time."""
+    model.eval()
+    rows = np.split(np.arange(60), 3)
+    return sum(step(part, np.random.default_rng(0)).item() for part in rows) / 3
+
+
+def brute_force(model, texts, hard, config, folder, seed: int) -> torch.Tensor:
+    """Return the objective on the scores of every document and label of the corpus."""
+    documents, labels = (
+        torch.from_numpy(encode_all(model.encoder, tokens, role, pad_id=0))
+        for tokens, role in ((texts.documents, "document"), (texts.labels, "label"))
+    )
+    scores = model.encoder.scores(documents, labels)
+    rng = np.random.default_rng(seed)
+    pairs, places = batches_of(texts, config).draw(ROWS, rng, "cpu")
+    np.testing.assert_array_equal(pairs.documents, ROWS[places])
+    pairs = replace(pairs, vectors=documents[pairs.documents])
+    objective = objective_of(model, texts, hard, config, folder)
+    of_pairs = scores[pairs.documents]
+    return objective(
+        pairs,
+        lambda wanted: of_pairs.gather(1, wanted.expand(len(of_pairs), -1)),
+        step_generator(rng, "cpu"),
+    )
+
+
+@pytest.mark.parametrize("size", [1000, 60])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_the_loss_is_the_objective_on_the_full_score_matrix(
+    new_model, texts, hard, tmp_path, name, size
+):
+    if name == "all" and size == 60:
+        pytest.skip("all labels are more than these")
+    model = new_model().eval()
+    config = config_of(name, label_subset_size=size)
+    found = step_of(model, texts, hard, config, tmp_path)(ROWS, np.random.default_rng(3))
+    expected = brute_force(model, texts, hard, config, tmp_path, 3)
+    assert expected.item() > 0
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mining_has_the_loss_of_the_full_score_matrix(new_model, texts, hard, tmp_path):
+    model, config = new_model().eval(), config_of("uniform", **MINING)
+    found = step_of(model, texts, hard, config, tmp_path)(ROWS, np.random.default_rng(3))
+    expected = brute_force(model, texts, hard, config, tmp_path, 3)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_every_q_trains_both_poolers(new_model, texts, hard, tmp_path, name):
+    model, config = new_model(), config_of(name)
+    step = step_of(model, texts, hard, config, tmp_path / "negatives")
+    step(ROWS, np.random.default_rng(0)).backward()
+    for pooler in (model.encoder.document_pooler, model.encoder.label_pooler):
+        assert pooler.weight.grad.abs().sum() > 0
+    assert model.classifier.weight.grad is None
+    before = mean_loss(model, step)
+    Stages(texts, 1, CPU, tmp_path / "steps").train("retrieval", model, step, config)
+    assert mean_loss(model, step) < 0.97 * before
+
+
+@pytest.mark.parametrize("name", [name for name in DISTRIBUTIONS if name != "all"])
+def test_no_step_encodes_more_labels_than_it_may(
+    new_model, texts, hard, tmp_path, monkeypatch, name
+):
+    encoded, batch = [], TokenizedTexts.batch
+
+    def counted(self, rows, *others):
+        if self is texts.labels:
+            assert len(set(rows.tolist())) == len(rows)
+            encoded.append(len(rows))
+        return batch(self, rows, *others)
+
+    config = config_of(name, label_subset_size=50)
+    step = step_of(new_model(), texts, hard, config, tmp_path)
+    monkeypatch.setattr(TokenizedTexts, "batch", counted)
+    for seed in range(5):
+        step(ROWS, np.random.default_rng(seed))
+    assert len(encoded) == 5
+    assert max(encoded) <= 50
+
+
+def test_pairs_beyond_the_bound_are_left_out_at_random(texts):
+    batches = PairBatches(texts.truth, "document", most=4)
+    seen = set()
+    for seed in range(100):
+        pairs, places = batches.draw(ROWS, np.random.default_rng(seed), "cpu")
+        assert len(pairs.labels) == len(places) == 4
+        found = list(zip(pairs.documents.tolist(), pairs.labels.tolist(), strict=True))
+        assert all(texts.truth[document, label] for document, label in found)
+        seen |= set(found)
+    assert len(seen) == texts.truth[ROWS].nnz
+
+
+def test_documents_without_labels_cost_nothing(new_model, texts, hard, tmp_path):
+    bare = replace(texts, truth=csr_array(texts.truth.shape, dtype=np.float32))
+    step = step_of(new_model(), texts, hard, config_of("uniform"), tmp_path)
+    objective = objective_of(new_model(), texts, hard, config_of("uniform"), tmp_path)
+    model = new_model()
+    batches = PairBatches(bare.truth, "document", most=4)
+    step = pair_step(model, bare, batches, objective, CPU, keep_classifier=False)
+    loss = step(ROWS, np.random.default_rng(0))
+    loss.backward()
+    assert loss.item() == 0
+    assert not model.encoder.document_pooler.weight.grad.any()
+
+
+def test_keeping_the_classifier_adds_its_loss(new_model, texts, hard, tmp_path):
+    model, config = new_model().eval(), config_of("within_batch")
+    kept, without = (
+        step_of(model, texts, hard, config, tmp_path, keep_classifier=keep)(
+            ROWS, np.random.default_rng(3)
+        ).item()
+        for keep in (True, False)
+    )
+    alone = classifier_step(model, texts, CPU)(ROWS, np.random.default_rng(3)).item()
+    assert kept - without == pytest.approx(alone, rel=1e-4)
+
+
+def test_clusters_follow_the_classifier(new_model, texts, hard, tmp_path):
+    model, config = new_model().eval(), config_of("clusters")
+    step = step_of(model, texts, hard, config, tmp_path)
+    before = step(ROWS, np.random.default_rng(3)).item()
+    with torch.no_grad():
+        model.classifier.weight.mul_(-5)
+    assert step(ROWS, np.random.default_rng(3)).item() != pytest.approx(before, rel=1e-3)
+
+
+def test_negatives_are_drawn_in_float32_though_scores_are_not(new_model, texts, hard, tmp_path):
+    model, config = new_model(), config_of("tree")
+    objective = objective_of(model, texts, hard, config, tmp_path)
+    machine = Machine("cpu", is_bfloat16=True)
+    step = pair_step(
+        model, texts, batches_of(texts, config), objective, machine, keep_classifier=False
+    )
+    with machine.autocast():
+        loss = step(ROWS, np.random.default_rng(3))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert loss.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["within_batch", "tree"])
+def test_a_run_trains_with_negatives_from_its_configuration(
+    tmp_path, train_in, tiny_content, tiny_corpus, name
+):
+    retrieval = {
+        **tiny_content["retrieval"],
+        "label_subset_size": 200,
+        "negatives": {**DISTRIBUTIONS[name], "w": "tail"},
+        "loss": {"kind": "softmax"},
+    }
+    content = {**tiny_content, "scorers": ["retrieval", "sparse"], "retrieval": retrieval}
+    config = TrainingConfig.model_validate(content)
+    first = train_in(tmp_path / "first", config, tiny_corpus)
+    again = train_in(tmp_path / "again", config, tiny_corpus)
+    used = first.bundle.manifest.training["retrieval"]
+    assert used["negatives"]["q"]["kind"] == name
+    assert used["loss"] == {"kind": "softmax"}
+    assert first.bundle.manifest.digest == again.bundle.manifest.digest

@@ -1,0 +1,230 @@
+"""Stages with every option: broken ones end as unbroken ones, and each option does what it says."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+import torch
+
+from training.configuration.sections import ClassifierConfig, StageConfig
+from training.learning.subset_losses import depl_loss
+from training.neural import loop as stages
+from training.neural.loop import Stages
+from training.neural.model import DeplModel
+from training.neural.steps import classifier_step, retrieval_step
+from training.runtime.checkpoints import load_notes, newest_checkpoint
+from training.runtime.machine import Machine
+from training.runtime.run_log import progress_path, read_dev_points, read_progress
+
+CPU = Machine("cpu", is_bfloat16=False)
+FLOAT16 = Machine("cpu", is_bfloat16=False, is_float16=True)
+CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
+OPTIONS: dict[str, dict] = {
+    "batch_tokens": {"batch_tokens": 300},
+    "accumulate": {"accumulate": 3},
+    "schedule": {"schedule": "cosine", "layer_decay": 0.8},
+    "early_stopping": {"early_stopping": {"every": 0.25, "patience": 3}},
+}
+OPTIONS["all"] = {key: value for option in OPTIONS.values() for key, value in option.items()}
+VALUES = [0.2, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0]  # on dev, of the measurements
+
+
+def config_of(**options) -> StageConfig:
+    return ClassifierConfig.model_validate(CONFIG.model_dump() | options)
+
+
+@pytest.fixture
+def train(texts, subsets) -> Callable:
+    """Trains a stage of the dual encoder; a judge gives the values one by one."""
+
+    def run(folder, model, config, *, machine=CPU, break_at=None, values=VALUES, **others):
+        inner = retrieval_step(model, texts, subsets, machine, loss=depl_loss, keep_classifier=True)
+        taken, batches = count(), []
+
+        def step(rows, rng):
+            if next(taken) == break_at:
+                raise KeyboardInterrupt
+            batches.append(rows.tolist())
+            return inner(rows, rng)
+
+        def judge() -> float:
+            return values[len(read_dev_points(folder / "classifier"))]
+
+        stage = Stages(texts, seed=1, machine=machine, folder=folder, **others)
+        stage.train("classifier", model, step, config, judge=judge)
+        return batches
+
+    return run
+
+
+def equal(first: DeplModel, second: DeplModel) -> bool:
+    pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
+    return all(torch.equal(*pair) for pair in pairs)
+
+
+def assert_a_broken_stage_ends_as_an_unbroken_one(
+    train, new_model, tmp_path, config, *, machine=CPU, places=(0.5,)
+):
+    whole = new_model()
+    batches = train(tmp_path / "whole", whole, config, machine=machine)
+    for place in places:
+        number = max(1, int(place * len(batches)))
+        folder, resumed = tmp_path / str(number), new_model()
+        with pytest.raises(KeyboardInterrupt):
+            train(folder, new_model(), config, machine=machine, break_at=number)
+        assert train(folder, resumed, config, machine=machine) == batches[number:]
+        assert equal(resumed, whole)
+        points = [read_dev_points(each / "classifier") for each in (folder, tmp_path / "whole")]
+        assert points[0] == points[1]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, monkeypatch, option):
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
+    places = (0.2, 0.5, 0.9) if option == "early_stopping" else (0.7,)
+    config = config_of(**OPTIONS[option])
+    assert_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, config, places=places)
+
+
+def test_a_stage_of_float16_goes_on_with_its_scale(train, new_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
+    scalers: list = []
+    monkeypatch.setattr(
+        Machine,
+        "new_scaler",
+        lambda _: scalers.append(
+            torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=3)
+        ) or scalers[-1],
+    )  # fmt: skip
+    assert_a_broken_stage_ends_as_an_unbroken_one(
+        train, new_model, tmp_path, config_of(epochs=1), machine=FLOAT16
+    )
+    assert len({scaler.get_scale() for scaler in scalers[::2]}) == 1
+    assert scalers[0].get_scale() != 2.0**20
+
+
+def test_a_stage_without_the_newer_options_learns_what_it_always_did(train, new_model, tmp_path):
+    """Losses of the first steps, as recorded before there were any options."""
+    train(tmp_path, new_model(), CONFIG)
+    found = [point.loss for point in read_progress(progress_path(tmp_path / "classifier"))]
+    assert found == pytest.approx(RECORDED, rel=2e-3)
+
+
+RECORDED = [622.4362, 501.8763, 384.3180, 315.2781, 235.3880, 190.8433, 131.6320, 140.4550]
+
+
+@pytest.mark.parametrize(
+    ("option", "is_alike"),
+    [({"accumulate": 4}, True), ({"schedule": "cosine"}, False), ({"layer_decay": 0.5}, False),
+     ({"batch_tokens": 200}, False)],
+)  # fmt: skip
+def test_parts_alone_change_nothing_that_is_learned(train, new_model, tmp_path, option, is_alike):
+    models = []
+    for name, options in (("plain", {}), ("other", option)):
+        model = new_model()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        train(tmp_path / name, model, config_of(**options))
+        models.append(torch.cat([value.flatten() for value in model.parameters()]))
+    # Adam turns the last bits of tiny gradients into steps of full size: so few may differ.
+    apart = ((models[0] - models[1]).abs() > 1e-5).float().mean().item()
+    assert (apart < 1e-3) is is_alike
+
+
+def test_the_best_weights_are_those_that_are_left_in_the_end(train, new_model, tmp_path):
+    config = config_of(**OPTIONS["early_stopping"])
+    stopped = new_model()
+    batches = train(tmp_path / "stopped", stopped, config)
+    points = read_dev_points(tmp_path / "stopped" / "classifier")
+    assert [point.value for point in points] == [0.2, 0.5, 0.4, 0.3, 0.2]  # patience 3
+    assert [point.epochs for point in points] == pytest.approx(
+        [point.step * 16 / 60 for point in points], abs=0.1
+    )
+    assert len(batches) == points[-1].step < 8
+    best = new_model()
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "other", best, config_of(), break_at=points[1].step)
+    assert equal(stopped, best)
+    assert newest_checkpoint(tmp_path / "stopped" / "classifier").name == str(points[-1].step)
+
+
+def test_a_stopped_stage_takes_no_step_again(train, new_model, tmp_path):
+    config = config_of(**OPTIONS["early_stopping"])
+    stopped, again = new_model(), new_model()
+    train(tmp_path, stopped, config)
+    assert train(tmp_path, again, config, break_at=0) == []
+    assert equal(stopped, again)
+    notes = load_notes(tmp_path / "classifier")
+    assert notes["is_done"] and len(notes["dev"]) == 5
+
+
+def test_a_stage_that_gets_better_to_its_end_is_not_stopped(train, new_model, tmp_path):
+    config = config_of(**OPTIONS["early_stopping"])
+    values = [0.1 * place for place in range(20)]
+    assert len(train(tmp_path, new_model(), config, values=values)) == 8
+    assert read_dev_points(tmp_path / "classifier")[-1].step == 8
+
+
+def test_a_measurement_is_logged(train, new_model, tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "training.neural.loop"):
+        train(tmp_path, new_model(), config_of(**OPTIONS["early_stopping"]))
+    assert "classifier step 1 dev P@5 0.2000" in caplog.text
+
+
+def test_progress_with_a_token_bound_counts_documents(
+    train, new_model, tmp_path, monkeypatch, texts
+):
+    bars: list = []
+
+    class Bar(stages.tqdm):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            bars.append(self)
+
+    monkeypatch.setattr(stages, "tqdm", Bar)
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
+    config = config_of(**OPTIONS["batch_tokens"])
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, new_model(), config, break_at=7)
+    batches = train(tmp_path, new_model(), config)
+    assert {bar.total for bar in bars} == {120}
+    assert [bar.n for bar in bars] == [bars[1].initial, 120]
+    assert bars[1].initial == 120 - sum(map(len, batches)) > 0
+
+
+def test_float16_learns_in_float32_and_nearly_as_float32_does(texts, new_model, tmp_path):
+    losses = {}
+    for name, machine in (("float32", CPU), ("float16", FLOAT16)):
+        model = new_model()
+        stage = Stages(texts, seed=1, machine=machine, folder=tmp_path / name)
+        stage.train("classifier", model, classifier_step(model, texts, machine), CONFIG)
+        assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
+        points = read_progress(progress_path(tmp_path / name / "classifier"))
+        losses[name] = [point.loss for point in points]
+    assert losses["float16"] == pytest.approx(losses["float32"], rel=0.02)
+    assert losses["float16"] != losses["float32"]
+
+
+def test_checkpoints_of_before_are_read(train, new_model, tmp_path, monkeypatch):
+    """They have no notes beside the step, and no best weights."""
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, new_model(), CONFIG, break_at=3)
+    progress = tmp_path / "classifier" / "3" / "progress.json"
+    assert json.loads(progress.read_text()) == {"step": 3, "is_done": False}
+    assert {path.name for path in progress.parent.iterdir()} == {
+        "progress.json", "model.safetensors", "optimizer.safetensors",
+    }  # fmt: skip
+    assert len(train(tmp_path, new_model(), CONFIG)) == 5
+
+
+def test_a_stage_without_epochs_leaves_the_model_as_it_is(train, new_model, tmp_path):
+    model, before = new_model(), new_model()
+    assert train(tmp_path, model, CONFIG.model_copy(update={"epochs": 0})) == []
+    assert equal(model, before)
+    assert load_notes(tmp_path / "classifier")["is_done"]

@@ -1,0 +1,405 @@
+"""Encoders of many families are trained and served, or refused in one sentence before a run starts.
+
+On commit e37f807, T5, mT5, BART, and DeBERTa and FNet in bfloat16 ended in tracebacks, and GPT-2,
+Llama, Qwen3 and folders without a tokenizer were trained and published without a word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoModel, AutoTokenizer, PretrainedConfig, TokenizersBackend
+
+from models.encoders.pretrained import load_tokenizer, load_transformer, window_of
+from models.encoders.tokens import tokenize_texts
+from models.errors import ConfigError
+from models.predict.predictor import Predictor
+from models.windows import Windows
+from training.configuration.run import TrainingConfig
+from training.data.dataset import open_dataset
+from training.pipeline.dense import check_start, start_dense
+
+WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain", "sea",
+         "ship", "coal", "wine", "road", "rail")  # fmt: skip
+SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+VOCABULARY = [*SPECIAL.values(), *WORDS]
+NUM_POSITIONS = 40
+SIZES = {"vocab_size": len(VOCABULARY), "hidden_size": 16, "num_hidden_layers": 2,
+         "num_attention_heads": 2, "intermediate_size": 32, "pad_token_id": 0}  # fmt: skip
+BERT = SIZES | {"max_position_embeddings": NUM_POSITIONS}
+HALF = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2,
+        "vocab_size": len(VOCABULARY)}  # fmt: skip
+RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+FEW_HEADS = {"num_key_value_heads": 2, "head_dim": 8}
+ENDS = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+
+WORKING: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertConfig", BERT),
+    "roberta": ("RobertaConfig", BERT),
+    "xlm-roberta": ("XLMRobertaConfig", BERT),
+    "camembert": ("CamembertConfig", BERT),
+    "distilbert": ("DistilBertConfig", {"vocab_size": len(VOCABULARY), "dim": 16, "n_layers": 2,
+                   "hidden_dim": 32, "n_heads": 2, "max_position_embeddings": NUM_POSITIONS}),
+    "mpnet": ("MPNetConfig", BERT),
+    "electra": ("ElectraConfig", BERT | {"embedding_size": 16}),
+    "modernbert": ("ModernBertConfig", BERT | ENDS),
+    "deberta": ("DebertaConfig", BERT | RELATIVE),
+    "deberta-v2": ("DebertaV2Config", BERT | RELATIVE),
+    "nomic_bert": ("NomicBertConfig", BERT),
+    "albert": ("AlbertConfig", BERT | {"embedding_size": 16}),
+    "data2vec-text": ("Data2VecTextConfig", BERT),
+    "roberta-prelayernorm": ("RobertaPreLayerNormConfig", BERT),
+    "xlm-roberta-xl": ("XLMRobertaXLConfig", BERT),
+    "fnet": ("FNetConfig", {name: BERT[name] for name in BERT if name != "num_attention_heads"}),
+    "longformer": ("LongformerConfig", BERT | {"attention_window": 8}),
+    "big_bird": ("BigBirdConfig", BERT | {"block_size": 4, "num_random_blocks": 1}),
+    "xlnet": ("XLNetConfig", {"vocab_size": len(VOCABULARY), "d_model": 16, "n_layer": 2,
+              "n_head": 2, "d_inner": 32, "pad_token_id": 0}),
+    "t5": ("T5Config", HALF),
+    "mt5": ("MT5Config", HALF),
+}  # fmt: skip
+ONLY_FLOAT32 = {"deberta", "fnet"}
+DECODER = "the first token sees no other .*use a bidirectional encoder such as BERT"
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "bart": (
+        "BartConfig",
+        {"vocab_size": len(VOCABULARY), "d_model": 16, "encoder_layers": 1, "decoder_layers": 1,
+         "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 16,
+         "decoder_ffn_dim": 16, "max_position_embeddings": NUM_POSITIONS},
+        "'bart' is an encoder-decoder, whose encoder half can't be loaded alone; use an encoder",
+    ),
+    "gpt2": ("GPT2Config", {"vocab_size": len(VOCABULARY), "n_embd": 16, "n_layer": 2, "n_head": 2,
+             "n_positions": NUM_POSITIONS}, DECODER),
+    "qwen3": ("Qwen3Config", BERT | FEW_HEADS, DECODER),
+    "llama": ("LlamaConfig", BERT, DECODER),
+    "vit": ("ViTConfig", {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 16, "image_size": 8, "patch_size": 4},
+            r"can't compute vectors from token ids \(\w+: .*\); use an encoder for texts"),
+}  # fmt: skip
+FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text",
+                "roberta-prelayernorm", "xlm-roberta-xl")  # fmt: skip
+
+
+def config_of(name: str, **changes: Any) -> PretrainedConfig:
+    class_name, settings, *_ = WORKING.get(name) or REFUSED[name]
+    made: PretrainedConfig = getattr(transformers, class_name)(**settings | changes)
+    return made
+
+
+def write_encoder(folder: Path, config: PretrainedConfig, tokenizer: Any = None) -> Path:
+    """Write a model of random weights, and a tokenizer if there is one."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        AutoModel.from_config(config).save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    return folder
+
+
+def tokenizer_of(vocabulary: list[str], template: str = "[CLS] $A [SEP]") -> TokenizersBackend:
+    """Return a tokenizer that knows whole words."""
+    numbers = {token: number for number, token in enumerate(vocabulary)}
+    backend = Tokenizer(WordLevel(numbers, unk_token=SPECIAL["unk"]))
+    backend.pre_tokenizer = Whitespace()
+    ends = [(token, numbers[token]) for token in ("[CLS]", "[SEP]")]
+    backend.post_processor = TemplateProcessing(single=template, special_tokens=ends)
+    names = {f"{name}_token": token for name, token in SPECIAL.items()}
+    return TokenizersBackend(tokenizer_object=backend, **names)
+
+
+@pytest.fixture(scope="module")
+def encoder_of(tmp_path_factory) -> Callable[[str], Path]:
+    made: dict[str, Path] = {}
+
+    def find(name: str) -> Path:
+        if name not in made:
+            folder = tmp_path_factory.mktemp("encoder") / name
+            made[name] = write_encoder(folder, config_of(name), tokenizer_of(VOCABULARY))
+        return made[name]
+
+    return find
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """Twelve documents of four words each, labelled by the first of them."""
+    folder = tmp_path_factory.mktemp("words")
+    lines = [
+        {"text": " ".join(WORDS[(i + j * j) % 16] for j in range(4)), "labels": [WORDS[i % 6]]}
+        for i in range(12)
+    ]
+    (folder / "train.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return folder
+
+
+def settings_for(encoder: Path, **changes: Any) -> TrainingConfig:
+    stage = {"epochs": 1, "batch_size": 6}
+    content = {
+        "encoder": str(encoder),
+        "scorers": ["retrieval", "classifier", "sparse"],
+        "document_max_tokens": 16,
+        "precision": "float32",
+        "descriptions": {"num_keywords": 2, "max_tokens": 8},
+        "classifier": stage,
+        "retrieval": stage | {"label_subset_size": 5, "hard_negatives": 1},
+    }
+    return TrainingConfig.model_validate(content | changes)
+
+
+def num_answers(trained, precision: str) -> int:
+    """Return how many different answers the training documents' first halves get."""
+    predictor = Predictor.of_bundle(trained.bundle, precision=precision, device="cpu")
+    texts = [" ".join(WORDS[i : i + 3]) for i in range(8)]
+    found = predictor.predict(texts, k=3, scorer="retrieval")
+    return len({tuple((each.id, each.score) for each in one.labels) for one in found})
+
+
+# ---- every family ----
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", WORKING)
+def test_an_encoder_is_trained_and_tells_texts_apart_or_is_refused_in_a_sentence(
+    encoder_of, train_in, corpus, tmp_path, name, precision
+):
+    config = settings_for(encoder_of(name), precision=precision)
+    if precision == "bfloat16" and name in ONLY_FLOAT32:
+        with pytest.raises(
+            ConfigError,
+            match=r"precision is 'bfloat16', but encoder '.*' \(\w+\) can't be trained and served "
+            r"in bfloat16 \(.*\); set precision to 'float32'",
+        ):
+            train_in(tmp_path, config, corpus)
+        return
+    trained = train_in(tmp_path, config, corpus)
+    assert num_answers(trained, precision) == 8
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_model_that_is_no_encoder_is_refused_before_anything_is_trained(
+    encoder_of, train_in, corpus, tmp_path, name, precision
+):
+    with pytest.raises(ConfigError, match=REFUSED[name][-1]) as caught:
+        train_in(tmp_path, settings_for(encoder_of(name), precision=precision), corpus)
+    assert str(encoder_of(name)) in str(caught.value)
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("name", ["t5", "mt5"])
+def test_of_t5_the_encoder_half_is_trained_and_published(encoder_of, name):
+    assert type(load_transformer(encoder_of(name))).__name__.endswith("EncoderModel")
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_FLOAT32))
+def test_where_the_precision_is_automatic_an_encoder_falls_back_to_float32(
+    encoder_of, train_in, corpus, tmp_path, monkeypatch, caplog, name
+):
+    capabilities = {"avx512_bf16": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    trained = train_in(tmp_path, settings_for(encoder_of(name), precision="auto"), corpus)
+    assert "can't be trained and served in bfloat16 (" in caplog.text
+    assert "): it is trained in float32" in caplog.text
+    assert json.loads((trained.work / "run.json").read_text())["is_bfloat16"] is False
+    caplog.clear()
+    Predictor.of_bundle(trained.bundle, precision="auto", device="cpu")
+    assert ("FNetModel can't compute in bfloat16 (" in caplog.text) == (name == "fnet")
+
+
+def test_a_bundle_whose_encoder_has_no_bfloat16_is_not_served_in_it(
+    encoder_of, train_in, corpus, tmp_path
+):
+    trained = train_in(tmp_path, settings_for(encoder_of("fnet")), corpus)
+    with pytest.raises(
+        ConfigError, match=r"precision is 'bfloat16', but encoder FNetModel can't .*'float32'"
+    ):
+        Predictor.of_bundle(trained.bundle, precision="bfloat16", device="cpu")
+
+
+def test_a_bundle_with_a_decoder_is_refused_when_it_is_loaded(
+    encoder_of, train_in, corpus, tmp_path, monkeypatch
+):
+    """As e37f807 published them."""
+    with monkeypatch.context() as patched:
+        patched.setattr("models.encoders.pretrained.check_first_token", lambda *_: None)
+        patched.setattr("training.pipeline.train.check_start", lambda *_: None)
+        trained = train_in(tmp_path, settings_for(encoder_of("qwen3")), corpus)
+    with pytest.raises(ConfigError, match=DECODER):
+        Predictor.of_bundle(trained.bundle)
+
+
+def test_an_encoder_that_ignores_the_padding_mask_is_warned_of(
+    encoder_of, train_in, corpus, tmp_path, caplog
+):
+    train_in(tmp_path, settings_for(encoder_of("fnet")), corpus)
+    assert "answers depend on what else is asked at the same time" in caplog.text
+
+
+def test_a_model_with_code_of_its_own_is_refused_and_its_code_not_run(train_in, corpus, tmp_path):
+    """On commit e37f807 with a traceback."""
+    folder = write_encoder(tmp_path / "mine", config_of("bert"), tokenizer_of(VOCABULARY))
+    said = json.loads((folder / "config.json").read_text())
+    said |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModel": "mine.M"}}
+    (folder / "config.json").write_text(json.dumps(said))
+    (folder / "mine.py").write_text("raise SystemExit('the code was run')")
+    with pytest.raises(
+        ConfigError,
+        match=r"encoder 'mine': its files in '.*' can't be loaded \(ValueError: .*\); expected a "
+        r"text encoder that Transformers knows",
+    ):
+        train_in(tmp_path, settings_for(folder), corpus)
+
+
+# ---- positions ----
+
+
+@pytest.mark.parametrize("name", sorted(set(WORKING) - {"t5", "mt5", "xlnet"}))
+@pytest.mark.parametrize("padding_id", [0, 1])
+def test_an_encoder_reads_as_many_tokens_as_its_window_says_and_no_more(
+    encoder_of, name, padding_id
+):
+    transformer = AutoModel.from_config(config_of(name, pad_token_id=padding_id)).eval()
+    window = window_of(transformer)
+    offset = padding_id + 1 if name in FROM_PADDING else 0
+    if name == "mpnet":  # whatever its configuration says
+        offset = 2
+    assert window == NUM_POSITIONS - offset
+    ids = torch.full((1, window), 7)
+    assert (
+        transformer(input_ids=ids, attention_mask=ids.clip(max=1))
+        .last_hidden_state.isfinite()
+        .all()
+    )
+
+
+@pytest.mark.parametrize("name", FROM_PADDING)
+def test_more_tokens_than_positions_are_refused_whatever_the_family(encoder_of, corpus, name):
+    config = settings_for(encoder_of(name), document_max_tokens=NUM_POSITIONS)
+    truth = open_dataset(corpus).split("train").scan().labels
+    with pytest.raises(ConfigError, match=r"document_max_tokens is 40, .* at most 3[89] tokens"):
+        start_dense(config, truth)
+
+
+@pytest.mark.parametrize("name", ["t5", "xlnet"])
+def test_relative_positions_have_no_end(encoder_of, name):
+    assert window_of(load_transformer(encoder_of(name))) > 10**9
+
+
+def test_a_length_that_only_the_encoder_itself_refuses_is_told(
+    encoder_of, train_in, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("training.pipeline.dense.window_of", lambda _: 10**9)
+    config = settings_for(encoder_of("data2vec-text"), document_max_tokens=NUM_POSITIONS)
+    with pytest.raises(
+        ConfigError,
+        match=r"document_max_tokens is 40, but encoder .* can't read so many tokens "
+        r"\((Runtime|Index)Error: .*\); lower document_max_tokens",
+    ):
+        train_in(tmp_path, config, corpus)
+
+
+# ---- tokenizers ----
+
+
+def test_a_folder_without_a_tokenizer_is_refused_before_anything_is_trained(
+    train_in, corpus, tmp_path
+):
+    folder = write_encoder(tmp_path / "bare", config_of("bert"))
+    with pytest.raises(
+        ConfigError,
+        match=r"the folder has no tokenizer; expected tokenizer\.json .*"
+        r"tokenizer\.save_pretrained\(folder\)",
+    ):
+        train_in(tmp_path, settings_for(folder), corpus)
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_tokenizer_that_transformers_makes_up_is_refused(tmp_path):
+    """A bundle that e37f807 published holds it as its own."""
+    folder = write_encoder(tmp_path / "bare", config_of("bert"))
+    AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    with pytest.raises(ConfigError, match=r"its tokenizer has 5 tokens, all of them special"):
+        load_tokenizer(folder)
+
+
+def corpus_of(folder: Path, words: list[str]) -> Path:
+    folder.mkdir()
+    lines = [{"text": f"{a} {b} {a}", "labels": [a]} for a in words for b in words if a != b]
+    (folder / "train.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return folder
+
+
+def test_a_tokenizer_that_knows_no_word_of_the_corpus_is_refused(encoder_of, train_in, tmp_path):
+    corpus = corpus_of(tmp_path / "corpus", ["elokuva", "kirjasto", "musiikki"])
+    with pytest.raises(
+        ConfigError,
+        match=r"100% of the tokens of 6 training texts are unknown to its tokenizer \('\[UNK\]'\), "
+        r"expected less than 95%; use an encoder for the language of the texts",
+    ):
+        train_in(tmp_path, settings_for(encoder_of("bert")), corpus)
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_tokenizer_that_knows_few_words_of_the_corpus_is_warned_of(
+    encoder_of, train_in, tmp_path, caplog
+):
+    corpus = corpus_of(tmp_path / "corpus", ["elokuva", "river", "musiikki"])
+    train_in(tmp_path, settings_for(encoder_of("bert")), corpus)
+    assert "67% of the tokens of 6 training texts are unknown to its tokenizer" in caplog.text
+
+
+def test_a_tokenizer_of_more_tokens_than_the_encoder_has_is_refused(train_in, corpus, tmp_path):
+    small = config_of("bert", vocab_size=len(VOCABULARY) - 4)
+    folder = write_encoder(tmp_path / "small", small, tokenizer_of(VOCABULARY))
+    with pytest.raises(ConfigError, match=r"gives the token id 20, but .* embeddings for 17"):
+        train_in(tmp_path, settings_for(folder), corpus)
+
+
+def test_a_cut_text_of_t5_keeps_its_end_and_each_window_reads_on():
+    """T5 has a special token behind a text, and none before it."""
+    ending, words = tokenizer_of(VOCABULARY, "$A [SEP]"), " ".join(WORDS[:6])
+    ids = [VOCABULARY.index(word) for word in WORDS[:6]]
+    assert tokenize_texts(ending, [words], 4).ids.tolist() == [*ids[:3], 3]
+    windows = tokenize_texts(ending, [words], 4, Windows(overlap=0, pool="mean", most=2))
+    assert windows.ids.tolist() == [*ids[:3], 3, *ids[3:], 3]
+
+
+# ---- the check leaves no trace ----
+
+
+def test_the_check_changes_neither_the_random_state_nor_the_encoder(encoder_of, corpus):
+    config = settings_for(encoder_of("big_bird"), document_max_tokens=36)
+    split = open_dataset(corpus).split("train")
+    truth = split.scan().labels
+    start = start_dense(config, truth)
+    before = {name: each.clone() for name, each in start.model.state_dict().items()}
+    said = start.model.encoder.transformer.config.to_json_string()
+    state = torch.get_rng_state()
+    check_start(start, config, split.texts(), truth.shape[0])
+    assert torch.equal(torch.get_rng_state(), state)
+    after = start.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert start.model.encoder.transformer.config.to_json_string() == said
+    assert all(each.grad is None for each in start.model.parameters())
+
+
+def test_a_run_with_the_check_publishes_the_same_bytes_as_one_without(
+    encoder_of, train_in, corpus, tmp_path, monkeypatch
+):
+    config = settings_for(encoder_of("bert"))
+    checked = train_in(tmp_path / "checked", config, corpus)
+    monkeypatch.setattr("training.pipeline.train.check_start", lambda *_: None)
+    monkeypatch.setattr("training.pipeline.dense.usable_machine", lambda trial: trial.machine)
+    monkeypatch.setattr("models.encoders.pretrained.check_first_token", lambda *_: None)
+    unchecked = train_in(tmp_path / "unchecked", config, corpus)
+    assert checked.bundle.manifest.digest == unchecked.bundle.manifest.digest

@@ -1,0 +1,709 @@
+"""Whole runs on the tiny corpus: the same bytes again, killed and resumed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from signal import SIGKILL
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import ANY
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from scipy.sparse import csr_array
+from transformers import BertConfig, BertModel
+
+from models.bundle.registry import Registry
+from models.encoders.pretrained import find_encoder, load_transformer
+from models.encoders.tokens import tokenize_texts
+from models.errors import ConfigError, DataError, RequestError
+from models.parts.storage import read_parts, read_sparse
+from models.predict.predictor import Predictor
+from models.scorers.linear import TreeCorrection, corrected_scores
+from training.configuration.learning import SoftTopKLossConfig
+from training.configuration.run import TrainingConfig
+from training.data.dataset import open_dataset
+from training.pipeline import train as pipeline
+from training.pipeline.dense import start_dense
+from training.runtime.distributed import Ranks
+from training.runtime.machine import Machine
+from training.runtime.run_log import read_dev_points, read_progress, read_stage_costs
+
+# Run with a line of JSON for each run that is to be killed: at which call of which function, and
+# the command's arguments. It loads the libraries once and forks, which spares seconds a run.
+KILLER = """
+import importlib, json, os, signal, sys
+import longtail, training.assessment.assess, training.calibration.ensemble, training.linear.trainer,
+training.linear.stage import training.pipeline.train, training.sparse.fit, training.neural.loop
+
+def run(module, function, number, arguments):
+    training.neural.loop._CHECKPOINT_EVERY_S = training.linear.trainer._CHECKPOINT_EVERY_S = 0.0
+    training.sparse.fit._BLOCK_SIZE = 50
+    owner = importlib.import_module(module)
+    original, calls = getattr(owner, function), []
+    def patched(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+    setattr(owner, function, patched)
+    sys.argv = ["longtail", *arguments]
+    longtail.main()
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        run(**json.loads(line))
+        os._exit(0)
+    print(-os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)
+"""
+# The 16 steps of either stage are saved one by one, the last one of a stage without its optimizer.
+MOMENTS = {
+    "third block of labels": ("training.sparse.fit", "_save_block", 3),
+    "fifth checkpoint": ("training.runtime.checkpoints", "sync_tree", 5),
+    "last checkpoint of the classifier": ("training.runtime.checkpoints", "sync_tree", 16),
+    "step of the retrieval model": ("training.neural.loop", "_train_step", 21),
+    "deletion of the checkpoint before": ("shutil", "rmtree", 64),
+    "vectors encoded but not kept": ("training.linear.stage", "save_arrays", 1),
+    "tree fitted but not kept": ("training.linear.stage", "save_arrays", 2),
+    "third checkpoint of the linear scorer": ("training.linear.trainer", "save_states", 3),
+    "blending fitted but not kept": ("training.calibration.ensemble", "write_json_durably", 1),
+    "bundle half written": ("models.bundle.bundle", "sync_tree", 1),
+    "bundle not yet numbered": ("models.bundle.registry", "open_bundle", 1),
+    "bundle not yet in the registry's file": ("models.bundle.registry", "write_json_durably", 1),
+}
+
+
+class Killer:
+    """Runs `longtail train` in processes that are killed at a given moment."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def train(self, folder: Path, moment: str, arguments: list[str]) -> int:
+        """Return the status of the killed process; its registry and work are in the folder."""
+        module, function, number = MOMENTS[moment]
+        command = ["train", *arguments, *places(folder)]
+        order = {"module": module, "function": function, "number": number, "arguments": command}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+def places(folder: Path) -> list[str]:
+    return ["--registry", str(folder / "registry"), "--work", str(folder / "work")]
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="module")
+def killer(environment) -> Iterator[Killer]:
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    command = [sys.executable, "-c", KILLER]
+    with subprocess.Popen(
+        command, text=True, env=environment, stderr=subprocess.DEVNULL, **pipes
+    ) as process:
+        yield Killer(process)
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def arguments(tiny_corpus, tiny_config_file) -> list[str]:
+    return [str(tiny_corpus), "--config", str(tiny_config_file)]
+
+
+@pytest.fixture
+def copied_corpus(tiny_corpus, tmp_path) -> Path:
+    return Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+
+
+def changed(config: TrainingConfig, **sections: Any) -> TrainingConfig:
+    content = config.model_dump()
+    for name, value in sections.items():
+        content[name] = content[name] | value if isinstance(value, dict) else value
+    return TrainingConfig.model_validate(content)
+
+
+def digest_of(trained) -> str:
+    return trained.bundle.manifest.digest
+
+
+# ---- the same again ----
+
+
+def test_one_seed_gives_one_digest(trained, train_in, tiny_config, tiny_corpus, tmp_path):
+    assert digest_of(train_in(tmp_path, tiny_config, tiny_corpus)) == digest_of(trained)
+
+
+def test_another_seed_gives_another_model(trained, train_in, tiny_config, tiny_corpus, tmp_path):
+    other = train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus).bundle
+    name = "retrieval.safetensors"
+    assert other.manifest.files[name] != trained.bundle.manifest.files[name]
+
+
+def test_a_finished_run_started_again_publishes_no_second_version(
+    train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
+):
+    first = train_in(tmp_path, tiny_config, tiny_corpus)
+    monkeypatch.setattr("training.neural.loop._train_step", None)  # nothing is left to be trained
+    monkeypatch.setattr("training.sparse.svm.SvmProblem.fit", None)
+    monkeypatch.setattr("training.linear.stage.encode_all", None)
+    monkeypatch.setattr("training.linear.stage.fit_tree", None)
+    monkeypatch.setattr("training.linear.trainer.LinearTrainer.step", None)
+    again = train_in(tmp_path, tiny_config, tiny_corpus)
+    assert again.version == first.version == first.registry.current()
+    assert first.registry.versions() == [1]
+
+
+def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_encoder, tmp_path):
+    shutil.copytree(tiny_encoder, tmp_path, dirs_exist_ok=True)
+    without_pooler = BertConfig.from_pretrained(tiny_encoder)
+    BertModel(without_pooler, add_pooling_layer=False).save_pretrained(tmp_path)
+    config = changed(tiny_config, encoder=str(tmp_path))
+    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
+    first, second = (start_dense(config, truth).model for _ in range(2))
+    pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_a_retrieval_loss_with_as_many_places_as_labels_is_refused(tiny_config):
+    retrieval = tiny_config.retrieval.model_copy(update={"loss": SoftTopKLossConfig(k=2)})
+    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
+    with pytest.raises(ConfigError, match="'soft_top_k': k is 2, of 2 labels"):
+        start_dense(tiny_config.model_copy(update={"retrieval": retrieval}), truth)
+
+
+# ---- killed ----
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_leaves_no_half_bundle_and_goes_on_to_the_same_digest(
+    killer, trained, train_in, tiny_config, tiny_corpus, arguments, tmp_path, moment
+):
+    assert killer.train(tmp_path, moment, arguments) == -SIGKILL
+    registry = Registry(tmp_path / "registry")
+    for version in registry.versions():
+        registry.open(version)
+    resumed = train_in(tmp_path, tiny_config, tiny_corpus)
+    assert digest_of(resumed) == digest_of(trained)
+    assert registry.versions() == [registry.current()] == [1]
+
+
+def test_a_killed_run_with_every_option_goes_on_to_the_same_digest(
+    killer, train_in, tiny_content, tiny_corpus, tmp_path
+):
+    """What it measured on dev and the best weights so far come out of its checkpoints, too."""
+    options = {"batch_tokens": 150, "accumulate": 2, "schedule": "cosine", "layer_decay": 0.9,
+               "early_stopping": {"metric": "R@5", "every": 0.25, "patience": 3}}  # fmt: skip
+    content = tiny_content | {"scorers": ["retrieval", "sparse"], "gradient_checkpointing": True}
+    for stage in ("classifier", "retrieval"):
+        content[stage] = tiny_content[stage] | options
+    config = TrainingConfig.model_validate(content)
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(content))
+    whole = train_in(tmp_path / "whole", config, tiny_corpus)
+    command = [str(tiny_corpus), "--config", str(tmp_path / "run.yaml")]
+    assert killer.train(tmp_path / "killed", "fifth checkpoint", command) == -SIGKILL
+    resumed = train_in(tmp_path / "killed", config, tiny_corpus)
+    assert digest_of(resumed) == digest_of(whole)
+    for name in ("classifier", "retrieval"):
+        points = read_dev_points(whole.work / name)
+        assert read_dev_points(resumed.work / name) == points != []
+    told = whole.bundle.manifest.training
+    assert told["retrieval"].items() >= (options | {"early_stopping": ANY}).items()
+    assert told["gradient_checkpointing"] is True
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_digest_from_the_command_line(
+    killer, trained, arguments, environment, tmp_path
+):
+    for moment in ("third block of labels", "fifth checkpoint", "bundle half written"):
+        assert killer.train(tmp_path, moment, arguments) == -SIGKILL
+    command = [sys.executable, "-m", "longtail", "train", *arguments, *places(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"Digest {digest_of(trained)}"
+    left = {path.name for path in (tmp_path / "registry").iterdir()}
+    assert left == {"1", ".lock", "registry.json"}
+    assert losses_in(tmp_path / "work") == losses_in(trained.work)
+
+
+def losses_in(work: Path) -> dict[str, list[tuple[int, float]]]:
+    """Return the steps and losses that a run wrote down, by file."""
+    return {
+        path.name: [(point.step, point.loss) for point in read_progress(path)]
+        for path in sorted(work.rglob("*.progress.jsonl"))
+    }
+
+
+def test_a_run_writes_down_its_losses_and_what_its_stages_took(trained):
+    losses = losses_in(trained.work)
+    assert set(losses) == {f"{x}.progress.jsonl" for x in ("classifier", "retrieval", "steps")}
+    assert [step for step, _ in losses["classifier.progress.jsonl"]] == list(range(1, 17))
+    costs = {cost.stage: cost for cost in read_stage_costs(trained.work)}
+    assert {"features", "sparse", "classifier", "retrieval", "linear", "bundle"} <= set(costs)
+    assert all(cost.is_done and cost.peak_rss_bytes > 0 for cost in costs.values())
+
+
+# ---- a folder of another run ----
+
+
+def test_the_work_of_another_configuration_is_refused(
+    trained, train_in, tiny_config, tiny_corpus, tmp_path
+):
+    shutil.copytree(trained.work, tmp_path / "work")
+    with pytest.raises(ConfigError, match=r"another run \(its config differs\).*--work"):
+        train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus)
+
+
+def test_a_folder_of_before_the_newer_options_is_taken_up(trained, tiny_config):
+    """It knows no such key, and still holds this run."""
+    claim = json.loads((trained.work / "run.json").read_text())
+    assert claim["config"] == {
+        key: value for key, value in tiny_config.settings_used("text").items() if key != "probes"
+    }
+    assert set(claim["config"]) == {
+        "seed", "scorers", "encoder", "document_max_tokens", "frozen_layers", "precision",
+        "sparse", "descriptions", "classifier", "retrieval", "linear", "ensemble",
+    }  # fmt: skip
+    assert set(claim["config"]["classifier"]) == {
+        "epochs", "batch_size", "encoder_learning_rate", "pooler_learning_rate",
+        "classifier_learning_rate", "warmup_share", "weight_decay", "max_gradient_norm",
+    }  # fmt: skip
+    assert set(claim) == {"config", "data_fingerprint", "encoder_sha256", "is_bfloat16", "device"}
+
+
+def test_the_work_on_other_data_is_refused(trained, train_in, tiny_config, copied_corpus, tmp_path):
+    shutil.copytree(trained.work, tmp_path / "work")
+    with (copied_corpus / "test.jsonl").open("a") as file:
+        file.write('{"text": "one more", "labels": []}\n')
+    with pytest.raises(ConfigError, match=r"another run \(its data_fingerprint differs\)"):
+        train_in(tmp_path, tiny_config, copied_corpus)
+
+
+def test_the_work_with_another_encoder_of_that_name_is_refused(
+    train_in, tiny_config, tiny_encoder, tiny_corpus, tmp_path
+):
+    encoder = shutil.copytree(tiny_encoder, tmp_path / "encoder")
+    config = changed(tiny_config, encoder=str(encoder))
+    train_in(tmp_path, config, tiny_corpus)
+    BertModel(BertConfig.from_pretrained(encoder)).save_pretrained(encoder)
+    with pytest.raises(ConfigError, match=r"another run \(its encoder_sha256 differs\)"):
+        train_in(tmp_path, config, tiny_corpus)
+
+
+def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"wanted config.json and \*.safetensors"):
+        train_in(tmp_path, changed(tiny_config, encoder=str(tmp_path / "empty")), tiny_corpus)
+    assert train_in(tmp_path, tiny_config, tiny_corpus).version == 1
+
+
+# ---- what is published ----
+
+
+def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
+    manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
+    told = tiny_config.settings_used("text") | {"encoder": Path(tiny_config.encoder).name}
+    assert manifest.training == told
+    assert manifest.data_fingerprint == dataset.fingerprint
+    assert (manifest.label_count, manifest.training_document_count) == (len(dataset.catalogue), 60)
+    assert manifest.encoder.sha256 == find_encoder(tiny_config.encoder).sha256
+
+
+def test_the_default_scorer_is_the_best_on_dev(trained):
+    manifest = trained.bundle.manifest
+    found = {name: subsets["all"]["P@5"] for name, subsets in manifest.metrics["dev"].items()}
+    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+    assert manifest.scorers == names and set(found) == set(names)
+    assert found[manifest.default_scorer] == max(found.values())
+
+
+def test_labels_have_pseudo_descriptions_and_counts(trained, tiny_corpus):
+    catalogue = trained.bundle.catalogue
+    counts = open_dataset(tiny_corpus).catalogue.training_counts
+    assert catalogue.training_counts.tolist() == counts.tolist()
+    for label in catalogue:
+        name, _, words = label.pseudo_description.partition(f"{label.name}. ")
+        assert (name, 1 <= len(words.split()) <= 5) == (("", True) if label.training_count else
+                                                        (label.name, False))  # fmt: skip
+
+
+def test_only_trained_labels_have_rows_in_sparse_and_classifier(trained):
+    bundle = trained.bundle
+    covered = np.flatnonzero(bundle.catalogue.training_counts).tolist()
+    for name in ("classifier.safetensors", "linear.safetensors", "sparse.safetensors"):
+        assert bundle.tensors(name)["labels"].tolist() == covered
+    vectors = bundle.tensors("retrieval.safetensors")["label_vectors"]
+    assert vectors.shape == (len(bundle.catalogue), 16)
+
+
+def test_the_published_bundle_ranks_as_the_run_did(trained, tiny_corpus):
+    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
+    dev, dataset = trained.bundle.manifest.metrics["dev"], open_dataset(tiny_corpus)
+    found = pipeline.assess(predictor, dataset, "dev", num_training_documents=60).evaluation
+    for name in predictor.scorers:
+        assert found.scorers[name]["all"].values == pytest.approx(dev[name]["all"])
+
+
+def test_without_keywords_a_label_is_described_by_its_name(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    config = changed(tiny_config, descriptions={"num_keywords": 0})
+    catalogue = train_in(tmp_path, config, tiny_corpus).bundle.catalogue
+    assert all(label.pseudo_description == label.name for label in catalogue)
+
+
+def test_without_its_classifier_a_bundle_has_no_such_scorer(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    config = changed(tiny_config, scorers=["sparse", "retrieval"])
+    bundle = train_in(tmp_path, config, tiny_corpus).bundle
+    assert bundle.manifest.scorers == ("retrieval", "sparse")
+    assert (bundle.manifest.ensemble, set(bundle.manifest.calibrations)) == (
+        None,
+        {"retrieval", "sparse"},
+    )
+    assert not {"classifier.safetensors", "linear.safetensors"} & set(bundle.manifest.files)
+    assert (bundle.manifest.linear_correction, "linear" in bundle.manifest.training) == (
+        None,
+        False,
+    )
+    assert Predictor.of_bundle(bundle, device="cpu").scorers == ("retrieval", "sparse")
+
+
+def test_frozen_layers_are_published_as_they_came(train_in, tiny_config, tiny_corpus, tmp_path):
+    bundle = train_in(tmp_path, changed(tiny_config, frozen_layers=1), tiny_corpus).bundle
+    after, before = (
+        load_transformer(folder).state_dict()
+        for folder in (bundle.encoder_folder, Path(tiny_config.encoder))
+    )
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    lowest = {name for name in before if name.startswith(("embeddings", "encoder.layer.0"))}
+    assert same == lowest | {"pooler.dense.weight", "pooler.dense.bias"}  # the last two are unused
+
+
+def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
+    train_in, tiny_config, copied_corpus, tmp_path, caplog
+):
+    (copied_corpus / "dev.jsonl").unlink()
+    with caplog.at_level(logging.WARNING, "training.pipeline.train"):
+        manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
+    assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
+    assert manifest.scorers == ("retrieval", "classifier", "hybrid", "linear", "sparse")
+    assert (manifest.calibrations, manifest.ensemble) == ({}, None)
+    assert "no dev split: no probabilities are calibrated, and there is no ensemble" in caplog.text
+    assert "no dev split: the default scorer is not chosen" in caplog.text
+
+
+def test_the_ensembles_weights_and_every_calibration_are_published(trained):
+    manifest = trained.bundle.manifest
+    assert set(manifest.calibrations) == set(manifest.scorers)
+    assert set(manifest.ensemble.weights) == {"retrieval", "classifier", "linear", "sparse"}
+    assert sum(manifest.ensemble.weights.values()) == pytest.approx(1)
+    kept = json.loads((trained.work / "blending" / "blending.json").read_text())
+    assert kept["ensemble"] == {"weights": manifest.ensemble.weights}
+
+
+def test_the_ensemble_is_as_good_on_dev_as_any_scorer_that_it_blends(trained):
+    def objective(scorer: str) -> float:
+        subsets = trained.bundle.manifest.metrics["dev"][scorer]
+        return subsets["all"]["P@5"] + subsets["all"]["PSP@5"] + subsets["1-9"]["macro-F1@5"]
+
+    values = {name: objective(name) for name in trained.bundle.manifest.ensemble.weights}
+    assert objective("ensemble") >= max(values.values()) - 1e-9
+
+
+def test_all_scorers_of_a_published_bundle_give_probabilities(trained):
+    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
+    for scorer in predictor.scorers:
+        (found,) = predictor.predict(["fish and the sea"], scorer=scorer)
+        probabilities = [label.probability for label in found.labels]
+        assert all(0 < each < 1 for each in probabilities)
+        assert probabilities == sorted(probabilities, reverse=True)
+
+
+def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
+    bundle = trained.bundle
+    assert bundle.manifest.linear_correction == "tree"
+    assert "tree.safetensors" in bundle.manifest.files
+    predictor = Predictor.of_bundle(bundle, device="cpu")
+    texts = list(open_dataset(tiny_corpus).split("dev").texts())
+    batch, num_labels = predictor.read(texts), len(bundle.catalogue)
+    dense = read_parts(bundle).dense
+    model, correction = dense.linear.model, TreeCorrection(dense.linear.tree)
+    wanted = corrected_scores(model, torch.from_numpy(batch.vectors), correction).numpy()
+    found = predictor.rank(batch, num_labels, "linear")
+    best = model.labels[np.argsort(-wanted, axis=1, kind="stable")[:, 0]]
+    assert found.labels[:, 0].tolist() == best.tolist()
+    np.testing.assert_allclose(found.scores[:, 0], wanted.max(axis=1), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "correction"), [("frequency", "prior"), ("uniform", "none"), ("nce", "none")]
+)
+def test_another_method_is_published_with_its_correction(
+    trained, train_in, tiny_config, tiny_corpus, tmp_path, method, correction
+):
+    tree = tiny_config.linear.tree if method == "nce" else None
+    linear = {"method": method, "tree": tree and tree.model_dump()}
+    for stage in ("sparse", "classifier", "retrieval"):  # what these methods have no part in
+        shutil.copytree(trained.work / stage, tmp_path / "work" / stage)
+    bundle = train_in(tmp_path, changed(tiny_config, linear=linear), tiny_corpus).bundle
+    assert bundle.manifest.linear_correction == correction
+    assert "tree.safetensors" not in bundle.manifest.files
+    predictor = Predictor.of_bundle(bundle, device="cpu")
+    (found,) = predictor.predict(["fish and the sea"], scorer="linear")
+    assert (found.correction, len(found.labels)) == (correction, 5)
+    with pytest.raises(RequestError, match="'tree' came for scorer 'linear', which was not"):
+        predictor.predict(["fish"], scorer="linear", correction="tree")
+
+
+def test_label_texts_are_read_into_tokens_once(
+    train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
+):
+    read: list[str] = []
+
+    def tokenize(tokenizer, texts, *options):
+        read.extend(texts)
+        return tokenize_texts(tokenizer, texts, *options)
+
+    monkeypatch.setattr("training.pipeline.dense.tokenize_texts", tokenize)
+    config = changed(tiny_config, scorers=["retrieval", "sparse"])
+    catalogue = train_in(tmp_path, config, tiny_corpus).bundle.catalogue
+    counts = Counter(read)
+    assert {counts[label.pseudo_description] for label in catalogue} == {1}
+    assert len(read) == len(catalogue) + 60
+
+
+def test_early_stopping_without_a_dev_split_is_refused(
+    train_in, tiny_config, copied_corpus, tmp_path
+):
+    (copied_corpus / "dev.jsonl").unlink()
+    config = changed(tiny_config, retrieval={"early_stopping": {}})
+    with pytest.raises(ConfigError, match=r"retrieval\.early_stopping measures on the dev split"):
+        train_in(tmp_path, config, copied_corpus)
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_metric_of_more_places_than_labels_is_refused(tiny_config):
+    config = changed(tiny_config, classifier={"early_stopping": {"metric": "P@3"}})
+    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
+    with pytest.raises(ConfigError, match=r"classifier\.early_stopping\.metric is 'P@3', but .* 2"):
+        start_dense(config, truth)
+
+
+def test_the_folder_of_a_run_in_float16_says_so(tiny_config, trained, tiny_corpus, tmp_path):
+    truth = open_dataset(tiny_corpus).split("train").scan().labels
+    start = start_dense(tiny_config, truth)
+    half = replace(start, machine=Machine("cpu", is_bfloat16=False, is_float16=True))
+    run = pipeline.Run(tiny_config, open_dataset(tiny_corpus), tmp_path)
+    pipeline._claim_folder(run, half)
+    assert json.loads((tmp_path / "run.json").read_text())["is_float16"] is True
+    with pytest.raises(ConfigError, match=r"another run \(its is_float16 differs\)"):
+        pipeline._claim_folder(run, start)
+
+
+def test_without_an_encoder_the_other_processes_have_nothing_to_do(sparse_config):
+    pipeline.follow(sparse_config, Ranks(1, 2))
+
+
+def test_the_other_processes_train_along_and_leave_nothing_behind(
+    tiny_config, tiny_corpus, tmp_path, monkeypatch
+):
+    material, trained_in = SimpleNamespace(texts=SimpleNamespace(truth=None)), []
+    monkeypatch.setattr(Ranks, "from_first", lambda ranks, make: material)
+    monkeypatch.setattr(pipeline, "start_dense", lambda *arguments: arguments)
+    monkeypatch.setattr(pipeline, "train_stages", lambda *arguments: trained_in.append(arguments))
+    pipeline.follow(tiny_config, Ranks(1, 2))
+    ((start, given, config, folder),) = trained_in
+    assert start == (tiny_config, None, Ranks(1, 2))
+    assert (given, config) == (material, tiny_config)
+    assert not folder.exists()
+
+
+# ---- the sparse model alone ----
+
+
+@pytest.fixture
+def no_encoder(monkeypatch):
+    """Nothing of an encoder can be looked for, loaded or trained."""
+    for name in ("find_encoder", "load_transformer", "load_tokenizer", "DeplModel", "find_machine"):
+        monkeypatch.setattr(f"training.dense.{name}", None)
+
+
+def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_sparse):
+    name = "sparse.safetensors"
+    files = trained_sparse.bundle.manifest.files
+    assert files[name] == trained.bundle.manifest.files[name]
+    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", name}
+    assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
+
+
+def test_the_manifest_and_the_folder_say_that_there_is_no_encoder(trained_sparse, sparse_config):
+    manifest = trained_sparse.bundle.manifest
+    assert (manifest.encoder, manifest.input) == (None, "text")
+    assert (manifest.scorers, manifest.default_scorer) == (("sparse",), "sparse")
+    claim = json.loads((trained_sparse.work / "run.json").read_text())
+    assert manifest.training == sparse_config.settings_used("text")
+    assert claim["config"] | {"probes": 16} == manifest.training
+    assert set(claim) == {"config", "data_fingerprint"}
+    assert {path.name for path in trained_sparse.work.iterdir()} == {
+        "run.json",
+        "sparse",
+        "blending",
+        "stages.jsonl",
+    }
+
+
+def test_no_encoder_is_needed_and_what_was_said_of_it_is_told_to_be_ignored(
+    no_encoder, train_in, tiny_config, trained_sparse, tiny_corpus, tmp_path, caplog
+):
+    config = changed(tiny_config, scorers=["sparse"], encoder="no such encoder")
+    with caplog.at_level(logging.WARNING, "training.pipeline.train"):
+        again = train_in(tmp_path, config, tiny_corpus)
+    assert digest_of(again) == digest_of(trained_sparse)
+    assert "scorers sparse on text: these settings decide nothing: encoder, doc" in caplog.text
+
+
+def test_the_work_of_a_run_with_an_encoder_is_not_one_without(
+    trained, train_in, sparse_config, tiny_corpus, tmp_path
+):
+    shutil.copytree(trained.work, tmp_path / "work")
+    differing = r"its config, device, encoder_sha256, is_bfloat16 differs"
+    with pytest.raises(ConfigError, match=differing):
+        train_in(tmp_path, sparse_config, tiny_corpus)
+
+
+# ---- features instead of texts ----
+
+
+def test_on_the_features_of_texts_the_same_model_is_trained(trained_sparse, trained_features):
+    ours, theirs = (read_sparse(each.bundle) for each in (trained_features, trained_sparse))
+    assert ours.tfidf.tokens == theirs.tfidf.tokens
+    assert ours.labels.tolist() == theirs.labels.tolist()
+    np.testing.assert_allclose(ours.bias, theirs.bias, atol=1e-3)
+    # A weight at the bound of pruning is there or not.
+    difference = np.abs((ours.weights - theirs.weights).toarray())
+    assert (difference > 1e-3).mean() < 1e-4
+
+
+def test_a_bundle_of_features_says_so_and_describes_labels_by_them(
+    trained_features, trained_sparse, sparse_config
+):
+    bundle = trained_features.bundle
+    assert (bundle.manifest.input, bundle.manifest.encoder) == ("features", None)
+    assert bundle.manifest.training == sparse_config.settings_used("features")
+    by_name = {label.name: label.pseudo_description for label in trained_sparse.bundle.catalogue}
+    same = [by_name[label.name] == label.pseudo_description for label in bundle.catalogue]
+    assert np.mean(same) > 0.9  # words of nearly equal weight may change places
+
+
+def test_features_are_ranked_and_measured_on_dev(trained_features, trained_sparse, feature_corpus):
+    dev, like = (
+        each.bundle.manifest.metrics["dev"]["sparse"]["all"]
+        for each in (trained_features, trained_sparse)
+    )
+    assert dev["P@5"] == pytest.approx(like["P@5"], abs=0.02)
+    predictor = Predictor.of_bundle(trained_features.bundle, device="cpu")
+    found = pipeline.assess(
+        predictor, open_dataset(feature_corpus), "dev", num_training_documents=60
+    )
+    assert found.evaluation.scorers["sparse"]["all"].values == pytest.approx(dev)
+
+
+def test_an_encoder_is_refused_where_there_is_no_text(
+    no_encoder, train_in, tiny_config, feature_corpus, tmp_path
+):
+    with pytest.raises(ConfigError, match=r"linear, sparse, ensemble came, .*--only-sparse"):
+        train_in(tmp_path, tiny_config, feature_corpus)
+    assert not (tmp_path / "work").exists()
+
+
+# ---- small and broken corpora ----
+
+Write = Callable[[str, list[dict[str, Any]]], None]
+
+
+@pytest.fixture
+def write(tmp_path) -> Write:
+    (tmp_path / "corpus").mkdir()
+
+    def write_split(name: str, documents: list[dict[str, Any]]) -> None:
+        lines = "".join(json.dumps(document) + "\n" for document in documents)
+        (tmp_path / "corpus" / f"{name}.jsonl").write_text(lines)
+
+    return write_split
+
+
+@pytest.mark.parametrize("num_labels", [1, 3])
+def test_a_corpus_with_fewer_than_five_labels_is_trained(
+    train_in, tiny_config, tmp_path, write, num_labels
+):
+    labels = ["fish", "sea", "tax"][:num_labels]
+    texts = ["a law of the sea", "of fish in the sea", "a tax on fish", "the law of tax"]
+    documents = [{"text": x, "labels": [y for y in labels if y in x]} for x in texts]
+    write("train", documents)
+    write("dev", documents)
+    bundle = train_in(tmp_path, tiny_config, tmp_path / "corpus").bundle
+    assert bundle.manifest.label_count == num_labels
+    assert bundle.manifest.default_scorer in bundle.manifest.scorers
+
+
+def test_training_documents_without_any_label_are_refused(train_in, tiny_config, tmp_path, write):
+    write("train", [{"text": "a law", "labels": []}] * 3)
+    write("labels", [{"id": "1", "name": "fish"}])
+    with pytest.raises(DataError, match="no training document has a label"):
+        train_in(tmp_path, tiny_config, tmp_path / "corpus")
+
+
+def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(
+    train_in, tiny_config, copied_corpus, tmp_path
+):
+    for name in ("train", "dev", "test"):
+        with (copied_corpus / f"{name}.jsonl").open("a") as file:
+            file.write("{\n")
+    with pytest.raises(DataError, match="3 lines can't be used") as caught:
+        train_in(tmp_path, tiny_config, copied_corpus)
+    for place in ("train.jsonl, line 61", "dev.jsonl, line 21", "test.jsonl, line 21"):
+        assert f"{place}: not JSON" in str(caught.value)
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_tree_of_more_components_than_vectors_have_dimensions_is_refused(
+    train_in, tiny_config, tiny_corpus, tmp_path
+):
+    config = changed(tiny_config, linear={"tree": {"components": 17}})
+    with pytest.raises(ConfigError, match=r"components is 17, but .* have 16 dimensions; wanted"):
+        train_in(tmp_path, config, tiny_corpus)
+    without = changed(config, scorers=["retrieval", "sparse"])
+    assert train_in(tmp_path, without, tiny_corpus).version == 1
+
+
+def test_too_many_frozen_layers_are_refused(train_in, tiny_config, tiny_corpus, tmp_path):
+    with pytest.raises(ConfigError, match="frozen_layers is 3"):
+        train_in(tmp_path, changed(tiny_config, frozen_layers=3), tiny_corpus)
+
+
+@pytest.mark.parametrize(
+    "sections", [{"document_max_tokens": 65}, {"descriptions": {"max_tokens": 65}}]
+)
+def test_more_tokens_than_the_encoder_reads_are_refused(
+    train_in, tiny_config, tiny_corpus, tmp_path, sections
+):
+    with pytest.raises(ConfigError, match=r"max_tokens is 65, but encoder .* at most 64 tokens"):
+        train_in(tmp_path, changed(tiny_config, **sections), tiny_corpus)

@@ -1,0 +1,220 @@
+"""The page about a model: what stands in it, and that it stands alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import ConfigError
+from training.reports import html
+from training.reports.figures import draw_curves, light_and_dark
+from training.reports.report import read_run_log
+from training.runtime.run_log import DevPoint, ProgressPoint, write_dev_points
+
+VOID = {"meta", "img", "source"}
+
+
+class Outline(HTMLParser):
+    """Reads a page: its tags, which must be closed in order, its links and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.sources: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.sources += [v for k, v in attributes if k in {"src", "srcset", "href"}]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def spiked_corpus(tiny_corpus, tmp_path_factory) -> Path:
+    """The tiny corpus, with what looks like tags in the texts of its dev split."""
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("spiked") / "corpus"))
+    lines = [json.loads(line) for line in (folder / "dev.jsonl").read_text().splitlines()]
+    texts = (line | {"text": f"<script>alert('&amp;')</script> {line['text']}"} for line in lines)
+    (folder / "dev.jsonl").write_text("".join(json.dumps(line) + "\n" for line in texts))
+    return folder
+
+
+def report(output: Path, *words: object) -> str:
+    call = ["report", *map(str, words), "--output", str(output)]
+    CliRunner().invoke(longtail.app, call, catch_exceptions=False)
+    return output.read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(trained, spiked_corpus, tmp_path_factory) -> str:
+    output = tmp_path_factory.mktemp("report") / "new" / "report.html"
+    options = ("--registry", trained.registry.folder, "--work", trained.work, "--no-baselines")
+    return report(output, spiked_corpus, *options)
+
+
+@pytest.fixture(scope="module")
+def outline(page) -> Outline:
+    return Outline(page)
+
+
+def test_the_page_is_whole_and_needs_nothing_from_outside(page, outline):
+    assert outline.open == []
+    assert not outline.tags & {"script", "link", "iframe", "a"}
+    assert outline.sources and all(x.startswith("data:image/png") for x in outline.sources)
+    assert "default-src 'none'" in page
+    assert "url(" not in page and "@import" not in page
+
+
+def test_the_page_tells_the_model_its_metrics_and_its_configuration(outline, trained):
+    manifest = trained.bundle.manifest
+    assert manifest.digest in outline.text
+    best = manifest.metrics["dev"]["sparse"]["all"]["P@1"]
+    assert f"{100 * best:.2f}" in outline.text
+    for words in ("frequent", "zero-shot", "calibrated", "label_subset_size: 40", "peak memory"):
+        assert words in outline.text.replace("\u2011", "-")
+
+
+def test_the_page_has_each_picture_for_light_and_for_dark(outline):
+    assert len(outline.sources) == len({*outline.sources}) == 6
+
+
+def test_texts_are_escaped_and_cut(page, outline):
+    assert "&lt;script&gt;alert(&#x27;&amp;amp;&#x27;)&lt;/script&gt;" in page
+    shown = re.findall(r"<dt>Text</dt><dd>(.*?)</dd>", page)
+    assert shown and all(len(text) < 500 for text in shown)
+
+
+def test_a_model_of_features_has_a_page_without_a_run_too(
+    trained_features, feature_corpus, tmp_path
+):
+    options = ("--registry", trained_features.registry.folder)
+    found = Outline(report(tmp_path / "features.html", feature_corpus, *options)).text
+    assert "30-NN features" in found
+    assert "Encodernone" in found
+    assert "peak memory" not in found
+
+
+def test_the_folder_of_another_run_is_refused(trained, trained_sparse, tmp_path):
+    with pytest.raises(ConfigError, match="holds another run than the one that made this model"):
+        read_run_log(trained_sparse.work, trained.bundle.manifest)
+    with pytest.raises(ConfigError, match=r"no run in '.*'; give --work"):
+        read_run_log(tmp_path, trained.bundle.manifest)
+
+
+def test_the_page_tells_what_early_stopping_measured_and_kept(trained, tiny_corpus, tmp_path):
+    work = shutil.copytree(trained.work, tmp_path / "work")
+    points = [DevPoint(4, 0.5, "P@5", 0.25), DevPoint(8, 1.0, "P@5", 0.375),
+              DevPoint(12, 1.5, "P@5", 0.375)]  # fmt: skip
+    write_dev_points(work / "classifier", points)
+    options = ("--registry", trained.registry.folder, "--work", work, "--no-baselines")
+    page = report(tmp_path / "report.html", tiny_corpus, *options)
+    rows = re.findall(r"<tr>(.*?)</tr>", page, flags=re.DOTALL)
+    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+    assert ["classifier", "8", "1.00", "P@5", "37.50", "kept"] in found
+    assert ["classifier", "12", "1.50", "P@5", "37.50", ""] in found
+
+
+def test_a_run_that_wrote_nothing_down_has_nothing_to_show(trained, tmp_path):
+    shutil.copy(trained.work / "run.json", tmp_path)
+    log = read_run_log(tmp_path, trained.bundle.manifest)
+    assert (log.progress, log.costs, log.dev) == ({}, [], {})
+
+
+def test_the_best_number_of_a_column_stands_out():
+    cells = (["scorer", "P@1", "P@3"], [["a", "9.00", "-"], ["b", "10.00", "-"], ["c<", "1", "2"]])
+    found = html.table(cells, mark_best=True)
+    assert re.findall(r"<b>(.*?)</b>", found) == ["10.00"]
+    assert '<th scope="row">c&lt;</th>' in found
+    assert "<b>" not in html.table(cells)
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
+MEASURE = """<script>addEventListener("load", () => {
+  const box = document.querySelector(".wide"), table = box.firstChild;
+  document.title = [table.getBoundingClientRect().right <= innerWidth,
+    getComputedStyle(box).overflowX, box.tabIndex].join(" ") })</script>"""
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+@pytest.mark.parametrize(("medium", "wanted"), [("print", "true visible 0"), ("screen", "auto 0")])
+def test_a_wide_table_fits_on_paper_and_scrolls_on_a_screen(page, tmp_path, medium, wanted):
+    """On commit e37f807 its last columns were missing in print, and nothing showed them on screen.
+
+    The window is as wide as A4 paper between its margins; the report itself allows no scripts.
+    """
+    table = max(re.findall(r'<div class="wide".*?</table></div>', page), key=len)
+    style = re.findall("<style>(.*?)</style>", page, flags=re.DOTALL)[0]
+    if medium == "print":
+        style = style.replace("@media print", "@media all")
+    content = f"<!DOCTYPE html><title></title><style>{style}</style>{table}{MEASURE}"
+    (tmp_path / "page.html").write_text(content)
+    found = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+            "--disable-background-networking", "--window-size=700,900",
+            f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "page.html").as_uri(),
+        ],
+        capture_output=True, text=True, check=True, timeout=120,
+    ).stdout  # fmt: skip
+    assert re.findall("<title>(.*?)</title>", found)[0].endswith(wanted)
+
+
+def test_the_page_tells_probabilities_by_rarity(outline):
+    """There was no such table on commit e37f807."""
+    text = outline.text.replace("\u2011", "-")
+    assert "By training documents of the label" in text.split("Probabilities")[1]
+    assert "Where the mean is far above the share of right ones, a threshold lets wrong" in text
+
+
+def test_a_picture_holds_both_files_and_its_description():
+    found = html.picture(b"light", b"dark", 'a "b"')
+    encoded = [base64.b64encode(x).decode() for x in (b"dark", b"light")]
+    assert re.findall(r"base64,([^\"]+)", found) == encoded
+    assert 'alt="a &quot;b&quot;"' in found
+
+
+def test_on_a_dark_page_greys_are_turned_over_and_colours_stay():
+    figure = Figure(figsize=(1, 1))
+    figure.add_artist(figure.text(0.5, 0.5, "x", color="black"))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    (line,) = axes.plot([0, 1], [0, 1], "o-", color="black", markeredgecolor="#0072B2")
+    light, dark = (imread(BytesIO(png)) for png in light_and_dark(figure))
+    assert light[2, 2, :3] == pytest.approx(np.ones(3))
+    assert dark[2, 2, :3] == pytest.approx(np.full(3, 0.09), abs=0.01)
+    assert (line.get_color()[:3], line.get_markerfacecolor()[:3]) == ((1.0,) * 3, (1.0,) * 3)
+    assert line.get_markeredgecolor()[:3] == pytest.approx((0, 0x72 / 255, 0xB2 / 255))
+
+
+def test_curves_are_the_losses_and_their_running_means():
+    points = [ProgressPoint(step, float(step % 2), 1e-3, 0.0) for step in range(1, 41)]
+    figure = draw_curves({"classifier": points, "retrieval": points[:1]})
+    raw, smooth = figure.axes[0].get_lines()
+    assert np.asarray(raw.get_ydata()).tolist() == [point.loss for point in points]
+    assert np.asarray(smooth.get_ydata()) == pytest.approx(0.5)
+    assert np.asarray(smooth.get_xdata())[[0, -1]].tolist() == [2, 40]
+    assert [axes.get_title() for axes in figure.axes] == ["classifier", "retrieval"]

@@ -1,0 +1,78 @@
+"""Which rare labels a report shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.ranking.top_k import NO_LABEL, Ranking
+from training.reports.tail_examples import FOUND, MISSED, WRONG, TailExample, choose_tail_examples
+
+COUNTS = np.array([0, 1, 9, 10, 3, 500, 2, 4])
+RANKED = [[5, 1, 3, 0, 2, 4, 7], [2, 5, 3, 1, 0, 7, 6], [5, 3, 0, NO_LABEL, *[NO_LABEL] * 3]]
+TRUE = [[1, 5, 6], [2, 7], [0, 4]]
+
+
+def ranking_of(labels: list[list[int]]) -> Ranking:
+    places = np.tile(-np.arange(len(labels[0]), dtype=np.float32), (len(labels), 1))
+    return Ranking(np.array(labels), np.where(np.array(labels) == NO_LABEL, -np.inf, places))
+
+
+def truth_of(true: list[list[int]], num_labels: int) -> csr_array:
+    truth = np.zeros((len(true), num_labels), dtype=np.float32)
+    for row, labels in enumerate(true):
+        truth[row, labels] = 1
+    return csr_array(truth)
+
+
+@pytest.fixture
+def chosen() -> dict[str, list[TailExample]]:
+    return choose_tail_examples(ranking_of(RANKED), truth_of(TRUE, 8), COUNTS)
+
+
+def pairs_of(examples: list[TailExample]) -> list[tuple[int, int]]:
+    return [(example.document, example.label) for example in examples]
+
+
+def test_right_missed_and_wrong_labels_are_told_apart(chosen):
+    assert pairs_of(chosen[FOUND]) == [(0, 1), (1, 2)]
+    assert pairs_of(chosen[MISSED]) == [(0, 6), (2, 4)]  # 7 is ranked, but sixth
+    assert pairs_of(chosen[WRONG]) == [(0, 2), (1, 1)]
+
+
+def test_an_example_tells_place_score_truth_and_prediction(chosen):
+    assert chosen[FOUND][0] == TailExample(0, 1, 2, -1.0, (1, 5, 6), (5, 1, 3, 0, 2))
+    assert chosen[MISSED][1] == TailExample(2, 4, None, None, (0, 4), (5, 3, 0))
+
+
+def test_all_pairs_are_those_that_naive_loops_find():
+    rng = np.random.default_rng(2)
+    counts = rng.choice([0, 1, 5, 9, 10, 40], 60)
+    ranked = [rng.permutation(60)[:10].tolist() for _ in range(40)]
+    true = [rng.permutation(60)[:4].tolist() for _ in range(40)]
+    wanted: dict[str, list[tuple[int, int]]] = {FOUND: [], MISSED: [], WRONG: []}
+    for row, (best, carried) in enumerate(zip(ranked, true, strict=True)):
+        for kind, labels in (
+            (FOUND, [y for y in best[:5] if y in carried]),
+            (MISSED, [y for y in sorted(carried) if y not in best]),
+            (WRONG, [y for y in best[:5] if y not in carried]),
+        ):
+            for y in labels:
+                if 1 <= counts[y] <= 9 and y not in [label for _, label in wanted[kind]]:
+                    wanted[kind].append((row, y))
+    found = choose_tail_examples(ranking_of(ranked), truth_of(true, 60), counts, count=1000)
+    assert {kind: pairs_of(some) for kind, some in found.items()} == wanted
+
+
+def test_some_are_spread_evenly_over_all():
+    labels = [[i, 20, 21, 22, 23] for i in range(12)]
+    found = choose_tail_examples(
+        ranking_of(labels), truth_of([[i] for i in range(12)], 24), np.full(24, 2), count=3
+    )
+    assert pairs_of(found[FOUND]) == [(2, 2), (6, 6), (10, 10)]
+
+
+def test_where_there_are_none_none_are_chosen():
+    found = choose_tail_examples(ranking_of(RANKED), truth_of(TRUE, 8), np.full(8, 50))
+    assert found == {FOUND: [], MISSED: [], WRONG: []}

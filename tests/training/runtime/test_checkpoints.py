@@ -1,0 +1,157 @@
+"""Checkpoints: what comes back is to the bit what was saved, and a crash leaves one whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from torch import nn
+
+from training.runtime import checkpoints
+from training.runtime.checkpoints import (
+    is_done,
+    load_checkpoint,
+    newest_checkpoint,
+    save_arrays,
+    save_checkpoint,
+)
+
+
+def fresh(seed: int) -> tuple[nn.Module, torch.optim.AdamW]:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    model[0].bias.requires_grad_(False)  # a frozen parameter has no state
+    parts = [[x for x in part.parameters() if x.requires_grad] for part in (model[0], model[1:])]
+    groups = [{"params": x, "lr": rate} for x, rate in zip(parts, (1e-2, 1e-3), strict=True)]
+    return model, torch.optim.AdamW(groups, weight_decay=0.01)
+
+
+def take_steps(model: nn.Module, optimizer: torch.optim.Optimizer, numbers: range) -> None:
+    for number in numbers:
+        generator = torch.Generator().manual_seed(number)
+        loss = model(torch.randn(6, 4, generator=generator)).square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+
+def equal(first: dict, second: dict) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
+
+
+def test_training_that_stops_and_goes_on_equals_training_in_one_go_to_the_bit(tmp_path):
+    model, optimizer = fresh(0)
+    take_steps(model, optimizer, range(3))
+    save_checkpoint(tmp_path, 3, model, optimizer)
+    take_steps(model, optimizer, range(3, 6))
+    resumed, its_optimizer = fresh(99)
+    assert load_checkpoint(tmp_path, resumed, its_optimizer) == 3
+    take_steps(resumed, its_optimizer, range(3, 6))
+    assert equal(resumed.state_dict(), model.state_dict())
+
+
+def test_the_state_of_the_optimizer_comes_back_to_the_bit(tmp_path):
+    model, optimizer = fresh(0)
+    take_steps(model, optimizer, range(3))
+    save_checkpoint(tmp_path, 3, model, optimizer)
+    resumed, its_optimizer = fresh(99)
+    load_checkpoint(tmp_path, resumed, its_optimizer)
+    saved, loaded = optimizer.state_dict(), its_optimizer.state_dict()
+    assert saved["state"].keys() == loaded["state"].keys()
+    assert all(equal(saved["state"][k], loaded["state"][k]) for k in saved["state"])
+    assert saved["param_groups"] == loaded["param_groups"]
+
+
+def test_no_checkpoint_leaves_the_model_as_it_is(tmp_path):
+    model, optimizer = fresh(0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert load_checkpoint(tmp_path / "none", model, optimizer) == 0
+    assert equal(model.state_dict(), before)
+    assert newest_checkpoint(tmp_path / "none") is None
+
+
+def test_a_new_checkpoint_replaces_the_one_before(tmp_path):
+    model, optimizer = fresh(0)
+    for step in (9, 10):  # as words, "10" would come before "9"
+        save_checkpoint(tmp_path, step, model, optimizer)
+    assert [path.name for path in tmp_path.iterdir()] == ["10"]
+
+
+def test_of_two_checkpoints_the_newest_wins(tmp_path):
+    model, optimizer = fresh(0)
+    save_checkpoint(tmp_path, 9, model, optimizer)
+    shutil.copytree(tmp_path / "9", tmp_path / "10")  # killed before the old one was deleted
+    assert newest_checkpoint(tmp_path) == tmp_path / "10"
+    assert load_checkpoint(tmp_path, model, optimizer) == 10
+
+
+@pytest.mark.parametrize("at", ["save_file", "write_json_durably", "sync_tree"])
+def test_a_save_that_breaks_leaves_the_checkpoint_before(tmp_path, monkeypatch, at):
+    model, optimizer = fresh(0)
+    save_checkpoint(tmp_path, 1, model, optimizer)
+
+    def broken(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, at, broken)
+        with pytest.raises(KeyboardInterrupt):
+            save_checkpoint(tmp_path, 2, model, optimizer)
+    assert load_checkpoint(tmp_path, *fresh(9)) == 1
+
+
+def test_what_a_killed_run_left_is_deleted_with_the_next_save(tmp_path):
+    model, optimizer = fresh(0)
+    leftover = tmp_path / ".incoming-1"
+    leftover.mkdir()
+    (leftover / "model.safetensors").write_bytes(b"half")
+    save_checkpoint(tmp_path, 2, model, optimizer)
+    assert [path.name for path in tmp_path.iterdir()] == ["2"]
+
+
+def test_a_stage_is_done_when_it_was_saved_without_its_optimizer(tmp_path):
+    model, optimizer = fresh(0)
+    assert not is_done(tmp_path)
+    save_checkpoint(tmp_path, 1, model, optimizer)
+    assert not is_done(tmp_path)
+    save_checkpoint(tmp_path, 2, model, None)
+    assert is_done(tmp_path)
+
+
+def test_a_finished_stage_gives_back_its_model(tmp_path):
+    model, _ = fresh(0)
+    save_checkpoint(tmp_path, 2, model, None)
+    loaded, optimizer = fresh(9)
+    assert load_checkpoint(tmp_path, loaded, optimizer) == 2
+    assert equal(loaded.state_dict(), model.state_dict())
+
+
+def test_only_safetensors_and_json_are_written(tmp_path: Path):
+    model, optimizer = fresh(0)
+    take_steps(model, optimizer, range(1))
+    save_checkpoint(tmp_path, 1, model, optimizer)
+    suffixes = {path.suffix for path in (tmp_path / "1").iterdir()}
+    assert suffixes == {".safetensors", ".json"}
+
+
+def test_arrays_come_back_whatever_the_order_of_their_axes(tmp_path):
+    arrays = {"rows": np.arange(6.0).reshape(2, 3), "columns": np.arange(6).reshape(2, 3).T}
+    save_arrays(tmp_path / "x.safetensors", arrays)
+    found = load_file(tmp_path / "x.safetensors")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_a_weight_of_two_names_is_saved_under_both(tmp_path):
+    """As the token embeddings of T5; commit e37f807 failed with "Some tensors share memory"."""
+    first, second = (nn.ModuleDict({"a": nn.Linear(3, 2), "b": nn.Linear(3, 2)}) for _ in range(2))
+    for model in (first, second):
+        model["b"].weight = model["a"].weight
+    save_checkpoint(tmp_path, 1, first, None)
+    load_checkpoint(tmp_path, second)
+    assert equal(second.state_dict(), first.state_dict())
+    assert second["a"].weight is second["b"].weight

@@ -1,0 +1,357 @@
+"""Several processes: what they exchange, against sums by hand; a run of two against one of one."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import nn
+from tqdm import tqdm
+
+from models.bundle.registry import Registry
+from models.errors import ConfigError
+from training.configuration.run import TrainingConfig
+from training.configuration.sections import ClassifierConfig
+from training.learning.subset_losses import decoupled_softmax_loss
+from training.neural import loop as stages
+from training.neural.loop import Stages
+from training.neural.model import DeplModel
+from training.neural.steps import retrieval_step
+from training.runtime import distributed
+from training.runtime.distributed import ALONE, Ranks, joined_ranks
+from training.runtime.machine import Machine
+from training.runtime.run_log import progress_path, read_dev_points, read_progress
+
+
+class Together:
+    """Collectives of PyTorch for ranks that are threads, one at a time."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._barrier = threading.Barrier(count, timeout=30)
+        self._given: dict[int, Any] = {}
+        self.local = threading.local()
+
+    def _exchange(self, value: Any) -> list[Any]:
+        self._given[self.local.rank] = value
+        self._barrier.wait()
+        found = [self._given[rank] for rank in range(self.count)]
+        self._barrier.wait()
+        return found
+
+    def broadcast_object_list(self, values: list, src: int, device: Any) -> None:
+        values[:] = self._exchange(list(values))[src]
+
+    def broadcast(self, tensor: torch.Tensor, src: int) -> None:
+        tensor.copy_(self._exchange(tensor.clone())[src])
+
+    def all_gather(self, places: list[torch.Tensor], tensor: torch.Tensor) -> None:
+        for place, value in zip(places, self._exchange(tensor.detach().clone()), strict=True):
+            place.copy_(value)
+
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        tensor.copy_(torch.stack(self._exchange(tensor.clone())).sum(dim=0))
+
+
+@pytest.fixture
+def on_ranks(monkeypatch) -> Callable:
+    """Runs a function on so many ranks at once and returns what each returned."""
+
+    def run(count: int, function: Callable[[Ranks], Any]) -> list[Any]:
+        together, found = Together(count), [None] * count
+        monkeypatch.setattr(distributed, "dist", together)
+
+        def one(rank: int) -> None:
+            together.local.rank = rank
+            found[rank] = function(Ranks(rank, count))
+
+        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+    return run
+
+
+def test_what_the_first_process_makes_all_have(on_ranks):
+    assert on_ranks(3, lambda ranks: ranks.from_first(lambda: ranks.rank + 10)) == [10] * 3
+    assert on_ranks(2, lambda ranks: ranks.is_first) == [True, False]
+
+
+def test_tensors_of_the_first_process_are_copied_by_name_and_in_place(on_ranks):
+    def copied(ranks: Ranks):
+        own, number = torch.full((2,), float(ranks.rank)), torch.tensor(7 + ranks.rank)
+        ranks.copy_from_first([own])
+        made = ranks.tensors_from_first(lambda: {"a": torch.arange(3), "b": number.clone()})
+        return own.tolist(), {name: tensor.tolist() for name, tensor in made.items()}
+
+    assert on_ranks(2, copied) == [([0.0, 0.0], {"a": [0, 1, 2], "b": 7})] * 2
+
+
+@pytest.mark.parametrize("sizes", [[2, 2], [3, 1, 2], [0, 2]])
+def test_vectors_are_gathered_in_order_and_each_has_its_own_gradient(on_ranks, sizes):
+    rows = torch.arange(2.0 * sum(sizes)).view(-1, 2)
+    weights = torch.arange(1.0, 1 + rows.numel()).view_as(rows)
+
+    def gather(ranks: Ranks):
+        own = rows.split(sizes)[ranks.rank].clone().requires_grad_()
+        vectors = ranks.gathered(own, sizes)
+        (vectors * weights).sum().backward()
+        return vectors.detach(), own.grad
+
+    found = on_ranks(len(sizes), gather)
+    assert all(torch.equal(vectors, rows) for vectors, _ in found)
+    assert torch.equal(torch.cat([gradient for _, gradient in found]), weights)
+
+
+def test_gradients_of_parts_are_summed_those_of_the_whole_averaged_and_none_stays_none(on_ranks):
+    def reduce(ranks: Ranks):
+        shared, alike, unused, elsewhere = (nn.Parameter(torch.zeros(2, 2)) for _ in range(4))
+        shared.grad = torch.full((2, 2), 1.0 + ranks.rank)
+        alike.grad = torch.full((2, 2), 4.0)
+        elsewhere.grad = torch.ones(2, 2) if ranks.rank == 1 else None
+        ranks.sum_gradients([shared, unused, elsewhere], [alike])
+        return [each.grad for each in (shared, alike, unused, elsewhere)]
+
+    for shared, alike, unused, elsewhere in on_ranks(2, reduce):
+        assert shared.tolist() == [[3.0, 3.0]] * 2
+        assert alike.tolist() == [[4.0, 4.0]] * 2
+        assert unused is None
+        assert elsewhere.tolist() == [[1.0, 1.0]] * 2
+
+
+CONFIG = ClassifierConfig.model_validate(
+    {"epochs": 2, "batch_size": 15, "encoder_learning_rate": 1e-3,
+     "early_stopping": {"every": 0.5, "patience": 9}}
+)  # fmt: skip
+
+
+def without_dropout(model: DeplModel) -> DeplModel:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+@pytest.fixture
+def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
+    """Trains a stage without dropout on so many ranks, each with a folder and a model of its own.
+
+    The model of another rank than the first starts with other weights.
+    """
+    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(stages, "tqdm", functools.partial(tqdm, disable=True))
+    models = [without_dropout(new_model()) for _ in range(2)]
+
+    def train(folder: Path, count: int, break_at: int | None = None) -> list[DeplModel]:
+        def one(ranks: Ranks) -> DeplModel:
+            machine, model = Machine("cpu", is_bfloat16=False, ranks=ranks), models[ranks.rank]
+            model = copy.deepcopy(model)
+            if ranks.rank:
+                nn.init.zeros_(model.encoder.label_pooler.weight)
+            inner = retrieval_step(
+                model, texts, subsets, machine, loss=decoupled_softmax_loss, keep_classifier=True
+            )
+            taken = itertools.count()
+
+            def step(rows, rng):
+                if next(taken) == break_at:
+                    raise KeyboardInterrupt
+                return inner(rows, rng)
+
+            stage = Stages(texts, seed=1, machine=machine, folder=folder / str(ranks.rank))
+            judge = functools.partial(float, ranks.rank)  # the first one's counts
+            with suppress(KeyboardInterrupt):
+                stage.train("classifier", model, step, CONFIG, judge=judge)
+            return model
+
+        return on_ranks(count, one)
+
+    return train
+
+
+def flat(model: nn.Module) -> torch.Tensor:
+    return torch.cat([value.detach().flatten() for value in model.state_dict().values()])
+
+
+def losses(folder: Path) -> list[float]:
+    return [point.loss for point in read_progress(progress_path(folder / "classifier"))]
+
+
+def test_ranks_learn_what_one_process_learns_from_the_whole_batch(train_on, tmp_path):
+    (alone,) = train_on(tmp_path / "one", 1)
+    first, second = train_on(tmp_path / "two", 2)
+    assert torch.equal(flat(first), flat(second))
+    wanted, found = losses(tmp_path / "one" / "0"), losses(tmp_path / "two" / "0")
+    assert len(wanted) == 8
+    assert found == pytest.approx(wanted, rel=1e-4)
+    # Adam turns the last bits of tiny gradients into steps of full size: so few may differ.
+    assert ((flat(first) - flat(alone)).abs() > 1e-4).float().mean() < 1e-3
+    points = read_dev_points(tmp_path / "two" / "0" / "classifier")
+    assert [point.value for point in points] == [0.0] * 4
+    assert not (tmp_path / "two" / "1").exists()
+
+
+def test_broken_ranks_go_on_from_the_checkpoint_of_the_first(train_on, tmp_path):
+    whole = train_on(tmp_path / "whole", 2)
+    train_on(tmp_path / "broken", 2, break_at=5)
+    resumed = train_on(tmp_path / "broken", 2)
+    assert all(torch.equal(flat(a), flat(b)) for a, b in zip(whole, resumed, strict=True))
+    again = train_on(tmp_path / "broken", 2, break_at=0)
+    assert all(torch.equal(flat(each), flat(whole[0])) for each in again)
+
+
+def test_alone_nothing_is_exchanged(monkeypatch):
+    monkeypatch.setattr(distributed, "dist", None)
+    tensor, parameter = torch.ones(2, 3, requires_grad=True), nn.Parameter(torch.ones(2))
+    assert ALONE.from_first(lambda: 5) == 5
+    assert ALONE.gathered(tensor, [2]) is tensor
+    assert ALONE.tensors_from_first(lambda: {"a": tensor}) == {"a": tensor}
+    ALONE.copy_from_first([tensor])
+    ALONE.sum_gradients([parameter], [])
+    ALONE.leave()
+    assert parameter.grad is None
+
+
+# ---- joining ----
+
+
+@pytest.fixture
+def launched(monkeypatch) -> Callable:
+    """Sets the variables that torchrun sets."""
+
+    def launch(**variables: str) -> None:
+        for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return launch
+
+
+class Backends:
+    """Notes how PyTorch is asked to join."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def init_process_group(self, backend: str, timeout: Any) -> None:
+        assert timeout.days == 7
+        self.calls.append(backend)
+
+    def get_rank(self) -> int:
+        return 1
+
+    def is_initialized(self) -> bool:
+        return self.calls[-1] != "destroyed"
+
+    def destroy_process_group(self) -> None:
+        self.calls.append("destroyed")
+
+
+PLACE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1",
+         "LOCAL_RANK": "1"}  # fmt: skip
+
+
+@pytest.mark.parametrize("variables", [{}, {"WORLD_SIZE": "4"}, PLACE | {"WORLD_SIZE": "1"}])
+def test_without_torchrun_a_process_is_alone(launched, variables):
+    launched(**variables)
+    with joined_ranks() as ranks:
+        assert ranks == ALONE
+
+
+@pytest.mark.parametrize(("num_gpus", "backend"), [(0, "gloo"), (2, "cpu:gloo,cuda:nccl")])
+def test_a_launched_process_joins_with_its_gpu_and_leaves(launched, monkeypatch, num_gpus, backend):
+    joined, chosen = Backends(), []
+    monkeypatch.setattr(distributed, "dist", joined)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: num_gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    launched(**PLACE)
+    with joined_ranks() as ranks:
+        assert ranks == Ranks(1, 2)
+    assert joined.calls == [backend, "destroyed"]
+    assert chosen == [1] * (num_gpus > 0)
+
+
+def test_a_process_that_has_left_leaves_no_second_time(launched, monkeypatch):
+    joined = Backends()
+    monkeypatch.setattr(distributed, "dist", joined)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    launched(**PLACE)
+    with joined_ranks() as ranks:
+        ranks.leave()
+    assert joined.calls == ["gloo", "destroyed"]
+
+
+def test_more_processes_than_gpus_are_refused(launched, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    launched(**PLACE)
+    message = "process 2 of this machine, which has 1 GPUs; wanted one GPU a process"
+    with pytest.raises(ConfigError, match=message), joined_ranks():
+        pass
+
+
+# ---- a run ----
+
+
+def test_two_processes_train_what_one_trains_in_two_parts(
+    train_in, tiny_content, tiny_corpus, tmp_path
+):
+    """In float32, with dropout: parts have draws of their own, whoever encodes them."""
+    sections: dict[str, Any] = {
+        name: tiny_content[name] | {"early_stopping": {"every": 1, "patience": 9}}
+        for name in ("classifier", "retrieval")
+    }
+    content = tiny_content | sections | {"scorers": ["retrieval", "classifier", "sparse"]}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(content))
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
+        "-m", "longtail", "train", str(tiny_corpus), "--config", str(tmp_path / "run.yaml"),
+        "--work", str(tmp_path / "two" / "work"), "--registry", str(tmp_path / "two" / "registry"),
+    ]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Digest ") == 1
+    for name in sections:
+        content[name] = content[name] | {"accumulate": 2}
+    one = train_in(tmp_path / "one", TrainingConfig.model_validate(content), tiny_corpus)
+    two = tmp_path / "two" / "work"
+    for name in sections:
+        found = [
+            [point.loss for point in read_progress(progress_path(work / name))]
+            for work in (one.work, two)
+        ]
+        assert len(found[0]) == 16
+        assert found[1] == pytest.approx(found[0], rel=1e-3)
+        assert read_dev_points(two / name) == read_dev_points(one.work / name)
+    metrics = [
+        Registry(folder / "registry").open(1).manifest.metrics["dev"]["retrieval"]["all"]["P@5"]
+        for folder in (tmp_path / "one", tmp_path / "two")
+    ]
+    assert metrics[0] == pytest.approx(metrics[1], abs=0.02)
+    files = [
+        {path.relative_to(work).as_posix() for path in work.rglob("*") if path.is_file()}
+        for work in (one.work, two)
+    ]
+    assert files[0] == files[1]
+    claims = [json.loads((work / "run.json").read_text()) for work in (one.work, two)]
+    assert "accumulate" not in claims[1]["config"]["classifier"]
+    assert Path(two / "classifier").is_dir()

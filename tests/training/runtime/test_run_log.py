@@ -1,0 +1,133 @@
+"""What a run writes down of its losses, its time and its memory."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from training.runtime import run_log
+from training.runtime.run_log import (
+    STAGES_NAME,
+    ProgressLog,
+    progress_path,
+    read_progress,
+    read_stage_costs,
+    stage_cost,
+)
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return tmp_path / "classifier"
+
+
+def note(checkpoints, steps, *, done, total):
+    with ProgressLog(checkpoints, done, total) as log:
+        for step in steps:
+            log.note(step, 1 / step, 0.5)
+    return [point.step for point in read_progress(progress_path(checkpoints))]
+
+
+def test_every_step_of_a_short_stage_is_there_with_loss_and_rate(checkpoints):
+    assert note(checkpoints, range(1, 6), done=0, total=5) == [1, 2, 3, 4, 5]
+    point = read_progress(progress_path(checkpoints))[3]
+    assert (point.loss, point.rate) == (0.25, 0.5)
+
+
+def test_of_a_long_stage_every_nth_step_is_there_and_the_last(checkpoints, monkeypatch):
+    monkeypatch.setattr(run_log, "_MOST_LINES", 3)
+    assert note(checkpoints, range(1, 11), done=0, total=10) == [1, 4, 8, 10]
+
+
+def test_a_resumed_stage_has_no_step_twice_and_its_time_goes_on(checkpoints):
+    note(checkpoints, range(1, 6), done=0, total=8)
+    path = progress_path(checkpoints)
+    lines = [json.loads(line) | {"seconds": 100.0} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 6, "lo')
+    assert note(checkpoints, range(4, 9), done=3, total=8) == list(range(1, 9))
+    seconds = [point.seconds for point in read_progress(path)]
+    assert seconds[:3] == [100.0] * 3
+    assert min(seconds[3:]) >= 100.0
+
+
+def test_there_are_no_points_without_a_file(checkpoints):
+    assert read_progress(progress_path(checkpoints)) == []
+
+
+def test_the_costs_of_a_stage_add_up_over_its_sessions(tmp_path):
+    for stage in ("sparse", "linear", "sparse"):
+        with stage_cost(tmp_path, stage):
+            pass
+    sparse, linear = read_stage_costs(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / STAGES_NAME).read_text().splitlines()]
+    assert (sparse.stage, sparse.num_sessions, linear.num_sessions) == ("sparse", 2, 1)
+    assert sparse.wall_s == lines[0]["wall_s"] + lines[2]["wall_s"]
+    assert sparse.is_done
+
+
+def test_a_stage_that_fails_is_noted_as_not_done(tmp_path):
+    with pytest.raises(KeyboardInterrupt), stage_cost(tmp_path, "sparse"):
+        raise KeyboardInterrupt
+    with (tmp_path / STAGES_NAME).open("a") as file:
+        file.write('{"stage": "spa')
+    (cost,) = read_stage_costs(tmp_path)
+    assert not cost.is_done
+
+
+def test_time_is_that_of_the_clock_and_of_the_processor(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_log.time, "monotonic", iter([10.0, 12.5]).__next__)
+    monkeypatch.setattr(run_log.time, "process_time", iter([3.0, 7.0]).__next__)
+    monkeypatch.setattr(run_log, "_Sampler", NoSampler)
+    with stage_cost(tmp_path, "sparse"):
+        pass
+    (cost,) = read_stage_costs(tmp_path)
+    assert (cost.wall_s, cost.cpu_s) == (2.5, 4.0)
+
+
+class NoSampler:
+    peak_bytes = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_the_peak_holds_what_was_held_meanwhile(tmp_path):
+    with stage_cost(tmp_path, "sparse"):
+        held = np.ones(2**23)  # 64 MiB
+    (cost,) = read_stage_costs(tmp_path)
+    assert cost.peak_rss_bytes >= held.nbytes
+
+
+@pytest.mark.parametrize(
+    ("high", "sampled", "peak"), [([50, 90], 70, 90), ([90, 90], 70, 70), ([90, 90], 0, 90)]
+)
+def test_the_peak_is_the_high_water_mark_where_that_rose(
+    tmp_path, monkeypatch, high, sampled, peak
+):
+    monkeypatch.setattr(run_log, "_high_water_bytes", iter(high).__next__)
+    monkeypatch.setattr(NoSampler, "peak_bytes", sampled)
+    monkeypatch.setattr(run_log, "_Sampler", NoSampler)
+    with stage_cost(tmp_path, "sparse"):
+        pass
+    assert read_stage_costs(tmp_path)[0].peak_rss_bytes == peak
+
+
+def test_memory_is_looked_at_from_time_to_time(monkeypatch):
+    monkeypatch.setattr(run_log, "_SAMPLE_EVERY_S", 0.001)
+    with run_log._Sampler() as sampler:
+        sampler.peak_bytes = 0
+        while not sampler.peak_bytes:
+            pass
+    assert sampler.peak_bytes > 2**20
+
+
+def test_where_memory_cannot_be_looked_at_it_is_not(monkeypatch, tmp_path):
+    monkeypatch.setattr(run_log, "_STATM", tmp_path / "none")
+    with run_log._Sampler() as sampler:
+        pass
+    assert sampler.peak_bytes == 0

@@ -1,0 +1,379 @@
+"""Keywords and pseudo descriptions of labels."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.parts.storage import read_sparse
+from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel, tokenize
+from training.configuration.run import TrainingConfig
+from training.configuration.sections import DescriptionConfig, SparseConfig
+from training.data.dataset import open_dataset
+from training.sparse.descriptions import (
+    keyword_part,
+    keywords_of_labels,
+    positive_weights,
+    pseudo_descriptions,
+    related,
+)
+from training.sparse.fit import fit_sparse_model
+from training.sparse.stop_words import stop_words_of
+from training.sparse.tfidf import fit_tfidf
+
+TOKENS = ["apple", "bread", "cheese", "dates"]
+
+
+def model_of(
+    weights: list[list[float]],
+    labels: list[int],
+    tokens: list[str] = TOKENS,
+    lemmas: dict[str, str] | None = None,
+    max_ngram: int = 1,
+) -> SparseModel:
+    return SparseModel(
+        TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), lemmas, max_ngram),
+        csr_array(np.array(weights, dtype=np.float32)),
+        np.zeros(len(labels), dtype=np.float32),
+        np.array(labels, dtype=np.int64),
+    )
+
+
+def named(*names: str) -> LabelCatalogue:
+    return LabelCatalogue(Label(str(index), name) for index, name in enumerate(names))
+
+
+def keywords_of(model: SparseModel, *names: str, count: int = 20, **options: Any):
+    config = DescriptionConfig(num_keywords=count, **options)
+    return keywords_of_labels(model, named(*names), config)
+
+
+def falling(*tokens: str, **options: Any) -> SparseModel:
+    """One label whose weights fall in the order of the tokens."""
+    return model_of([[1 / (n + 1) for n in range(len(tokens))]], [0], list(tokens), **options)
+
+
+# ---- by weight ----
+
+
+def test_keywords_are_the_tokens_of_highest_weight_best_first():
+    model = model_of([[0.1, 0.4, 0.2, 0.3]], [0])
+    assert keywords_of(model, "food", count=3) == [("bread", "dates", "cheese")]
+
+
+def test_a_phrase_is_a_keyword_only_where_there_is_no_word():
+    model = falling("olive oil", "oil", "olive", max_ngram=2)
+    assert keywords_of(model, "food") == [("oil", "olive")]
+    assert keywords_of(falling("olive oil", "oil mill", max_ngram=2), "food") == [("olive oil",)]
+
+
+def test_only_positive_weights_make_keywords():
+    model = model_of([[-0.9, 0.4, 0, -0.1]], [0])
+    assert keywords_of(model, "food", count=4) == [("bread",)]
+
+
+def test_equal_weights_are_ordered_by_column():
+    assert keywords_of(model_of([[0.5] * 4], [0]), "food", count=2) == [("apple", "bread")]
+
+
+def test_weights_are_ordered_however_they_are_stored():
+    model = model_of([[0.5, 0.5, 0.9, -1]], [0])
+    model.weights.indices[:] = model.weights.indices[::-1].copy()
+    model.weights.data[:] = model.weights.data[::-1].copy()
+    columns, weights = positive_weights(model, 0)
+    assert columns.tolist() == [2, 0, 1]
+    assert weights.tolist() == pytest.approx([0.9, 0.5, 0.5])
+
+
+def test_labels_without_a_classifier_have_no_keywords():
+    model = model_of([[1, 0, 0, 0], [0, 0, 0, 1]], [1, 3])
+    expected = [(), ("apple",), (), ("dates",), ()]
+    assert keywords_of(model, *"vwxyz", count=2, drop_name_tokens=True) == expected
+
+
+def test_no_keywords_wanted_none_given():
+    assert keywords_of(model_of([[1, 1, 1, 1]], [0]), "food", count=0) == [()]
+
+
+@pytest.mark.parametrize("weights", [[0, 0, 0, 0], [-1, 0, -2, 0]])
+def test_a_label_without_a_positive_weight_is_described_by_its_name(weights):
+    keywords = keywords_of(model_of([weights], [0]), "food")
+    assert keywords == [()]
+    assert pseudo_descriptions(named("food"), keywords) == ["food"]
+
+
+# ---- what is dropped ----
+
+
+def test_nothing_is_dropped_unless_asked():
+    model = falling("the", "2004", "food", "der", "bread")
+    assert keywords_of(model, "The Food") == [("the", "2004", "food", "der", "bread")]
+
+
+def test_what_is_dropped_the_next_in_weight_replaces():
+    model = falling("2004", "bread", "2_5", "b2b", "dates")
+    assert keywords_of(model, "x", count=3, drop_numbers=True) == [("bread", "b2b", "dates")]
+
+
+def test_words_of_its_own_name_are_dropped_in_any_case_of_letters():
+    model = model_of([[4, 3, 2, 1], [4, 3, 2, 1]], [0, 1])
+    found = keywords_of(model, "Bread & CHEESE", "apples", drop_name_tokens=True)
+    assert found == [("apple", "dates"), ("apple", "bread", "cheese", "dates")]
+
+
+def test_words_of_the_name_are_dropped_by_their_lemmas():
+    model = falling("fish", "boat", lemmas={"fishes": "fish"})
+    assert keywords_of(model, "Fishes", drop_name_tokens=True) == [("boat",)]
+
+
+@pytest.mark.parametrize(
+    ("languages", "kept"),
+    [
+        ((), ("the", "und", "boat")),
+        (("en",), ("und", "boat")),
+        (("de",), ("the", "boat")),
+        (("de", "en"), ("boat",)),
+    ],
+)
+def test_stop_words_are_dropped_in_the_languages_asked_for(languages, kept):
+    model = falling("the", "und", "boat")
+    assert keywords_of(model, "x", drop_stop_words=languages) == [kept]
+
+
+def test_the_lemma_of_a_stop_word_is_dropped_too():
+    model = falling("good", "boat", lemmas={"well": "good"})
+    assert keywords_of(model, "x", drop_stop_words=("en",)) == [("boat",)]
+    assert keywords_of(falling("good", "boat"), "x", drop_stop_words=("en",))[0][0] == "good"
+
+
+def test_where_all_would_be_dropped_the_best_one_stays():
+    model = falling("2004", "the", "food")
+    options = {"drop_numbers": True, "drop_stop_words": ("en",), "drop_name_tokens": True}
+    assert keywords_of(model, "Food", **options) == [("2004",)]
+    assert keywords_of(model, "Food", count=0, **options) == [()]
+
+
+def naive_keywords(
+    weights: np.ndarray, tokens: list[str], name: str, config: DescriptionConfig
+) -> tuple[str, ...]:
+    """One label's keywords, said once more in the plainest way."""
+    best = [t for w, t in sorted(zip(-weights, tokens, strict=True), key=lambda x: x[0]) if w < 0]
+    kept = []
+    for token in best:
+        is_number = all(not letter.isalpha() for letter in token)
+        is_in_name = token in name.lower().split()
+        is_stop_word = any(token in stop_words_of([x]) for x in config.drop_stop_words)
+        if (config.drop_numbers and is_number) or (config.drop_name_tokens and is_in_name):
+            continue
+        if not is_stop_word:
+            kept.append(token)
+    return tuple(kept[: config.num_keywords] or best[:1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_keywords_are_those_of_a_naive_loop(seed):
+    rng = np.random.default_rng(seed)
+    tokens = ["10", "2_0", "and", "bread", "cheese", "der", "dünger", "the", "x2", "zebra"]
+    weights = rng.integers(-2, 4, (30, len(tokens))) / 4
+    names = [" ".join(rng.choice(tokens, 3)).title() for _ in weights]
+    config = DescriptionConfig(
+        num_keywords=int(rng.integers(1, 6)),
+        drop_numbers=bool(seed & 1),
+        drop_name_tokens=bool(seed & 2),
+        drop_stop_words=("en", "de") if seed & 4 else (),
+    )
+    found = keywords_of_labels(model_of(weights, range(30), tokens), named(*names), config)
+    assert found == [
+        naive_keywords(row, tokens, name, config) for row, name in zip(weights, names, strict=True)
+    ]
+
+
+def test_an_unknown_language_of_stop_words_is_refused():
+    with pytest.raises(ValidationError, match=r"drop_stop_words\.0\n  Input should be 'en' or"):
+        DescriptionConfig.model_validate({"drop_stop_words": ["xx"]})
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_stop_words_are_lower_case_words(language):
+    words = stop_words_of([language])
+    assert len(words) > 250
+    assert {word for word in words if len(word) > 1} == set(tokenize(" ".join(words), {}))
+
+
+def test_words_that_name_topics_are_no_english_stop_words():
+    spared = ENGLISH_STOP_WORDS - stop_words_of(["en"])
+    assert {"fire", "interest", "system"} < spared
+    assert len(spared) == 18
+
+
+# ---- of a fitted model ----
+
+
+def fit(folder, corpus, config):
+    dataset = open_dataset(corpus)
+    split = dataset.split("train")
+    tfidf, features = fit_tfidf(split.texts(), config)
+    model = fit_sparse_model(tfidf, features, split.scan().labels, config, seed=0, folder=folder)
+    return dataset, model
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, tiny_corpus):
+    return fit(tmp_path_factory.mktemp("sparse"), tiny_corpus, SparseConfig())
+
+
+STRICT = {"drop_numbers": True, "drop_stop_words": ("en",), "drop_name_tokens": True}
+
+
+@pytest.mark.parametrize("options", [{}, STRICT], ids=["as in the paper", "all dropped"])
+def test_every_label_with_a_training_document_has_keywords(fitted, options):
+    dataset, model = fitted
+    counts = dataset.catalogue.training_counts
+    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig(**options))
+    numbers = np.array([len(words) for words in keywords])
+    assert (counts == 1).sum() > 50
+    assert ((numbers >= 1) == (counts >= 1)).all()
+    assert numbers.max() == 20
+
+
+@pytest.mark.parametrize("options", [{}, STRICT], ids=["as in the paper", "all dropped"])
+def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted, options):
+    dataset, model = fitted
+    config = DescriptionConfig(num_keywords=5, **options)
+    keywords = keywords_of_labels(model, dataset.catalogue, config)
+    weights = model.weights.toarray()
+    for row, label in enumerate(model.labels.tolist()):
+        name = " ".join(tokenize(dataset.catalogue[label].name, {}))
+        assert keywords[label] == naive_keywords(weights[row], model.tfidf.tokens, name, config)
+
+
+def test_a_description_has_no_word_twice_when_those_of_the_name_are_dropped(fitted):
+    dataset, model = fitted
+    config = DescriptionConfig(drop_name_tokens=True)
+    keywords = keywords_of_labels(model, dataset.catalogue, config)
+    described = pseudo_descriptions(dataset.catalogue, keywords)
+    for label, words, text in zip(dataset.catalogue, keywords, described, strict=True):
+        assert text.startswith(label.name)
+        assert not set(words) & set(tokenize(label.name, {})) or len(words) == 1
+
+
+def test_without_lemmas_keywords_are_words_of_the_label_s_own_documents(fitted):
+    dataset, model = fitted
+    words = [set() for _ in dataset.catalogue]
+    for document in dataset.split("train"):
+        for label in document.labels:
+            words[label] |= set(tokenize(document.text, {}))
+    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig())
+    assert all(set(found) <= own for found, own in zip(keywords, words, strict=True))
+
+
+def test_with_lemmas_keywords_are_dictionary_forms_and_no_stems(tmp_path):
+    texts = {"studies of fisheries": "fish", "studying fishery": "fish", "car study": "car"}
+    records = (json.dumps({"text": x, "labels": [y]}) + "\n" for x, y in texts.items())
+    (tmp_path / "train.jsonl").write_text("".join(records))
+    config = SparseConfig(lemma_language="en", max_document_share=1)
+    dataset, model = fit(tmp_path / "sparse", tmp_path, config)
+    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig())
+    assert {word for words in keywords for word in words} <= {"study", "fishery"}
+    assert keywords[dataset.catalogue.index_of("fish")][0] == "fishery"
+
+
+# ---- pseudo descriptions ----
+
+
+def described(label: Label, words: tuple[str, ...]) -> str:
+    return pseudo_descriptions(LabelCatalogue([label]), [words])[0]
+
+
+@pytest.mark.parametrize(
+    ("description", "words", "expected"),
+    [
+        ("", ("puzzle", "clue"), "kakuro. puzzle clue"),
+        ("A logic puzzle", ("clue",), "kakuro. A logic puzzle. clue"),
+        ("", (), "kakuro"),  # the paper's DE-ret
+        (" A logic puzzle ", (), "kakuro. A logic puzzle"),
+    ],
+)
+def test_a_pseudo_description_is_name_description_and_keywords(description, words, expected):
+    assert described(Label("1", "kakuro", description), words) == expected
+
+
+RICH = Label("1", "kakuro", "A puzzle", alternative_names=("cross sums", "x"), parents=("game",))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "kakuro. A puzzle. clue"),
+        ({"alternative_names": 1}, "kakuro. A puzzle. cross sums. clue"),
+        ({"alternative_names": 9}, "kakuro. A puzzle. cross sums, x. clue"),
+        ({"parents": True}, "kakuro. A puzzle. game. clue"),
+    ],
+)
+def test_other_names_and_parents_stand_before_the_keywords_where_asked_for(options, expected):
+    (label,) = related(LabelCatalogue([RICH]), DescriptionConfig(**options))
+    text = described(label, ("clue",))
+    assert text == expected
+    assert keyword_part(replace(label, pseudo_description=text)) == "clue"
+
+
+def test_a_run_describes_labels_by_the_other_names_and_parents_of_its_corpus(
+    train_in, sparse_config, tiny_corpus, tmp_path
+):
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
+    lines[1] |= {"alternative_names": ["other name", "more"], "parents": [lines[0]["id"]]}
+    (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    content = sparse_config.model_dump(mode="json")
+    content["descriptions"] |= {"alternative_names": 1, "parents": True}
+    bundle = train_in(tmp_path, TrainingConfig.model_validate(content), folder).bundle
+    label = bundle.catalogue[1]
+    assert label.pseudo_description.startswith(
+        f"{lines[1]['name']}. other name. {lines[0]['name']}"
+    )
+    assert bundle.catalogue[0].parents == ()
+
+
+def test_a_keyword_that_is_a_word_of_the_name_stays():
+    assert described(Label("1", "jazz music"), ("jazz", "piano")) == "jazz music. jazz piano"
+
+
+@pytest.mark.parametrize("words", [(), ("clue",), ("puzzle", "clue")])
+@pytest.mark.parametrize("description", ["", "A puzzle. "])
+@pytest.mark.parametrize("name", ["", "kakuro. No"])
+def test_the_keywords_of_a_pseudo_description_are_found_in_it(name, description, words):
+    text = described(Label("1", name, description), words)
+    assert keyword_part(Label("1", name, description, text)) == " ".join(words)
+
+
+def test_a_pseudo_description_of_another_kind_has_no_keywords():
+    assert keyword_part(Label("1", "kakuro", "", "somebody's own text")) == ""
+
+
+# ---- from the configuration to the bundle ----
+
+
+def test_the_options_of_a_run_decide_what_its_bundle_describes(
+    train_in, tiny_content, tiny_corpus, tmp_path
+):
+    options = {"num_keywords": 5, "drop_numbers": True, "drop_stop_words": ["en"]}
+    content = tiny_content | {"descriptions": {**options, "max_tokens": 12}}
+    bundle = train_in(tmp_path, TrainingConfig.model_validate(content), tiny_corpus).bundle
+    said = bundle.manifest.training["descriptions"]
+    defaults = {"drop_name_tokens": False, "alternative_names": 0, "parents": False}
+    assert said == {**options, **defaults, "max_tokens": 12}
+    config = DescriptionConfig.model_validate(said)
+    keywords = keywords_of_labels(read_sparse(bundle), bundle.catalogue, config)
+    assert [keyword_part(x) for x in bundle.catalogue] == [" ".join(words) for words in keywords]
+    assert not any(set(words) & {"the", "of", "1"} for words in keywords if len(words) > 1)

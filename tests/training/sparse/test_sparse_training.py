@@ -1,0 +1,244 @@
+"""Training of the sparse model: tf-idf against scikit-learn, and each label against one SVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.svm import LinearSVC
+
+from models.errors import ConfigError, DataError
+from models.scorers.sparse import SparseModel
+from training.configuration.sections import SparseConfig
+from training.data.dataset import open_dataset
+from training.sparse import fit as sparse
+from training.sparse.fit import fit_sparse_model
+from training.sparse.svm import SvmProblem
+from training.sparse.tfidf import fit_tfidf, read_lemmas
+
+CONFIG = SparseConfig()
+
+
+@dataclass(frozen=True)
+class Problem:
+    texts: list[str]
+    truth: csr_array
+
+    def fit(self, folder: Path, **config: object) -> SparseModel:
+        chosen = SparseConfig.model_validate(config)
+        tfidf, features = fit_tfidf(self.texts, chosen)
+        return fit_sparse_model(tfidf, features, self.truth, chosen, seed=5, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def problem(tiny_corpus) -> Problem:
+    """The training documents; the last label is given to all of them."""
+    split = open_dataset(tiny_corpus).split("train")
+    truth = split.scan().labels.tolil()
+    truth[:, -1] = 1
+    return Problem(list(split.texts()), csr_array(truth, dtype=np.float32))
+
+
+def same(first: SparseModel, second: SparseModel) -> bool:
+    return (
+        (first.weights != second.weights).nnz == 0
+        and first.bias.tolist() == second.bias.tolist()
+        and first.labels.tolist() == second.labels.tolist()
+    )
+
+
+def test_a_token_must_occur_in_two_documents_and_in_at_most_70_percent():
+    num_documents = {"once": 1, "twice": 2, "often": 7, "always": 8}
+    texts = [
+        " ".join(["filler", *(word for word, count in num_documents.items() if i < count)])
+        for i in range(10)
+    ]
+    tfidf, _ = fit_tfidf(texts, CONFIG)
+    assert tfidf.tokens == ("often", "twice")
+
+
+def test_features_are_those_of_scikit_learn(problem):
+    tfidf, features = fit_tfidf(problem.texts, CONFIG)
+    theirs = TfidfVectorizer(min_df=2, max_df=0.7, sublinear_tf=True)
+    expected = theirs.fit_transform(problem.texts)
+    assert tfidf.tokens == tuple(theirs.get_feature_names_out())
+    np.testing.assert_allclose(features.toarray(), expected.toarray(), atol=1e-6)
+
+
+def test_phrases_are_those_of_scikit_learn(problem):
+    tfidf, features = fit_tfidf(problem.texts, CONFIG.model_copy(update={"max_ngram": 2}))
+    theirs = TfidfVectorizer(min_df=2, max_df=0.7, sublinear_tf=True, ngram_range=(1, 2))
+    expected = theirs.fit_transform(problem.texts)
+    assert tfidf.tokens == tuple(theirs.get_feature_names_out())
+    assert any(tfidf.is_phrase(column) for column in range(len(tfidf.tokens)))
+    np.testing.assert_allclose(features.toarray(), expected.toarray(), atol=1e-6)
+
+
+@pytest.mark.parametrize("max_ngram", [1, 2])
+def test_features_of_training_are_those_of_scoring_to_the_bit(problem, max_ngram):
+    config = CONFIG.model_copy(update={"max_ngram": max_ngram})
+    tfidf, features = fit_tfidf(problem.texts, config)
+    assert (tfidf.transform(problem.texts) != features).nnz == 0
+
+
+def test_texts_are_read_once():
+    tfidf, features = fit_tfidf(iter(["fish sea", "fish tax", "sea tax"]), CONFIG)
+    assert features.shape == (3, len(tfidf.tokens)) == (3, 3)
+
+
+@pytest.mark.parametrize("texts", [["alone", "apart"], ["same"] * 5, ["?", "!"]])
+def test_no_usable_token_is_refused_with_what_to_change(texts):
+    with pytest.raises(DataError, match=r"at least 2 and at most 70%.*sparse.min_document_count"):
+        fit_tfidf(texts, CONFIG)
+
+
+def test_forms_of_a_word_become_one_token():
+    config = SparseConfig(lemma_language="en")
+    tfidf, features = fit_tfidf(["Fishes swam", "fish swim", "cars", "a car"], config)
+    assert tfidf.tokens == ("car", "fish", "swim")
+    assert tfidf.lemmas["swam"] == "swim"
+    assert (tfidf.transform(["fishes swam"]) != features[:1]).nnz == 0
+
+
+def test_only_lemmas_of_the_vocabulary_are_kept():
+    tfidf, _ = fit_tfidf(["fishes", "fish", "cars"], SparseConfig(lemma_language="en"))
+    assert set(tfidf.lemmas.values()) == {"fish"}
+
+
+def test_no_language_means_no_lemmas():
+    assert read_lemmas("") == {}
+
+
+def test_a_language_without_a_table_is_refused():
+    with pytest.raises(ConfigError, match="'xx': spacy-lookups-data has no such lemma table"):
+        read_lemmas("xx")
+
+
+def test_missing_lemma_tables_are_named_with_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="install the extra 'lemmas'"):
+        read_lemmas("en")
+
+
+def test_each_label_has_the_weights_of_a_plain_svm(problem, tmp_path):
+    model = problem.fit(tmp_path, cost=0.5, prune_below=0.05)
+    _, features = fit_tfidf(problem.texts, CONFIG)
+    for row in (0, 7, 40):
+        svm = LinearSVC(C=0.5, tol=1e-6, max_iter=10_000, random_state=5)
+        svm.fit(features.toarray(), problem.truth[:, [model.labels[row]]].toarray()[:, 0])
+        found = model.weights[[row]].toarray()[0]
+        np.testing.assert_allclose(found, svm.coef_[0], atol=0.06)
+        assert model.bias[row] == pytest.approx(svm.intercept_[0], abs=0.02)
+
+
+def test_weights_of_half_precision_are_the_rounded_ones(problem, tmp_path):
+    whole = problem.fit(tmp_path / "whole")
+    half = problem.fit(tmp_path / "half", weight_precision="float16")
+    assert half.weights.dtype == np.float32
+    assert half.weights.data.tolist() == whole.weights.data.astype(np.float16).tolist()
+    assert (half.weights.data != whole.weights.data).any()
+
+
+def test_labels_without_a_training_document_have_no_row(problem, tmp_path):
+    model = problem.fit(tmp_path)
+    counts = np.asarray(problem.truth.sum(axis=0))
+    assert (counts == 0).any()
+    assert model.labels.tolist() == np.flatnonzero(counts).tolist()
+    assert model.weights.shape[0] == len(model.bias) == len(model.labels)
+
+
+def test_a_label_on_every_document_scores_the_same_for_all_texts(problem, tmp_path):
+    model = problem.fit(tmp_path)
+    assert model.labels[-1] == problem.truth.shape[1] - 1
+    assert model.weights[[-1]].nnz == 0
+    assert model.bias[-1] == 1
+
+
+def test_no_pruning_keeps_every_weight(problem, tmp_path):
+    whole = problem.fit(tmp_path / "whole", prune_below=0)
+    pruned = problem.fit(tmp_path / "pruned")
+    assert whole.weights.nnz > pruned.weights.nnz
+    assert np.abs(pruned.weights.data).min() >= 0.03
+
+
+@pytest.fixture
+def small_blocks(monkeypatch) -> list[int]:
+    """Blocks of 50 labels; returns a list that grows by one with every SVM fitted."""
+    fitted: list[int] = []
+    fit = SvmProblem.fit
+
+    def counted(problem, labels):
+        fitted.extend(labels)
+        return fit(problem, labels)
+
+    monkeypatch.setattr(sparse, "_BLOCK_SIZE", 50)
+    monkeypatch.setattr(SvmProblem, "fit", counted)
+    return fitted
+
+
+def test_blocks_give_what_one_block_gives(problem, tmp_path, small_blocks, monkeypatch):
+    in_blocks = problem.fit(tmp_path / "blocks")
+    monkeypatch.setattr(sparse, "_BLOCK_SIZE", 10_000)
+    assert same(in_blocks, problem.fit(tmp_path / "one"))
+
+
+def test_labels_fitted_at_the_same_time_are_to_the_bit_those_fitted_in_turn(
+    problem, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sparse, "cpu_count", lambda: 1)
+    in_turn = problem.fit(tmp_path / "one", exact_documents=0)
+    monkeypatch.setattr(sparse, "cpu_count", lambda: 4)
+    assert same(in_turn, problem.fit(tmp_path / "four", exact_documents=0))
+
+
+def test_a_run_started_again_fits_only_the_missing_block(problem, tmp_path, small_blocks):
+    whole = problem.fit(tmp_path)
+    blocks = sorted(tmp_path.rglob("*.safetensors"))
+    blocks[1].unlink()
+    small_blocks.clear()
+    assert same(problem.fit(tmp_path), whole)
+    assert len(small_blocks) == 50
+    assert sorted(tmp_path.rglob("*.safetensors")) == blocks
+
+
+def test_a_run_stopped_within_a_block_goes_on_after_the_one_before(
+    problem, tmp_path, small_blocks, monkeypatch
+):
+    whole = problem.fit(tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(sparse, "_save_block", fail_at_call(2, sparse._save_block))
+        with pytest.raises(KeyboardInterrupt):
+            problem.fit(tmp_path / "stopped")
+    small_blocks.clear()
+    assert same(problem.fit(tmp_path / "stopped"), whole)
+    assert len(small_blocks) == len(whole.labels) - 50
+
+
+def fail_at_call(number: int, function):
+    calls: list[int] = []
+
+    def call(*arguments):
+        calls.append(1)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+        return function(*arguments)
+
+    return call
+
+
+def test_lemmas_of_a_language_that_lists_several_take_the_first():
+    assert read_lemmas("fr")["chevaux"] == "cheval"
+
+
+def test_a_token_whose_lemma_is_left_out_is_read_as_in_training():
+    # "leaves" -> "leave" is too frequent; "leaving" -> "leaving" alone would be a token otherwise.
+    lemmas = read_lemmas("en")
+    texts = ["cats leaves", "cats leaves", "cat leaves", "dogs leaves cats", "dog leaves"]
+    tfidf, features = fit_tfidf(texts, SparseConfig(lemma_language="en", max_document_share=0.9))
+    assert lemmas["leaves"] == "leave"
+    assert "leave" not in tfidf.tokens
+    assert (tfidf.transform(texts) != features).nnz == 0

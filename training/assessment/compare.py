@@ -1,0 +1,181 @@
+"""Two rankings of the same documents, side by side: their metrics, and whether they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+
+from models.errors import DataError
+from models.ranking.top_k import Ranking
+from training.assessment.predictions import read_predictions
+from training.data.dataset import Dataset
+from training.evaluation.by_frequency import (
+    ALL_LABELS,
+    TAIL_BIN,
+    Evaluation,
+    evaluate,
+    label_subsets,
+)
+from training.evaluation.metrics import judge
+from training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
+from training.evaluation.tables import NOT_MEASURED, markdown_table
+
+_METRICS = (
+    *((ALL_LABELS, metric) for metric in ("P", "nDCG", "PSP", "macro-F1")),
+    (TAIL_BIN, "macro-F1"),
+)
+_KS = (1, 3, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class SignificanceTest:
+    """One test of Yang & Liu (1999), both ways.
+
+    Attributes:
+        name: "macro t-test" or "micro sign test".
+        labels: The subset of the labels that it is over.
+        first: Whether the first ranking is better; None where the subset is too small to test on.
+        second: Whether the second one is.
+    """
+
+    name: str
+    labels: str
+    first: Comparison | None
+    second: Comparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankingComparison:
+    """Two rankings, measured and tested.
+
+    Attributes:
+        k: Places that the tests count.
+        evaluation: All metrics, by name of the ranking.
+        tests: What tells them apart.
+    """
+
+    k: int
+    evaluation: Evaluation
+    tests: tuple[SignificanceTest, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return everything as plain dictionaries; metrics are fractions."""
+        return {
+            "k": self.k,
+            "evaluation": self.evaluation.to_json(),
+            "tests": [asdict(test) for test in self.tests],
+        }
+
+    def to_markdown(self) -> str:
+        """Return both tables: the metrics in percent, and the tests."""
+        names = list(self.evaluation.scorers)
+        heading = (
+            f"{self.evaluation.num_documents:,} documents, {self.evaluation.num_labels:,} labels, "
+            f"{self.evaluation.num_training_documents:,} training documents. Metrics in percent."
+        )
+        metrics = markdown_table(["metric", *names, "difference"], self._metric_rows())
+        tests = markdown_table(
+            ["test", "compared", "advantage", *(f"p({name} is better)" for name in names)],
+            [_test_row(test, self.k) for test in self.tests],
+        )
+        return f"{heading}\n\n{metrics}\n\n{tests}"
+
+    def _metric_rows(self) -> list[list[str]]:
+        rows = []
+        for subset, metric in _METRICS:
+            both = [measured[subset].values for measured in self.evaluation.scorers.values()]
+            suffix = "" if subset == ALL_LABELS else f" ({subset})"
+            for k in self.evaluation.ks:
+                name = f"{metric}@{k}"
+                if all(name in values for values in both):
+                    first, second = (100 * values[name] for values in both)
+                    cells = (f"{first:.2f}", f"{second:.2f}", f"{first - second:+.2f}")
+                    rows.append([name + suffix, *cells])
+        return rows
+
+
+def compare(
+    rankings: Mapping[str, Ranking],
+    truth: Float32[csr_array, "document label"],
+    training_counts: Int64[np.ndarray, label],
+    num_training_documents: int,
+    k: int,
+) -> RankingComparison:
+    """Measure two rankings and test which is better.
+
+    The macro t-test is over all labels and over those with 1 to 9 training documents, the micro
+    sign test over all decisions.
+
+    Args:
+        rankings: Two, by name, of the documents of the truth.
+        truth: Ones where a document carries a label.
+        training_counts: Training documents of each label.
+        num_training_documents: N of the propensities.
+        k: Places that the tests count, and most places of the metrics.
+
+    Raises:
+        DataError: A ranking is narrower than k or doesn't fit the truth.
+    """
+    ks = sorted({each for each in _KS if each < k} | {k})
+    evaluation = evaluate(rankings, truth, training_counts, num_training_documents, ks)
+    first, second = (judge(ranking.labels, truth) for ranking in rankings.values())
+    tests = []
+    for name in (ALL_LABELS, TAIL_BIN):
+        is_in = label_subsets(training_counts)[name]
+        is_testable = np.count_nonzero(is_in) >= 2
+        tests.append(
+            SignificanceTest(
+                "macro t-test",
+                name,
+                macro_t_test(first, second, k, is_in) if is_testable else None,
+                macro_t_test(second, first, k, is_in) if is_testable else None,
+            )
+        )
+    signs = micro_sign_test(first, second, k), micro_sign_test(second, first, k)
+    tests.append(SignificanceTest("micro sign test", ALL_LABELS, *signs))
+    return RankingComparison(k, evaluation, tuple(tests))
+
+
+def compare_predictions(
+    first: Path, second: Path, dataset: Dataset, split_name: str, k: int
+) -> RankingComparison:
+    """Compare two files of predictions (see `compare`).
+
+    Args:
+        first: As `training.assessment.predictions` reads it.
+        second: Another one, of the same documents.
+        dataset: With its training documents: propensities and the tail labels come from them.
+        split_name: The split that was ranked.
+        k: Places that count.
+
+    Raises:
+        DataError: The corpus has no such split or no training documents, a file can't be read or is
+            of other data, or as `compare`.
+    """
+    truth = dataset.split(split_name).scan().labels
+    if "train" not in dataset.split_names:
+        raise DataError(
+            f"{dataset.folder}: no training documents, which propensities and the labels with 1-9 "
+            "of them need; compare on the whole corpus"
+        )
+    names = (first.stem, second.stem) if first.stem != second.stem else (str(first), str(second))
+    if names[0] == names[1]:
+        raise DataError(f"{first}: came twice; wanted two files to compare")
+    paths = dict(zip(names, (first, second), strict=True))
+    rankings = {name: read_predictions(path, *truth.shape) for name, path in paths.items()}
+    num_training_documents = dataset.split("train").scan().labels.shape[0]
+    return compare(rankings, truth, dataset.catalogue.training_counts, num_training_documents, k)
+
+
+def _test_row(test: SignificanceTest, k: int) -> list[str]:
+    name = f"{test.name}@{k}, {test.labels} labels"
+    if test.first is None or test.second is None:
+        return [name, *[NOT_MEASURED] * 4]
+    counted = f"{test.first.num_compared:,}"
+    ways = (f"{way.p_value:.3g}" for way in (test.first, test.second))
+    return [name, counted, f"{test.first.advantage:+.4f}", *ways]

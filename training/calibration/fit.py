@@ -1,0 +1,91 @@
+"""Fitting calibrated probabilities on a split, and telling how far probabilities can be trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit, logit
+
+from models.bundle.manifest import Calibration
+
+_MOST_KNOTS = 9
+_TRUE_PAIRS_A_KNOT = 50
+"""With fewer of them there is no bend, so Platt's two parameters are fitted."""
+_LEAST_SLOPE = 1e-3
+"""Nats for a standard deviation of the true pairs' scores: rising, if hardly."""
+_DIGITS = 6
+"""Significant ones kept; the optimiser's last bits may differ from machine to machine."""
+
+
+def fit_calibration(
+    scores: Float32[np.ndarray, pair],
+    is_true: Bool[np.ndarray, pair],
+    weights: Float64[np.ndarray, pair],
+) -> Calibration | None:
+    """Fit log-odds of scores by maximum likelihood: a line with bends that rises everywhere.
+
+    The bends are at quantiles of the true pairs' scores. The likelihood is concave in the slopes
+    and the intercept, so there is one answer. Targets are those of Platt (1999, section 2.2):
+    (n + 1) / (n + 2) for the n true pairs and 1 / (m + 2) for the m false ones, which keeps
+    probabilities off 0 and 1 where all scores of one kind are higher than all of the other.
+
+    Args:
+        scores: Finite.
+        is_true: Whether the label is right.
+        weights: Pairs that each stands for.
+
+    Returns:
+        The calibration; None where all pairs are true or none is, which teaches nothing.
+    """
+    num_true = float(weights[is_true].sum())
+    num_false = float(weights[~is_true].sum())
+    if num_true == 0 or num_false == 0:
+        return None
+    true_scores = scores[is_true].astype(np.float64)
+    knots, num_slopes = _knots(true_scores)
+    scale = float(true_scores.std()) or 1.0
+    rises = _rises(scores.astype(np.float64), knots) / scale
+    if num_slopes == 1:
+        rises = rises.sum(axis=1, keepdims=True)
+    targets = np.where(is_true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
+
+    def loss(parameters: Float64[np.ndarray, p]) -> tuple[float, Float64[np.ndarray, p]]:
+        log_odds = parameters[0] + rises @ parameters[1:]
+        error = weights * (expit(log_odds) - targets)
+        cost = -(weights * (targets * log_odds + log_expit(-log_odds))).sum()
+        return float(cost), np.concatenate([[error.sum()], rises.T @ error])
+
+    start = np.concatenate([[logit(num_true / (num_true + num_false))], np.ones(num_slopes)])
+    bounds = [(None, None), *[(_LEAST_SLOPE, None)] * num_slopes]
+    options = {"maxiter": 1000, "ftol": 1e-12}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    slopes = np.broadcast_to(found.x[1:] / scale, num_slopes if num_slopes > 1 else 2)
+    return Calibration(
+        knots=tuple(knots.tolist()),
+        slopes=tuple(_rounded(slope) for slope in slopes),
+        intercept=_rounded(found.x[0]),
+    )
+
+
+def _knots(true_scores: Float64[np.ndarray, true]) -> tuple[Float64[np.ndarray, knot], int]:
+    """Return where the line may bend, and how many slopes it has; with one slope it doesn't."""
+    num_knots = min(_MOST_KNOTS, len(true_scores) // _TRUE_PAIRS_A_KNOT)
+    if num_knots == 0:
+        return np.array([_rounded(np.median(true_scores))]), 1
+    shares = np.arange(1, num_knots + 1) / (num_knots + 1)
+    knots = np.unique([_rounded(knot) for knot in np.quantile(true_scores, shares)])
+    return knots, len(knots) + 1
+
+
+def _rises(
+    scores: Float64[np.ndarray, pair], knots: Float64[np.ndarray, knot]
+) -> Float64[np.ndarray, "pair piece"]:
+    """Return how far each score lies in each piece of the line."""
+    starts, stops = knots, np.append(knots[1:], np.inf)
+    pieces = [np.clip(scores, a, b) - a for a, b in zip(starts, stops, strict=True)]
+    return np.column_stack([np.minimum(scores - knots[0], 0), *pieces])
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,177 @@
+"""Scores of some (document, label) pairs of a split, chosen so that they stand for all of them.
+
+Nearly all pairs are negatives of very low score, and there are too many to look at. Looked at are
+the best labels by every scorer and the true ones, each for itself, and a uniform sample of the
+others, each for as many as it was drawn from: sums over the pairs, weighted so, are unbiased
+estimates of sums over all pairs, whatever the number of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from scipy.sparse import csr_array
+
+from models.parts.batches import FeatureBatch, TextBatch
+from models.predict.predictor import Predictor
+from models.ranking.top_k import NO_LABEL, without_repeats
+
+_Batch: TypeAlias = TextBatch | FeatureBatch
+
+NUM_BEST = 64
+"""Labels of every scorer that are looked at, a document."""
+NUM_SAMPLED = 128
+"""Labels that are drawn from all, a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPairs:
+    """Pairs of a split's documents and labels.
+
+    Attributes:
+        labels: Label indices; `NO_LABEL` where a document has fewer than others.
+        is_true: Whether the document carries the label.
+        is_best: Whether it is among the best by a scorer.
+        weights: How many pairs it stands for; 0 at `NO_LABEL`.
+        scores: By each scorer, with its own correction; -inf where it can't score the label.
+    """
+
+    labels: Int64[np.ndarray, "document m"]
+    is_true: Bool[np.ndarray, "document m"]
+    is_best: Bool[np.ndarray, "document m"]
+    weights: Float32[np.ndarray, "document m"]
+    scores: dict[str, Float32[np.ndarray, "document m"]]
+
+    @classmethod
+    def joined(cls, parts: Sequence[ScoredPairs]) -> ScoredPairs:
+        """Return the pairs of several groups of documents, in their order."""
+        width = max(part.labels.shape[1] for part in parts)
+        return cls(
+            labels=_stacked([part.labels for part in parts], width, float(NO_LABEL)),
+            is_true=_stacked([part.is_true for part in parts], width, 0.0),
+            is_best=_stacked([part.is_best for part in parts], width, 0.0),
+            weights=_stacked([part.weights for part in parts], width, 0.0),
+            scores={
+                name: _stacked([part.scores[name] for part in parts], width, -np.inf)
+                for name in parts[0].scores
+            },
+        )
+
+    def of(
+        self, scorer: str
+    ) -> tuple[Float32[np.ndarray, pair], Bool[np.ndarray, pair], Float64[np.ndarray, pair]]:
+        """Return scores, truth and weights of the pairs that a scorer can score."""
+        scores = self.scores[scorer]
+        is_scored = (self.weights > 0) & ~np.isneginf(scores)
+        weights = self.weights[is_scored].astype(np.float64)
+        return scores[is_scored], self.is_true[is_scored], weights
+
+
+class PairCollector:
+    """Scores pairs of batches of documents that come along, in the order of their split."""
+
+    def __init__(self, predictor: Predictor, truth: Float32[csr_array, "document label"]) -> None:
+        """Begin without any.
+
+        Args:
+            predictor: The model.
+            truth: The labels of all documents.
+        """
+        self._predictor = predictor
+        self._truth = truth
+        self._num_seen = 0
+        self._parts: list[ScoredPairs] = []
+
+    def watch(self, batches: Iterable[_Batch]) -> Iterator[_Batch]:
+        """Score pairs of the next documents, before whoever asks for them gets them.
+
+        Yields:
+            The batches, as they come.
+        """
+        for batch in batches:
+            stop = self._num_seen + batch.num_documents
+            truth = self._truth[self._num_seen : stop]
+            self._parts.append(score_pairs(self._predictor, batch, truth, self._num_seen))
+            self._num_seen = stop
+            yield batch
+
+    @property
+    def pairs(self) -> ScoredPairs:
+        """Those of all documents so far; there must be some."""
+        return ScoredPairs.joined(self._parts)
+
+
+def score_pairs(
+    predictor: Predictor,
+    batch: _Batch,
+    truth: Float32[csr_array, "document label"],
+    first_row: int,
+) -> ScoredPairs:
+    """Return pairs of some documents, scored by every scorer.
+
+    Args:
+        predictor: The model.
+        batch: The documents.
+        truth: Their labels.
+        first_row: Number of the first document in its split; the sample of a document depends on
+            its number alone, so it is the same for every model and batch.
+    """
+    num_labels = truth.shape[1]
+    k = min(NUM_BEST, num_labels)
+    best = np.hstack([predictor.rank(batch, k, name).labels for name in predictor.scorers])
+    true_labels = np.split(truth.indices.astype(np.int64), truth.indptr[1:-1])
+    rows = [
+        _pairs_of(named, true, num_labels, np.random.default_rng(first_row + row))
+        for row, (named, true) in enumerate(zip(best, true_labels, strict=True))
+    ]
+    width = max(len(labels) for labels, _ in rows)
+    labels = _stacked([one[None] for one, _ in rows], width, float(NO_LABEL))
+    weights = _stacked([one[None] for _, one in rows], width, 0.0)
+    return ScoredPairs(
+        labels=labels,
+        is_true=_is_among(labels, true_labels),
+        is_best=_is_among(labels, list(best)),
+        weights=weights,
+        scores={name: predictor.score(batch, labels, name) for name in predictor.scorers},
+    )
+
+
+def _pairs_of(
+    best: Int64[np.ndarray, named],
+    true: Int64[np.ndarray, true],
+    num_labels: int,
+    rng: np.random.Generator,
+) -> tuple[Int64[np.ndarray, m], Float32[np.ndarray, m]]:
+    """Return the labels of one document that are looked at, rising, and their weights."""
+    named = without_repeats(np.concatenate([best, true])[None])[0]
+    named = named[named != NO_LABEL]
+    drawn = rng.choice(num_labels, min(NUM_SAMPLED, num_labels), replace=False, shuffle=False)
+    others = np.setdiff1d(drawn, named)
+    weight = (num_labels - len(named)) / max(1, len(others))
+    labels = np.concatenate([named, others.astype(np.int64)])
+    weights = np.concatenate([np.ones(len(named)), np.full(len(others), weight)])
+    order = np.argsort(labels, kind="stable")
+    return labels[order], weights[order].astype(np.float32)
+
+
+def _is_among(
+    labels: Int64[np.ndarray, "document m"], wanted: Sequence[np.ndarray]
+) -> Bool[np.ndarray, "document m"]:
+    rows = zip(labels, wanted, strict=True)
+    is_among = np.stack([np.isin(row, some) for row, some in rows])
+    found: Bool[np.ndarray, "document m"] = is_among & (labels != NO_LABEL)
+    return found
+
+
+def _stacked(parts: Sequence[np.ndarray], width: int, filling: float) -> np.ndarray:
+    """Return the rows of all parts, filled up to one width."""
+    return np.concatenate(
+        [
+            np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=filling)
+            for part in parts
+        ]
+    )

@@ -1,0 +1,380 @@
+"""The configuration of negatives and losses: q, w, m and the loss; the impossible is refused.
+
+    negatives: {q: {kind: frequency, exponent: 0.75}, w: tail, m: 64, exclude: document}
+    loss: {kind: softmax}
+
+`training.learning.objectives` makes the parts from it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from models.errors import ConfigError
+
+Positive = Annotated[int, Field(ge=1)]
+WeightName = Literal["constant", "importance", "relative", "tail", "equalised", "adaptive"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class UniformConfig(_Section):
+    """Independent uniform draws."""
+
+    kind: Literal["uniform"] = "uniform"
+
+
+class UniformSubsetConfig(_Section):
+    """Uniform draws without replacement."""
+
+    kind: Literal["uniform_subset"] = "uniform_subset"
+
+
+class FrequencyConfig(_Section):
+    """Draws in proportion to a power of the training frequency."""
+
+    kind: Literal["frequency"] = "frequency"
+    exponent: float = Field(default=1.0, ge=0)
+    """0 is uniform, 1 the training distribution."""
+
+
+class WithinBatchConfig(_Section):
+    """The positives of the batch's other pairs."""
+
+    kind: Literal["within_batch"] = "within_batch"
+
+
+class AllLabelsConfig(_Section):
+    """Every label, without sampling."""
+
+    kind: Literal["all"] = "all"
+
+
+class HardConfig(_Section):
+    """A ranker's best wrong labels, mixed with uniform draws."""
+
+    kind: Literal["hard"] = "hard"
+    share: float = Field(default=0.5, gt=0, le=1)
+    """Probability that a draw is one of them."""
+
+
+class SoftmaxConfig(_Section):
+    """The softmax of the current scores of all labels."""
+
+    kind: Literal["softmax"] = "softmax"
+
+
+class ClusterConfig(_Section):
+    """Its approximation by clusters of labels."""
+
+    kind: Literal["clusters"] = "clusters"
+
+
+class TreeFitConfig(_Section):
+    """How a label tree is fitted (Bamler & Mandt 2020, section 3)."""
+
+    components: Positive = 16
+    """Principal components k of the document vectors that it reads."""
+    regulariser: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """lambda_n; none: the best power of ten by cross-validation, in a dozen fits or so."""
+
+
+class TreeConfig(TreeFitConfig):
+    """The label tree."""
+
+    kind: Literal["tree"] = "tree"
+
+
+DistributionConfig = Annotated[
+    UniformConfig
+    | UniformSubsetConfig
+    | FrequencyConfig
+    | WithinBatchConfig
+    | AllLabelsConfig
+    | HardConfig
+    | SoftmaxConfig
+    | ClusterConfig
+    | TreeConfig,
+    Field(discriminator="kind"),
+]
+
+_WITHOUT_M = ("within_batch", "all")
+_SHAREABLE = ("uniform", "uniform_subset", "frequency")
+
+
+class NegativesConfig(_Section):
+    """Which labels a pair is contrasted with, and how much they weigh (Rawat et al. 2021)."""
+
+    q: DistributionConfig
+    """Sampling distribution."""
+    w: WeightName | None = None
+    """Weight of a negative (Table 1, Eq. 15-16); none for ordered losses, which weigh by rank."""
+    m: Positive | None = None
+    """Negatives a pair; none for q 'within_batch' and 'all', which have as many as there are."""
+    exclude: Literal["none", "positive", "document"] = "document"
+    """What may not be drawn: nothing, the pair's label, or all labels of its document."""
+    shared: bool = False
+    """Draw once for all pairs of a batch, as a dual encoder has to."""
+
+    @model_validator(mode="after")
+    def _refuse_impossible(self) -> NegativesConfig:
+        kind = self.q.kind
+        if kind in _WITHOUT_M and self.m is not None:
+            raise ValueError(f"m is {self.m}, but q '{kind}' settles how many there are; drop m")
+        if kind not in _WITHOUT_M and self.m is None:
+            raise ValueError(f"q '{kind}' needs m, the number of negatives a pair")
+        if self.shared and kind not in _SHAREABLE:
+            raise ValueError(
+                f"q '{kind}' can't be drawn once for all pairs; drop 'shared', or take one of "
+                f"{', '.join(_SHAREABLE)}"
+            )
+        if kind == "all" and self.exclude == "none":
+            raise ValueError("q 'all' with exclude 'none' would count each positive twice")
+        is_list_alone = isinstance(self.q, HardConfig) and self.q.share == 1
+        if is_list_alone and self.w not in {None, "constant"}:
+            raise ValueError(
+                f"w '{self.w}' needs log q of every label, which q 'hard' with share 1 can't give: "
+                "it never draws a label outside the document's list; lower the share, or take "
+                "w 'constant'"
+            )
+        return self
+
+    def most_pairs(self, num_labels: int) -> int | None:
+        """Return how many pairs, with their negatives, have at most so many labels in all.
+
+        0 if not even one has; None if they are no more labels however many pairs there are.
+        """
+        if self.q.kind == "all":
+            return None
+        if self.q.kind == "within_batch":
+            return num_labels
+        assert self.m is not None
+        return max(0, num_labels - self.m if self.shared else num_labels // (self.m + 1))
+
+    @property
+    def is_uniform_subset(self) -> bool:
+        """Whether what a pair gets is a uniform subset of the labels, perhaps all."""
+        return self.q.kind in {"uniform_subset", "all"}
+
+
+class TopKConfig(_Section):
+    """The k hardest of the sampled negatives count alike."""
+
+    kind: Literal["top_k"] = "top_k"
+    k: Positive = 1
+    """The paper's Top-k, and Top-k' where it is below the k of the retrieval loss."""
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that have a weight."""
+        return self.k
+
+
+class PowerLawConfig(_Section):
+    """The k hardest count by a power of their rank."""
+
+    kind: Literal["power_law"] = "power_law"
+    k: Positive
+    """Ranks that count."""
+    exponent: float
+    """Weights fall with rank^-exponent."""
+
+    @model_validator(mode="after")
+    def _refuse_increasing(self) -> PowerLawConfig:
+        if self.exponent < 0:
+            raise ValueError(
+                f"vartheta increases: exponent {self.exponent} makes easier negatives weigh more; "
+                "wanted at least 0"
+            )
+        return self
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that have a weight."""
+        return self.k
+
+
+class GivenRanksConfig(_Section):
+    """Any weights of the ranks, the hardest first."""
+
+    kind: Literal["given"] = "given"
+    weights: tuple[Annotated[float, Field(ge=0)], ...] = Field(min_length=1)
+    """Of rank 1, 2, ..."""
+
+    @model_validator(mode="after")
+    def _refuse_increasing(self) -> GivenRanksConfig:
+        for rank, (harder, easier) in enumerate(pairwise(self.weights), start=1):
+            if easier > harder:
+                raise ValueError(
+                    f"vartheta increases: {harder} at rank {rank}, then {easier}; wanted weights "
+                    "that never rise (Reddi et al. 2019, Theorem 2)"
+                )
+        if not self.weights[0]:
+            raise ValueError("vartheta is 0 at every rank; wanted one above 0")
+        return self
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that have a weight."""
+        return len(self.weights)
+
+
+RankWeightsConfig = Annotated[
+    TopKConfig | PowerLawConfig | GivenRanksConfig, Field(discriminator="kind")
+]
+
+
+class SoftmaxLossConfig(_Section):
+    """Softmax cross-entropy, sampled or not, with or without margins (Eq. 3, 4, 6, 7)."""
+
+    kind: Literal["softmax"] = "softmax"
+
+
+class DecoupledLossConfig(_Section):
+    """A loss of each score by itself (Eq. 5, 8)."""
+
+    kind: Literal["decoupled"] = "decoupled"
+    part: Literal["logistic", "hinge", "squared_hinge", "cosine_contrastive"] = "logistic"
+    """Its parts; the contrastive one wants cosines as scores."""
+
+
+class OrderedLossConfig(_Section):
+    """Stochastic negative mining (Reddi et al. 2019, Algorithm 1)."""
+
+    kind: Literal["ordered"] = "ordered"
+    phi: Literal["hinge", "logistic_base_2", "squared_hinge", "exponential", "ramp"] = "hinge"
+    """Margin loss."""
+    ramp_width: float = Field(default=1.0, gt=0)
+    """The margin rho of the ramp loss."""
+    form: Literal["pairwise", "binary"] = "binary"
+    """POWL or BOWL."""
+    vartheta: RankWeightsConfig = TopKConfig()
+    """Weights of the ranks."""
+    rank_draws: Positive | None = None
+    """Draw so many ranks a pair in proportion to vartheta, instead of weighing all."""
+
+    @model_validator(mode="after")
+    def _refuse_ignored_width(self) -> OrderedLossConfig:
+        if "ramp_width" in self.model_fields_set and self.phi != "ramp":
+            raise ValueError(f"ramp_width is given, but phi is '{self.phi}'; drop it")
+        return self
+
+
+class DeplLossConfig(_Section):
+    """Binary cross-entropy over the batch's label subset (DEPL section 3.3)."""
+
+    kind: Literal["depl"] = "depl"
+
+
+class DecoupledSoftmaxLossConfig(_Section):
+    """DEXML's decoupled softmax over the batch's label subset."""
+
+    kind: Literal["decoupled_softmax"] = "decoupled_softmax"
+
+
+class SoftTopKLossConfig(_Section):
+    """DEXML's soft top-k over the batch's label subset."""
+
+    kind: Literal["soft_top_k"] = "soft_top_k"
+    k: Positive = 5
+    """Labels that the top has room for."""
+    sharpness: float = Field(default=1.0, gt=0)
+    """How close the soft membership comes to a step."""
+
+
+SubsetLossConfig = DeplLossConfig | DecoupledSoftmaxLossConfig | SoftTopKLossConfig
+LossConfig = Annotated[
+    SoftmaxLossConfig | DecoupledLossConfig | OrderedLossConfig | SubsetLossConfig,
+    Field(discriminator="kind"),
+]
+
+
+class LearningConfig(_Section):
+    """What a step scores and what the scores cost."""
+
+    negatives: NegativesConfig | None = None
+    """Of losses over pairs; none for losses over the batch's label subset, which has its own."""
+    loss: LossConfig = DeplLossConfig()
+    """Over pairs: softmax, decoupled, ordered. Over the label subset: the others."""
+
+    @model_validator(mode="after")
+    def _refuse_impossible(self) -> LearningConfig:
+        refuse_impossible(self.loss, self.negatives)
+        return self
+
+    def check(self, num_labels: int, num_hard: int) -> None:
+        """Refuse what the number of labels makes impossible.
+
+        Args:
+            num_labels: L.
+            num_hard: Hard negatives a document.
+
+        Raises:
+            ConfigError: m is larger than the support of q, or more ranks or places are wanted
+                than there are labels.
+        """
+        loss = self.loss
+        if isinstance(loss, SoftTopKLossConfig) and loss.k >= num_labels:
+            raise ConfigError(
+                f"loss 'soft_top_k': k is {loss.k}, of {num_labels} labels; wanted fewer than all"
+            )
+        if isinstance(loss, OrderedLossConfig) and loss.vartheta.num_ranks >= num_labels:
+            raise ConfigError(
+                f"loss 'ordered': vartheta has {loss.vartheta.num_ranks} ranks, but a pair has at "
+                f"most {num_labels - 1} negatives (B >= k); wanted fewer ranks"
+            )
+        if self.negatives is not None:
+            _refuse_beyond_support(self.negatives, num_labels, num_hard)
+
+
+def refuse_impossible(loss: LossConfig, negatives: NegativesConfig | None) -> None:
+    """Refuse a loss and negatives that don't go together.
+
+    Raises:
+        ValueError: They don't.
+    """
+    if isinstance(loss, SubsetLossConfig):
+        if negatives is not None:
+            raise ValueError(
+                f"loss '{loss.kind}' is taken over the batch's label subset; drop 'negatives'"
+            )
+        return
+    if negatives is None:
+        raise ValueError(f"loss '{loss.kind}' needs 'negatives': q, w and m")
+    if isinstance(loss, OrderedLossConfig):
+        _refuse_mining(loss, negatives)
+    elif negatives.w is None:
+        raise ValueError(f"loss '{loss.kind}' needs w, the weight of a negative")
+
+
+def _refuse_mining(loss: OrderedLossConfig, negatives: NegativesConfig) -> None:
+    if negatives.w is not None:
+        raise ValueError(f"loss 'ordered' weighs by rank (vartheta); drop w '{negatives.w}'")
+    if not negatives.is_uniform_subset:
+        raise ValueError(
+            f"loss 'ordered' mines a uniform subset (Algorithm 1), not q '{negatives.q.kind}'; "
+            "wanted q 'uniform_subset', or 'all'"
+        )
+    if negatives.exclude == "none":
+        raise ValueError("loss 'ordered' can't have the positive among the negatives it mines")
+    if negatives.m is not None and negatives.m < loss.vartheta.num_ranks:
+        raise ValueError(
+            f"loss 'ordered': vartheta has {loss.vartheta.num_ranks} ranks, but m is "
+            f"{negatives.m}; wanted B >= k"
+        )
+
+
+def _refuse_beyond_support(negatives: NegativesConfig, num_labels: int, num_hard: int) -> None:
+    support = num_labels - (negatives.exclude != "none")
+    if isinstance(negatives.q, HardConfig) and negatives.q.share == 1:
+        support = num_hard
+    if negatives.m is not None and negatives.m > support:
+        raise ConfigError(
+            f"negatives: m is {negatives.m}, but q '{negatives.q.kind}' has {support} labels to "
+            "draw from; lower m"
+        )

@@ -1,0 +1,317 @@
+"""Sections of the configuration of a run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+
+from models.errors import ConfigError
+from models.names import LabelPooling
+from models.windows import WindowPool, Windows
+from training.configuration.learning import (
+    DecoupledLossConfig,
+    DeplLossConfig,
+    LearningConfig,
+    LossConfig,
+    NegativesConfig,
+    SoftTopKLossConfig,
+    refuse_impossible,
+)
+
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+StopWordLanguage = Literal["en", "de"]
+Joint = Literal["separate", "hybrid", "both"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class SparseConfig(_Section):
+    """Tf-idf and the linear SVM of each label (DEPL section 3.2)."""
+
+    analyzer: Literal["automatic", "word", "char"] = "automatic"
+    """What texts are taken apart into. word: words of two letters or more. char: character n-grams
+    of one to three, for scripts without spaces between words, as Chinese, Japanese and Thai.
+    automatic: char where most letters of the training documents are of such scripts, or where no
+    document has a word."""
+    min_document_count: Positive = 2
+    """A token must occur in at least so many training documents; the default is 1 where no token
+    does."""
+    max_document_share: Rate = 0.7
+    """A token may occur in at most this share of them; the default is all where every token is
+    more frequent."""
+    lemma_language: str = Field(default="", pattern=r"^([a-z]{2,3})?$")
+    """ISO 639 code of spaCy's lookup lemmas; empty: surface forms."""
+    max_ngram: int = Field(default=1, ge=1, le=3)
+    """Words of the longest phrase that is a feature, beside single words. 2 ranks better, and takes
+    about three times the time and memory."""
+    loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
+    """The paper prints the hinge; its square is as good or better in fewer iterations."""
+    cost: float = Field(default=1.0, gt=0)
+    """C of the SVM: how much an error costs against the weights' norm."""
+    prune_below: float = Field(default=0.03, ge=0)
+    """Weights of smaller magnitude are dropped."""
+    weight_precision: Literal["float32", "float16"] = "float32"
+    """What the weights are rounded to, and stored in; float16 halves their part of the bundle."""
+    exact_documents: int = Field(default=10_000, ge=0)
+    """With at most so many training documents, each label is trained on all of them."""
+    rounds: Positive = 2
+    """With more: how often each label's hard negatives are looked for and it is trained."""
+    hard_negatives: int = Field(default=500, ge=0)
+    """Documents that a label's weights wrongly rank highest, added a round."""
+    hard_negatives_per_positive: int = Field(default=5, ge=0)
+    """And so many more for each document that carries it."""
+    sampled_negatives: Positive = 1000
+    """Documents drawn uniformly to stand for all others."""
+    negatives_a_document: Positive = 128
+    """With very many labels, each takes fewer hard and sampled negatives: with N documents and L
+    labels, `negatives_a_document` x N x log2(L) / L, so that the cost of all grows as log2(L)."""
+
+    @model_validator(mode="after")
+    def _words_for_what_reads_words(self) -> SparseConfig:
+        if self.analyzer == "char" and (self.max_ngram > 1 or self.lemma_language):
+            name = "max_ngram" if self.max_ngram > 1 else "lemma_language"
+            raise ValueError(
+                f"analyzer 'char' takes n-grams of characters, but {name} is for words; drop {name}"
+            )
+        return self
+
+
+class DescriptionConfig(_Section):
+    """Pseudo label descriptions (DEPL section 3.2)."""
+
+    num_keywords: int = Field(default=20, ge=0)
+    """Highest-weighted tokens appended to the label's name; 0 is the paper's DE-ret."""
+    drop_name_tokens: bool = False
+    """Leave out keywords that are words of the label's name."""
+    drop_numbers: bool = False
+    """Leave out keywords without a letter."""
+    drop_stop_words: tuple[StopWordLanguage, ...] = ()
+    """Leave out the stop-words of these languages; see `training.sparse.stop_words`."""
+    alternative_names: int = Field(default=0, ge=0)
+    """Other names of a label that stand before its keywords, at most; the label file has them."""
+    parents: bool = False
+    """Whether the names of broader labels stand there too."""
+    max_tokens: int = Field(default=32, ge=4, le=512)
+    """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
+
+
+class EarlyStoppingConfig(_Section):
+    """When a stage ends before its last epoch: when a metric on the dev split gets no better.
+
+    The stage keeps the weights that were best.
+    """
+
+    metric: str = Field(default="P@5", pattern=r"^(P|nDCG|PSP|PSnDCG|R|RP|macro-F1)@[1-9][0-9]?$")
+    """Of the classifier in its stage, of the dual encoder in its own; macro-F1 is over the labels
+    with 1-9 training documents."""
+    every: float = Field(default=0.5, gt=0)
+    """Epochs between two measurements; the last step is measured too."""
+    patience: Positive = 2
+    """Measurements in a row without a better one that end the stage."""
+    documents: Positive = 2000
+    """Documents of the dev split that are ranked, at most; which ones, the seed decides."""
+
+    @property
+    def places(self) -> int:
+        """Number of places that the metric looks at."""
+        return int(self.metric.rpartition("@")[2])
+
+    def fitted_to(self, num_labels: int) -> EarlyStoppingConfig:
+        """Return the settings for a corpus: the default metric looks at no more places than labels.
+
+        Other metrics are left as they are, and refused where they can't be measured.
+        """
+        if self.metric != EarlyStoppingConfig().metric or self.places <= num_labels:
+            return self
+        return self.model_copy(update={"metric": f"P@{num_labels}"})
+
+
+class StageConfig(_Section):
+    """One stage of neural training: AdamW, linear warm-up, then a schedule."""
+
+    epochs: Positive
+    """Passes over the training documents."""
+    batch_size: Positive
+    """Documents a step; with `batch_tokens`, at most."""
+    batch_tokens: Positive | None = None
+    """Tokens of the documents of a step, padding included, at most; each step then has documents
+    of similar length, and steps differ in their number. None: documents come as they are drawn."""
+    accumulate: Positive = 1
+    """Parts in which a step encodes its texts, one after the other: the same gradient, in the
+    memory of one part, and a third more time (see `training.neural.gradient_cache`)."""
+    encoder_learning_rate: Rate
+    """Peak rate of the transformer."""
+    pooler_learning_rate: Rate
+    """Peak rate of both poolers."""
+    classifier_learning_rate: Rate
+    """Peak rate of the classifier's label weights."""
+    warmup_share: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the steps in which the rates rise."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the rates fall after that, to zero at the last step; constant: not at all."""
+    layer_decay: Rate = 1.0
+    """Each layer of the transformer has so many times the rate of the one above it, and the
+    embeddings of the lowest layer's; 1: all have the same."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Of AdamW."""
+    max_gradient_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this norm."""
+    early_stopping: EarlyStoppingConfig | None = None
+    """None: all epochs are trained, and the last weights kept."""
+
+
+class ClassifierConfig(StageConfig):
+    """The dense classifier that the dual encoder starts from (DEPL section 3.5, Eq. 3)."""
+
+    epochs: int = Field(default=2, ge=0)
+    """Passes over the training documents; 0: the dual encoder starts from the encoder as it is."""
+    batch_size: Positive = 32
+    encoder_learning_rate: Rate = 1e-4
+    pooler_learning_rate: Rate = 1e-3
+    classifier_learning_rate: Rate = 5e-3
+
+
+class RefreshConfig(_Section):
+    """Hard negatives from the dual encoder itself (see `training.neural.mined_negatives`)."""
+
+    every_steps: Positive
+    """All labels, and the documents of as many steps, are encoded every so many steps."""
+    share: Rate = 1.0
+    """Of the hard negatives that are mined; the rest stay the SVM's, and all are before the first
+    refresh."""
+
+
+class RetrievalConfig(StageConfig):
+    """The dual encoder (DEPL section 3.3)."""
+
+    epochs: Positive = 2
+    batch_size: Positive = 32
+    encoder_learning_rate: Rate = 1e-4
+    pooler_learning_rate: Rate = 1e-3
+    classifier_learning_rate: Rate = 1e-3
+    hard_negatives: int = Field(default=10, ge=0)
+    """Highest-ranked wrong labels of the SVM, a document."""
+    refresh: RefreshConfig | None = None
+    """How often hard negatives are mined by the dual encoder; None: never."""
+    label_subset_size: Positive = 384
+    """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
+    300-500. With `negatives`, the most that a step encodes: pairs beyond are left out at random."""
+    loss: LossConfig = DeplLossConfig()
+    """What scores cost: those of the label subset (depl, decoupled_softmax, soft_top_k), or those
+    of pairs and their negatives (softmax, decoupled, ordered)."""
+    negatives: NegativesConfig | None = None
+    """Of a loss over pairs: q, w, m."""
+    keyword_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of a step's labels that are read without their keywords, as those without training
+    documents always are."""
+    cosine_scale: float = Field(default=10.0, gt=0)
+    """How sharply the first scores tell cosines apart."""
+    label_pooling: LabelPooling = "mean"
+    """What the label encoder makes of a text's tokens: the mean of the last layer over them, or
+    that of [CLS] alone (DEPL, Table 7)."""
+    joint: Joint = "separate"
+    """How the classifier is trained along. separate: by its own loss over all labels, beside the
+    dual encoder's. hybrid: the loss is that of (sigma(f_dual) + sigma(f_cls)) / 2 over the label
+    subset (DEPL Eq. 4), and no other. both: all three losses."""
+
+    @model_validator(mode="after")
+    def _refuse_full_top(self) -> RetrievalConfig:
+        if isinstance(self.loss, SoftTopKLossConfig) and self.loss.k >= self.label_subset_size:
+            raise ValueError(
+                f"loss 'soft_top_k': k is {self.loss.k}, with label_subset_size "
+                f"{self.label_subset_size}; wanted fewer than are scored"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_impossible_pairs(self) -> RetrievalConfig:
+        refuse_impossible(self.loss, self.negatives)
+        if self.refresh is not None and not self.hard_negatives:
+            raise ValueError("refresh mines hard negatives, but hard_negatives is 0")
+        if self.negatives is None:
+            return self
+        if self.refresh is not None:
+            raise ValueError(
+                "refresh mines hard negatives for the batch's label subset; drop 'negatives', or "
+                "drop 'refresh'"
+            )
+        if self.joint != "separate":
+            raise ValueError(
+                f"joint {self.joint!r} is a loss over the batch's label subset; drop 'negatives', "
+                "or take joint 'separate'"
+            )
+        kind, bound = self.negatives.q.kind, self.label_subset_size
+        if kind == "hard" and not self.hard_negatives:
+            raise ValueError("q 'hard' draws from the hard negatives, but hard_negatives is 0")
+        if self.negatives.most_pairs(bound) == 0:
+            raise ValueError(
+                f"m is {self.negatives.m}, but a step encodes {bound} labels, that of a pair among "
+                "them; lower m, or raise label_subset_size"
+            )
+        if isinstance(self.loss, DecoupledLossConfig) and self.loss.part == "cosine_contrastive":
+            raise ValueError("loss part 'cosine_contrastive' wants cosines; f_dual has none")
+        return self
+
+    @property
+    def learning(self) -> LearningConfig:
+        """The loss and the negatives."""
+        return LearningConfig(negatives=self.negatives, loss=self.loss)
+
+    def check(self, num_labels: int) -> None:
+        """Refuse what the number of labels makes impossible.
+
+        Raises:
+            ConfigError: It does.
+        """
+        self.learning.check(num_labels, self.hard_negatives)
+        is_all = self.negatives is not None and self.negatives.q.kind == "all"
+        if is_all and num_labels > self.label_subset_size:
+            raise ConfigError(
+                f"retrieval: q 'all' encodes {num_labels} labels a step, but label_subset_size is "
+                f"{self.label_subset_size}; raise it, or take another q"
+            )
+
+
+class WindowsConfig(_Section):
+    """Overlapping windows in which long documents are read (see `models.windows`)."""
+
+    overlap: int = Field(default=32, ge=0)
+    """Tokens that a window has in common with the one before; at most half of a window."""
+    pool: WindowPool = "mean"
+    """What the vector of a document is of those of its windows, dimension by dimension."""
+    most: int = Field(default=4, ge=2, le=64)
+    """Windows a document; what lies behind the last is not read. A step takes up to so many times
+    the time and memory."""
+
+    @property
+    def windows(self) -> Windows:
+        """The same, as texts are read by it."""
+        return Windows(self.overlap, self.pool, self.most)
+
+
+class EnsembleConfig(_Section):
+    """What the ensemble's weights are to be good at on the dev split: a weighted sum of metrics."""
+
+    places: Positive = 5
+    """k of the metrics."""
+    precision: float = Field(default=1.0, ge=0)
+    """Weight of P@k."""
+    propensity_scored_precision: float = Field(default=1.0, ge=0)
+    """Weight of PSP@k, in which rare labels count more."""
+    tail_f1: float = Field(default=1.0, ge=0)
+    """Weight of macro-F1@k over the labels with 1-9 training documents."""
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> EnsembleConfig:
+        if not (self.precision or self.propensity_scored_precision or self.tail_f1):
+            raise ValueError("all three weights are 0; give one that is more")
+        return self

@@ -1,0 +1,180 @@
+"""Corpora as training reads them: a folder with documents, in splits, and the labels they share.
+
+`open_dataset` takes any folder in one of the formats of `training.formats.documents`. Text streams;
+memory is bounded by the label matrices and the catalogue.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from models.errors import DataError
+from models.labels.catalogue import Label, LabelCatalogue
+from models.names import FEATURES, TEXT, Input
+from training.data.feature_splits import FeatureShape, open_feature_splits, read_names
+from training.data.files import SPLIT_NAMES, CorpusFiles, find_files
+from training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
+from training.data.splits import Document, Split, SplitScan, TextSplit, describe_problems
+
+__all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
+
+logger = logging.getLogger(__name__)
+
+
+class Dataset:
+    """A corpus in a folder: its splits and the labels that they share. Made by `open_dataset`."""
+
+    def __init__(
+        self, files: CorpusFiles, *, skip_bad: bool = False, max_problems: int = 20
+    ) -> None:
+        """Read the label file, where there is one, and the headers of files that have some.
+
+        Args:
+            files: The files of the corpus.
+            skip_bad: Whether documents that can't be used are skipped rather than refused.
+            max_problems: How many of them are listed for each file.
+
+        Raises:
+            DataError: A label file, a file of feature names or a header can't be used.
+        """
+        self.folder = files.folder
+        self.split_names = tuple(files.splits)
+        self._files = files
+        self._skip_bad = skip_bad
+        self._max_problems = max_problems
+        self._feature_names: tuple[str, ...] = ()
+        if self.input == FEATURES:
+            self._splits, shape = open_feature_splits(
+                files, skip_bad=skip_bad, max_problems=max_problems
+            )
+            self._listed: LabelCatalogue | None = self._numbered_labels(shape)
+            self._feature_names = self._names(files.features, shape.num_features, "feature")
+        else:
+            self._listed = (
+                labels_of_file(files.labels, files.form, max_problems) if files.labels else None
+            )
+            self._splits = {
+                name: self._text_split(name, path) for name, path in files.splits.items()
+            }
+
+    @property
+    def input(self) -> Input:
+        """What its documents are given as."""
+        return self._files.form.input
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The name of each feature, by its index; empty for texts."""
+        return self._feature_names
+
+    def split(self, name: str) -> Split:
+        """Return one of the parts.
+
+        Raises:
+            DataError: There is no such part.
+        """
+        if name not in self._splits:
+            raise DataError(
+                f"{self.folder}: no split {name!r}; it has {', '.join(map(repr, self.split_names))}"
+            )
+        return self._splits[name]
+
+    @cached_property
+    def catalogue(self) -> LabelCatalogue:
+        """The labels, with their number of training documents; reads the training split.
+
+        The order is that of the label file; without one, falling number of training documents,
+        then the text of the label, those that only other documents carry last. Without a training
+        split all the numbers are 0. Labels of features are in the order of their indices.
+
+        Raises:
+            DataError: Training documents can't be used, or labels can't be read.
+        """
+        if "train" not in self._splits:
+            return self.labels
+        labels = self.split("train").scan().labels
+        counts = np.bincount(labels.indices, minlength=labels.shape[1])
+        if num_untrained := int(np.count_nonzero(counts == 0)):
+            logger.log(
+                # With features nothing is known of such a label, so nothing ranks it.
+                logging.WARNING if self.input == FEATURES else logging.INFO,
+                "%s: %d of %d labels have no training document",
+                self.folder,
+                num_untrained,
+                len(counts),
+            )
+        return self.labels.replaced(training_count=counts.tolist())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, over the names and bytes of the corpus's own files."""
+        return self._files.fingerprint()
+
+    def check(self) -> None:
+        """Read every split, so that one error lists the lines of all that can't be used.
+
+        Raises:
+            DataError: There are such lines, and they are not to be skipped; or a file can't be read
+                to its end.
+        """
+        found = [split.found for split in self._splits.values()]
+        if not self._skip_bad and any(scan.num_skipped for scan in found):
+            raise DataError(describe_problems(self.folder, found))
+        for split in self._splits.values():
+            split.scan()
+
+    @cached_property
+    def labels(self) -> LabelCatalogue:
+        """The labels without their numbers; reads no documents where there is a label file.
+
+        Raises:
+            DataError: There is no label file, and the training documents tell no labels.
+        """
+        found = self._listed or labels_of_documents(self._files, self._max_problems)
+        if self.input == TEXT:
+            warn_of_look_alikes(self.folder, found)
+        return found
+
+    def _text_split(self, name: str, path: Path) -> Split:
+        files = self._files
+        return TextSplit(
+            path,
+            files.form,
+            lambda: self.labels,
+            label_file=files.labels.name if files.labels else None,
+            is_measured=name != "train",
+            skip_bad=self._skip_bad,
+            max_problems=self._max_problems,
+        )
+
+    def _numbered_labels(self, shape: FeatureShape) -> LabelCatalogue:
+        names = self._names(self._files.labels, shape.num_labels, "label")
+        return LabelCatalogue(Label(str(index), name) for index, name in enumerate(names))
+
+    def _names(self, path: Path | None, num_names: int, what: str) -> tuple[str, ...]:
+        if path is None:
+            return tuple(map(str, range(num_names)))
+        return read_names(path, num_names, what, self._max_problems)
+
+
+def open_dataset(folder: Path, *, skip_bad: bool = False, max_problems: int = 20) -> Dataset:
+    """Return the corpus in a folder, whichever of the formats of `training.formats` it has.
+
+    Labels are read now where there is a file of them, documents when they are first asked for.
+
+    Args:
+        folder: Folder of the corpus; files that belong to no format are left alone.
+        skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
+            refused. A label file must be right in every line all the same.
+        max_problems: How many lines that can't be used are listed; all are counted.
+
+    Raises:
+        DataError: No file or files of two formats are there, a file is there twice, the label file
+            is missing where the format has one, or it holds lines that can't be used; headers
+            contradict each other, or a file of names them.
+    """
+    return Dataset(find_files(folder), skip_bad=skip_bad, max_problems=max_problems)

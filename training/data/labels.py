@@ -1,0 +1,172 @@
+"""The labels of a corpus: those of its label file, or those that its documents carry."""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice, pairwise
+from pathlib import Path
+
+from models.errors import DataError
+from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from training.data.files import CorpusFiles, either
+from training.formats.bad_lines import Problem, ProblemList, counted_lines, list_problems
+from training.formats.documents import CSV, Format, RawDocument, read_documents, read_labels
+from training.formats.label_cells import DELIMITER
+
+logger = logging.getLogger(__name__)
+
+_MOST_SHOWN = 5
+_LEAST_PAIRS = 2
+"""Documents in which two labels stand side by side, before they look like one that was split."""
+_MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
+"""What other programs write where there is no value, in lower case."""
+
+
+def labels_of_file(path: Path, form: Format, max_problems: int) -> LabelCatalogue:
+    """Return the labels of a label file, in its order.
+
+    Raises:
+        DataError: A label can't be used, or there is none.
+    """
+    labels: list[Label] = []
+    line_of: dict[str, int] = {}
+    problems = ProblemList(path, max_problems)
+    for item in read_labels(path, form):
+        if isinstance(item, Problem):
+            problems.add(item)
+        elif (first := line_of.setdefault(item.label.id, item.line)) != item.line:
+            problems.add(Problem(item.line, f"id {item.label.id!r} again, as on line {first}"))
+        else:
+            labels.append(item.label)
+    if problems.num_problems:
+        listed = list_problems(problems.kept, problems.num_problems)
+        raise DataError(
+            f"{path}: {problems.num_problems} labels can't be used; "
+            f"mend them, for a label can't be skipped\n{listed}"
+        )
+    if not labels:
+        raise DataError(f"{path}: no labels; give one a line")
+    return LabelCatalogue(with_names_of_parents(labels, labels))
+
+
+def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue:
+    """Return the labels that documents carry: the most frequent of training first.
+
+    Labels that only documents of other splits carry come last, without training documents, so that
+    they count as misses of scorers that can't know them. Equal ones are ordered by their text.
+
+    Args:
+        files: Of a corpus without a label file, with a training split.
+        max_problems: Lines that are listed where no training document has a label.
+
+    Raises:
+        DataError: No training document that can be used has a label.
+    """
+    problems = ProblemList(files.splits["train"], max_problems)
+    trained = _count(files.splits["train"], files.form, problems)
+    if not trained:
+        raise DataError(_without_labels(files, problems))
+    others = {
+        label
+        for name, path in files.splits.items()
+        if name != "train"
+        for label in _count(path, files.form, ProblemList(path, 0))
+    }
+    untrained = sorted(others - trained.keys())
+    if untrained:
+        logger.warning(
+            "%s: only dev or test documents carry %d of %d labels (%s); they are kept, as labels "
+            "without training documents",
+            files.folder,
+            len(untrained),
+            len(untrained) + len(trained),
+            _shown(untrained),
+        )
+    in_order = sorted(trained, key=lambda label: (-trained[label], label))
+    return LabelCatalogue(Label(label, label) for label in [*in_order, *untrained])
+
+
+def _count(path: Path, form: Format, problems: ProblemList) -> Counter[str]:
+    """Return in how many documents of a file each label stands; bad lines go to the problems."""
+    counts: Counter[str] = Counter()
+    side_by_side: Counter[tuple[str, str]] = Counter()
+    for item in read_documents(path, form):
+        if isinstance(item, RawDocument):
+            labels = list(dict.fromkeys(map(str, item.labels)))
+            counts.update(labels)
+            if form is CSV:
+                side_by_side.update(pairwise(labels))
+        else:
+            problems.add(item)
+    if side_by_side:
+        _tell_of_delimiter(path, counts, side_by_side)
+    return counts
+
+
+def _tell_of_delimiter(
+    path: Path, counts: Counter[str], side_by_side: Counter[tuple[str, str]]
+) -> None:
+    """Log that cells of labels were split, and which names look like halves of one."""
+    what = f"{path}: the labels column was split at {DELIMITER!r}: {len(counts)} labels"
+    torn = [
+        f"{DELIMITER} ".join(pair)
+        for pair, count in side_by_side.items()
+        if count >= _LEAST_PAIRS and counts[pair[0]] == counts[pair[1]] == count
+    ]
+    if not torn:
+        logger.info("%s", what)
+        return
+    logger.warning(
+        "%s; %s always stand side by side: if that is one label, write the cell as a JSON list "
+        '(["%s"]), or give a label file with its name',
+        what,
+        _shown(torn),
+        torn[0],
+    )
+
+
+def _without_labels(files: CorpusFiles, problems: ProblemList) -> str:
+    what = (
+        f"{files.splits['train']}: no document that can be used has a label; "
+        f"give some, or a label file ({either(files.form.label_files)})"
+    )
+    if not problems.num_problems:
+        return what
+    listed = list_problems(problems.kept, problems.num_problems)
+    return f"{what}; {counted_lines(problems.num_problems)} can't be used:\n{listed}"
+
+
+def warn_of_look_alikes(folder: Path, labels: LabelCatalogue) -> None:
+    """Log labels that a person would take for one, and such as look like missing values."""
+    groups: dict[str, dict[str, None]] = {}
+    for label in labels:
+        groups.setdefault(_looks(label.name), {})[label.name] = None
+    alike = [list(names) for names in groups.values() if len(names) > 1]
+    if alike:
+        logger.warning(
+            "%s: %d groups of labels differ only in case, spaces or Unicode form, and are kept "
+            "apart: %s",
+            folder,
+            len(alike),
+            "; ".join(_shown(names) for names in alike[:_MOST_SHOWN])
+            + ("; ..." if len(alike) > _MOST_SHOWN else ""),
+        )
+    if missing := [label.name for label in labels if label.name.lower() in _MISSING_VALUES]:
+        logger.warning(
+            "%s: %s came as a label; leave the labels of a document empty if it has none",
+            folder,
+            _shown(missing),
+        )
+
+
+def _looks(name: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def _shown(names: Iterable[str]) -> str:
+    names = list(names)
+    more = ", ..." if len(names) > _MOST_SHOWN else ""
+    return ", ".join(map(repr, islice(names, _MOST_SHOWN))) + more

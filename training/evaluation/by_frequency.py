@@ -1,0 +1,319 @@
+"""Evaluation of rankings: all metrics, over all labels and by how often a label was trained on.
+
+It loads no model: rankings come in, numbers and tables go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from scipy.sparse import csr_array
+
+from models.errors import DataError
+from models.ranking.top_k import Ranking
+from training.evaluation.metrics import (
+    Judged,
+    inverse_propensities,
+    judge,
+    label_f1_at,
+    ndcg_at,
+    precision_at,
+    propensity_scored_ndcg_at,
+    propensity_scored_precision_at,
+    r_precision_at,
+    recall_at,
+)
+from training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
+
+FREQUENCY_BINS: Mapping[str, tuple[int, int | None]] = {
+    "0": (0, 0),
+    "1": (1, 1),
+    "2-9": (2, 9),
+    "10-99": (10, 99),
+    "100+": (100, None),
+}
+"""Least and greatest number of training documents of a label, by the name of the bin."""
+
+TAIL_BIN = "1-9"
+"""The tail labels of DEPL, section 6: 1 to 9 training documents (the union of two bins)."""
+
+SHOT_GROUPS: Mapping[str, tuple[int, int | None]] = {
+    "50+": (50, None),
+    "1-49": (1, 49),
+    "0": (0, 0),
+}
+"""Frequent, few-shot and zero-shot labels (Chalkidis et al. 2019, section 4), as the bins above."""
+
+SHOT_NAMES: Mapping[str, str] = {"50+": "frequent", "1-49": "few-shot", "0": "zero-shot"}
+"""What people call them."""
+
+ALL_LABELS = "all"
+"""The name of the subset that holds every label."""
+
+ZERO_SHOT_BIN = "0"
+"""The labels that no training document carries."""
+
+_OVERALL_COLUMNS = (
+    *((ALL_LABELS, metric) for metric in ("P@1", "P@3", "P@5", "nDCG@5")),
+    *((ALL_LABELS, metric) for metric in ("PSP@1", "PSP@3", "PSP@5", "R@10", "RP@5")),
+    (TAIL_BIN, "macro-F1@5"),
+    (ZERO_SHOT_BIN, "R@10"),
+)
+_BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", "PSP@5")
+_SHOT_METRICS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetMetrics:
+    """All metrics over one subset of the labels.
+
+    Attributes:
+        num_labels: Labels of the subset.
+        num_true_labels: Those of them that at least one test document carries.
+        num_documents: Test documents measured on: all of them for `ALL_LABELS`, else those with a
+            true label of the subset.
+        num_occurrences: True (document, label) pairs of the subset.
+        values: Fractions by name, as "P@1"; empty where no document carries a label of the subset.
+    """
+
+    num_labels: int
+    num_true_labels: int
+    num_documents: int
+    num_occurrences: int
+    values: Mapping[str, float]
+
+
+def label_subsets(
+    training_counts: Int64[np.ndarray, label],
+) -> dict[str, Bool[np.ndarray, label]]:
+    """Which labels belong to `ALL_LABELS`, to each bin and shot group, and to `TAIL_BIN`."""
+    subsets = {ALL_LABELS: np.ones(len(training_counts), dtype=np.bool_)}
+    for name, (least, greatest) in {**FREQUENCY_BINS, **SHOT_GROUPS}.items():
+        is_below = True if greatest is None else training_counts <= greatest
+        subsets[name] = (training_counts >= least) & is_below
+    subsets[TAIL_BIN] = subsets["1"] | subsets["2-9"]
+    return subsets
+
+
+def measure(
+    judged: Judged,
+    training_counts: Int64[np.ndarray, count],
+    num_training_documents: int,
+    ks: Sequence[int] = (1, 3, 5, 10),
+) -> dict[str, SubsetMetrics]:
+    """All metrics at each k, over all labels and by frequency bin (the names of `label_subsets`).
+
+    For a bin the truth is restricted to its labels and documents without one of them are left out;
+    the ranking stays over all labels. The contingency tables of its macro-F1 are over all
+    documents.
+
+    Args:
+        judged: The ranking beside the truth.
+        training_counts: Number of training documents that carry each label.
+        num_training_documents: Number of training documents, for the propensities.
+        ks: Numbers of places that count; each at most the width of the ranking.
+
+    Raises:
+        DataError: A k does not fit the ranking, or the counts are not those of these labels.
+    """
+    if len(training_counts) != judged.num_labels:
+        raise DataError(
+            f"metrics: training counts of {len(training_counts)} labels came, the truth has "
+            f"{judged.num_labels}; take both from one label catalogue"
+        )
+    weights = inverse_propensities(training_counts, num_training_documents)
+    label_f1 = {k: label_f1_at(judged, k) for k in ks}
+    measured = {}
+    for name, is_in_subset in label_subsets(training_counts).items():
+        kept = judged if name == ALL_LABELS else judged.restricted_to(is_in_subset)
+        values: dict[str, float] = {}
+        if kept.num_documents:
+            for k in ks:
+                values |= _values_at(kept, k, weights)
+                values[f"macro-F1@{k}"] = float(label_f1[k][is_in_subset].mean())
+        measured[name] = SubsetMetrics(
+            num_labels=int(np.count_nonzero(is_in_subset)),
+            num_true_labels=len(np.unique(kept.true_labels)),
+            num_documents=kept.num_documents,
+            num_occurrences=len(kept.true_labels),
+            values=values,
+        )
+    return measured
+
+
+def _values_at(judged: Judged, k: int, weights: Float64[np.ndarray, label]) -> dict[str, float]:
+    return {
+        f"P@{k}": precision_at(judged, k),
+        f"nDCG@{k}": ndcg_at(judged, k),
+        f"PSP@{k}": propensity_scored_precision_at(judged, k, weights),
+        f"PSnDCG@{k}": propensity_scored_ndcg_at(judged, k, weights),
+        f"R@{k}": recall_at(judged, k),
+        f"RP@{k}": r_precision_at(judged, k),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The metrics of several scorers on the same documents.
+
+    Attributes:
+        ks: Numbers of places measured at.
+        num_documents: Test documents.
+        num_documents_without_labels: Those without any true label; they count as 0 in the means
+            over all labels.
+        num_labels: Labels that were ranked.
+        num_training_documents: N of the propensities.
+        scorers: Metrics by scorer or baseline, in the order given, then by subset of the labels
+            (`ALL_LABELS`, the names of `FREQUENCY_BINS` and `SHOT_GROUPS`, `TAIL_BIN`).
+    """
+
+    ks: tuple[int, ...]
+    num_documents: int
+    num_documents_without_labels: int
+    num_labels: int
+    num_training_documents: int
+    scorers: Mapping[str, Mapping[str, SubsetMetrics]]
+
+    def to_json(self) -> dict[str, object]:
+        """Return everything as plain dictionaries; metrics are fractions."""
+        return {**asdict(self), "ks": list(self.ks)}
+
+    def overall_cells(self) -> Cells:
+        """Return the heading and the rows of a table with one row a scorer; metrics in percent."""
+        header = ["scorer", *(_overall_heading(*column) for column in _OVERALL_COLUMNS)]
+        return header, [
+            [scorer, *(_percent(subsets[name], metric) for name, metric in _OVERALL_COLUMNS)]
+            for scorer, subsets in self.scorers.items()
+        ]
+
+    def overall_table(self) -> str:
+        """Return `overall_cells` as markdown."""
+        return markdown_table(*self.overall_cells())
+
+    def shot_cells(self) -> Cells:
+        """Return one row a scorer: recall and nDCG on frequent, few-shot and zero-shot labels.
+
+        As Chalkidis et al. 2019 report them: the truth is restricted to the labels of the group,
+        documents without one are left out, and the ranking is over all labels. Metrics in percent.
+        """
+        columns = [(group, metric) for group in SHOT_GROUPS for metric in _SHOT_METRICS]
+        header = ["scorer", *(f"{SHOT_NAMES[group]} {metric}" for group, metric in columns)]
+        return header, [
+            [scorer, *(_percent(subsets[group], metric) for group, metric in columns)]
+            for scorer, subsets in self.scorers.items()
+        ]
+
+    def shot_sizes(self) -> str:
+        """Return how many labels, and documents that carry one, each group of `shot_cells` has."""
+        subsets = next(iter(self.scorers.values()))
+        sizes = [
+            f"{SHOT_NAMES[group]} ({_range(*bounds)} training documents) "
+            f"{subsets[group].num_labels:,} labels, {subsets[group].num_documents:,} documents"
+            for group, bounds in SHOT_GROUPS.items()
+        ]
+        return f"{'; '.join(sizes)}.".capitalize()
+
+    def bin_cells(self, scorer: str) -> Cells:
+        """Return one row a frequency bin; metrics in percent.
+
+        Raises:
+            DataError: This scorer was not evaluated.
+        """
+        if scorer not in self.scorers:
+            raise DataError(f"no evaluation of {scorer!r}; there is {', '.join(self.scorers)}")
+        header = ["training documents", "labels", "documents", "occurrences", *_BIN_METRICS]
+        rows = []
+        for name in (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN):
+            subset = self.scorers[scorer][name]
+            counts = (subset.num_labels, subset.num_documents, subset.num_occurrences)
+            metrics = (_percent(subset, metric) for metric in _BIN_METRICS)
+            rows.append([name, *(f"{count:,}" for count in counts), *metrics])
+        return header, rows
+
+    def bin_table(self, scorer: str) -> str:
+        """Return `bin_cells` as markdown.
+
+        Raises:
+            DataError: This scorer was not evaluated.
+        """
+        return markdown_table(*self.bin_cells(scorer))
+
+    def measured_on(self) -> str:
+        """Return what was measured on, in words."""
+        return (
+            f"{self.num_documents:,} documents ({self.num_documents_without_labels:,} without a "
+            f"label), {self.num_labels:,} labels, {self.num_training_documents:,} training "
+            "documents. Metrics in percent."
+        )
+
+    def to_markdown(self) -> str:
+        """Return the overall tables and the table by bin of each scorer, with headings."""
+        parts = [self.measured_on(), f"## All scorers\n\n{self.overall_table()}"]
+        shots = markdown_table(*self.shot_cells())
+        parts.append(
+            f"## Frequent, few-shot and zero-shot labels\n\n{self.shot_sizes()}\n\n{shots}"
+        )
+        parts += [
+            f"## {scorer}: by training documents of the label\n\n{self.bin_table(scorer)}"
+            for scorer in self.scorers
+        ]
+        return "\n\n".join(parts) + "\n"
+
+
+def evaluate(
+    rankings: Mapping[str, Ranking],
+    truth: Float32[csr_array, "document label"],
+    training_counts: Int64[np.ndarray, count],
+    num_training_documents: int,
+    ks: Sequence[int] = (1, 3, 5, 10),
+) -> Evaluation:
+    """Measure each ranking against the truth.
+
+    Args:
+        rankings: By name of the scorer or baseline, one row a document, over all labels.
+        truth: Ones where the document carries the label.
+        training_counts: Number of training documents that carry each label.
+        num_training_documents: Number of training documents.
+        ks: Numbers of places that count; each at most the width of every ranking. The tables show
+            "-" for what these leave out.
+
+    Raises:
+        DataError: There is no ranking or no k, or one can't be measured; the message names it.
+    """
+    if not rankings or not ks:
+        raise DataError(f"evaluation: {len(rankings)} rankings at {len(ks)} ks; give some of both")
+    scorers = {}
+    for scorer, ranking in rankings.items():
+        try:
+            judged = judge(ranking.labels, truth)
+            scorers[scorer] = measure(judged, training_counts, num_training_documents, ks)
+        except DataError as error:
+            raise DataError(f"evaluation of {scorer!r}: {error}") from error
+    return Evaluation(
+        ks=tuple(ks),
+        num_documents=judged.num_documents,
+        num_documents_without_labels=judged.num_documents_without_labels,
+        num_labels=judged.num_labels,
+        num_training_documents=num_training_documents,
+        scorers=scorers,
+    )
+
+
+def _range(least: int, greatest: int | None) -> str:
+    if greatest is None:
+        return f"{least} or more"
+    return f"{least}" if least == greatest else f"{least}-{greatest}"
+
+
+def _overall_heading(subset: str, metric: str) -> str:
+    if subset == ALL_LABELS:
+        return metric
+    return f"zero-shot {metric}" if subset == ZERO_SHOT_BIN else f"{metric} ({subset})"
+
+
+def _percent(subset: SubsetMetrics, metric: str) -> str:
+    value = subset.values.get(metric)
+    return NOT_MEASURED if value is None else f"{100 * value:.2f}"

@@ -1,0 +1,341 @@
+"""Ranking metrics of extreme classification: P, nDCG, PSP, PSnDCG, R, RP and macro-F1 at k.
+
+The definitions are those of the Extreme Classification Repository's scripts (pyxclib), RP@k of
+Chalkidis et al. 2019 and macro-F1@k of DEPL, 2023, section 5.2. `judge` lays a ranking beside the
+truth and checks both once; every metric is a function of what it returns. All values are fractions.
+
+A document without a true label counts as 0 in every mean, as in pyxclib. No metric is ever nan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from scipy.sparse import csr_array
+
+from models.errors import DataError
+from models.ranking.top_k import NO_LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A ranking laid beside the truth: all that a metric needs.
+
+    Attributes:
+        labels: The ranked labels, best first, padded at the end with `NO_LABEL`.
+        is_hit: Whether the label at that place is a true label of the document.
+        true_rows: Document of each true (document, label) pair, ascending.
+        true_labels: Label of each true pair; ascending within a document.
+        num_labels: Number of all labels.
+    """
+
+    labels: Int64[np.ndarray, "document k"]
+    is_hit: Bool[np.ndarray, "document k"]
+    true_rows: Int64[np.ndarray, pair]
+    true_labels: Int64[np.ndarray, pair]
+    num_labels: int
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents, those without a true label included."""
+        return len(self.labels)
+
+    @property
+    def num_true(self) -> Int64[np.ndarray, document]:
+        """Number of true labels of each document."""
+        return np.bincount(self.true_rows, minlength=self.num_documents).astype(np.int64)
+
+    @property
+    def num_documents_without_labels(self) -> int:
+        """Number of documents that have no true label, and so count as 0 in every mean."""
+        return int(np.count_nonzero(self.num_true == 0))
+
+    def top(
+        self, k: int
+    ) -> tuple[Int64[np.ndarray, "document places"], Bool[np.ndarray, "document places"]]:
+        """Return the labels of the first k places, and whether each is a hit.
+
+        Raises:
+            DataError: k is below 1 or above the width of the ranking.
+        """
+        width = self.labels.shape[1]
+        if not 1 <= k <= width:
+            raise DataError(
+                f"metrics: k={k!r} came, the ranking is {width} labels wide; "
+                f"rank at least k labels, or ask for k between 1 and {width}"
+            )
+        return self.labels[:, :k], self.is_hit[:, :k]
+
+    def restricted_to(self, is_in_subset: Bool[np.ndarray, label]) -> Judged:
+        """Keep only the true labels of a subset, and the documents that have at least one of them.
+
+        The ranking stays as it is, over all labels: a label outside the subset takes its place in
+        the top k and can't be a hit.
+        """
+        is_kept_pair = is_in_subset[self.true_labels]
+        rows = self.true_rows[is_kept_pair]
+        is_kept_row = np.zeros(self.num_documents, dtype=np.bool_)
+        is_kept_row[rows] = True
+        new_row = np.cumsum(is_kept_row, dtype=np.int64) - 1
+        labels = self.labels[is_kept_row]
+        # `NO_LABEL` reads the last label's entry here, but is never a hit.
+        is_hit = self.is_hit[is_kept_row] & is_in_subset[labels]
+        true_labels = self.true_labels[is_kept_pair]
+        return Judged(labels, is_hit, new_row[rows], true_labels, self.num_labels)
+
+
+def judge(
+    labels: Int64[np.ndarray, "row k"], truth: Float32[csr_array, "document label"]
+) -> Judged:
+    """Lay ranked labels beside the truth, after checking both.
+
+    Args:
+        labels: Label indices of each document, best first, distinct, padded at the end with
+            `NO_LABEL`.
+        truth: Ones where the document carries the label.
+
+    Raises:
+        DataError: There is no document or no label; the ranking has another number of rows than
+            the truth, names a label twice in a row, names one that the truth has no column for, or
+            has a label after padding; or the truth holds something else than single ones.
+    """
+    num_documents, num_labels = truth.shape
+    if num_documents == 0 or num_labels == 0:
+        raise DataError(
+            f"metrics: {num_documents} documents and {num_labels} labels to measure on came; "
+            "give at least one of each"
+        )
+    if len(labels) != num_documents:
+        raise DataError(
+            f"metrics: the ranking has {len(labels)} rows, the truth {num_documents}; "
+            "rank exactly the documents of the truth, in their order"
+        )
+    _check_ranked_labels(labels, num_labels)
+    true_pairs = _true_pairs(truth)
+    ranked_pairs = np.arange(num_documents)[:, None] * num_labels + labels
+    found = np.searchsorted(true_pairs, ranked_pairs)
+    sentinel = np.append(true_pairs, -1)
+    is_hit = (labels != NO_LABEL) & (sentinel[found] == ranked_pairs)
+    true_rows, true_labels = np.divmod(true_pairs, num_labels)
+    return Judged(labels, is_hit, true_rows, true_labels, num_labels)
+
+
+def _check_ranked_labels(labels: Int64[np.ndarray, "document k"], num_labels: int) -> None:
+    if labels.size and not (labels.min() >= NO_LABEL and labels.max() < num_labels):
+        wrong = labels[(labels < NO_LABEL) | (labels >= num_labels)][0]
+        raise DataError(
+            f"metrics: the ranking names label {int(wrong)!r}, the truth has {num_labels} labels; "
+            "rank with the label catalogue that the truth was made with"
+        )
+    is_padding = labels == NO_LABEL
+    if (is_padding[:, :-1] & ~is_padding[:, 1:]).any():
+        raise DataError("metrics: a ranking has a label after NO_LABEL; put all padding at the end")
+    ordered = np.sort(labels, axis=1)
+    is_twice = (ordered[:, :-1] == ordered[:, 1:]) & (ordered[:, 1:] != NO_LABEL)
+    if is_twice.any():
+        row = int(np.flatnonzero(is_twice.any(axis=1))[0])
+        raise DataError(
+            f"metrics: row {row} of the ranking names a label twice; labels of a row "
+            "must be distinct"
+        )
+
+
+def _true_pairs(truth: Float32[csr_array, "document label"]) -> Int64[np.ndarray, pair]:
+    # document * num_labels + label of each true pair, ascending
+    num_documents, num_labels = truth.shape
+    rows = np.repeat(np.arange(num_documents, dtype=np.int64), np.diff(truth.indptr))
+    pairs = np.sort(rows * num_labels + truth.indices)
+    if not (truth.data == 1).all() or (pairs[1:] == pairs[:-1]).any():
+        raise DataError(
+            "metrics: the truth must hold a single 1 for each label of a document; "
+            "other values, or the same pair twice, came"
+        )
+    return pairs
+
+
+def inverse_propensities(
+    training_counts: Int64[np.ndarray, label],
+    num_training_documents: int,
+    a: float = 0.55,
+    b: float = 1.5,
+) -> Float64[np.ndarray, label]:
+    """Inverse propensity of each label (Jain et al. 2016, section 4).
+
+    w_l = 1 + (ln N - 1) (B + 1)^A (N_l + B)^-A. Fewer than three training documents make ln N - 1
+    negative; all weights are 1 then. A label without training documents has the largest weight,
+    1 + (ln N - 1) (1 + 1/B)^A.
+
+    Args:
+        training_counts: N_l, the number of training documents that carry each label; 0 is allowed.
+        num_training_documents: N; of training, not test documents.
+        a: A; 0.5 for Wikipedia sets, 0.6 for Amazon sets, else 0.55 by the repository's scripts.
+        b: B; 0.4 for Wikipedia sets, 2.6 for Amazon sets, else 1.5.
+
+    Raises:
+        DataError: N is below 1, a count is negative or above N, A is negative or B not positive.
+    """
+    if num_training_documents < 1:
+        raise DataError(
+            f"propensities: {num_training_documents!r} training documents came, wanted at least 1"
+        )
+    if training_counts.size and not 0 <= training_counts.min() <= training_counts.max() <= (
+        num_training_documents
+    ):
+        raise DataError(
+            f"propensities: training counts from {training_counts.min()} to "
+            f"{training_counts.max()} came, wanted 0 to {num_training_documents} (the number of "
+            "training documents); count each label once a training document"
+        )
+    if a < 0 or b <= 0:
+        raise DataError(f"propensities: a={a!r}, b={b!r} came, wanted a >= 0 and b > 0")
+    scale = max(np.log(num_training_documents) - 1, 0.0) * (b + 1) ** a
+    weights: Float64[np.ndarray, label] = 1 + scale * (training_counts + b) ** -a
+    return weights
+
+
+def precision_at(judged: Judged, k: int) -> float:
+    """P@k: mean share of true labels among the first k places (padding counts as a miss)."""
+    hits = _num_hits(judged, k)
+    return _mean_ratio(hits, np.full_like(hits, k))
+
+
+def recall_at(judged: Judged, k: int) -> float:
+    """R@k: mean share of a document's true labels that are among the first k places."""
+    return _mean_ratio(_num_hits(judged, k), judged.num_true)
+
+
+def r_precision_at(judged: Judged, k: int) -> float:
+    """RP@k: mean of hits / min(k, number of true labels) (Chalkidis et al. 2019, section 5)."""
+    return _mean_ratio(_num_hits(judged, k), np.minimum(k, judged.num_true))
+
+
+def ndcg_at(judged: Judged, k: int) -> float:
+    """nDCG@k with discount log2(place + 1), over the best possible for the document's labels."""
+    _, is_hit = judged.top(k)
+    gains = is_hit @ _discounts(k)
+    return _mean_ratio(gains, _ideal_gains(judged, k))
+
+
+def propensity_scored_precision_at(
+    judged: Judged, k: int, weights: Float64[np.ndarray, label]
+) -> float:
+    """PSP@k: weighted hits over the best attainable, each summed over all documents.
+
+    A ratio of means over the test set, not a mean of ratios (pyxclib). The best attainable takes
+    the k largest weights among the true labels of each document. 0 where nothing is attainable.
+
+    Args:
+        judged: The ranking beside the truth.
+        k: Places that count.
+        weights: Inverse propensities.
+    """
+    gained = _weighted_hits(judged, k, weights).sum()
+    _, places, best = _best_weights(judged, weights)
+    return _ratio(gained, best[places < k].sum())
+
+
+def propensity_scored_ndcg_at(judged: Judged, k: int, weights: Float64[np.ndarray, label]) -> float:
+    """PSnDCG@k: nDCG@k with weighted gains, over that of the best attainable ranking.
+
+    Both sides are means over the documents of DCG / ideal unweighted DCG (pyxclib).
+
+    Args:
+        judged: The ranking beside the truth.
+        k: Places that count.
+        weights: Inverse propensities.
+    """
+    discounts = _discounts(k)
+    ideal = _ideal_gains(judged, k)
+    gains = _weighted_hits(judged, k, weights) @ discounts
+    rows, places, best = _best_weights(judged, weights)
+    is_counted = places < k
+    rows, places, best = rows[is_counted], places[is_counted], best[is_counted]
+    attainable = np.bincount(rows, best * discounts[places], minlength=judged.num_documents)
+    return _ratio(_mean_ratio(gains, ideal), _mean_ratio(attainable, ideal))
+
+
+def label_f1_at(judged: Judged, k: int) -> Float64[np.ndarray, label]:
+    """F1@k of each label, from its contingency table over all documents (DEPL, Table 2).
+
+    A label is predicted for a document when it is among the first k places. F1 = 2 TP / (2 TP +
+    FP + FN); it is 0 where TP is 0, so also for a label that is never predicted and never true.
+    """
+    ranked, is_hit = judged.top(k)
+    num_hits = np.bincount(ranked[is_hit], minlength=judged.num_labels)
+    num_predicted = np.bincount(ranked[ranked != NO_LABEL], minlength=judged.num_labels)
+    num_true = np.bincount(judged.true_labels, minlength=judged.num_labels)
+    f1: Float64[np.ndarray, label] = 2 * num_hits / np.maximum(num_predicted + num_true, 1)
+    return f1
+
+
+def macro_f1_at(
+    judged: Judged, k: int, is_in_subset: Bool[np.ndarray, label] | None = None
+) -> float:
+    """Macro-averaged F1@k: mean of `label_f1_at` over all labels, or over those of a subset.
+
+    All labels of the subset count, as in DEPL, section 5.2: one that no test document carries adds
+    0, so the value's ceiling is the share of the subset's labels that are true somewhere. It is 0
+    for an empty subset.
+
+    Args:
+        judged: The ranking beside the truth; of all documents, not restricted to the subset.
+        k: Places that count.
+        is_in_subset: The labels to average over; all of them by default.
+    """
+    f1 = label_f1_at(judged, k)
+    if is_in_subset is not None:
+        f1 = f1[is_in_subset]
+    return float(f1.mean()) if f1.size else 0.0
+
+
+def _num_hits(judged: Judged, k: int) -> Int64[np.ndarray, document]:
+    _, is_hit = judged.top(k)
+    return np.asarray(is_hit.sum(axis=1), dtype=np.int64)
+
+
+def _weighted_hits(
+    judged: Judged, k: int, weights: Float64[np.ndarray, label]
+) -> Float64[np.ndarray, "document places"]:
+    """Weight of each of the first k labels where it is a hit, else 0."""
+    labels, is_hit = judged.top(k)
+    # `NO_LABEL` reads the last label's weight, but is never a hit.
+    weighted: Float64[np.ndarray, "document places"] = is_hit * weights[labels]
+    return weighted
+
+
+def _discounts(k: int) -> Float64[np.ndarray, k]:
+    by_place: Float64[np.ndarray, k] = 1 / np.log2(np.arange(k) + 2)
+    return by_place
+
+
+def _ideal_gains(judged: Judged, k: int) -> Float64[np.ndarray, document]:
+    """DCG@k of a ranking that puts all true labels first."""
+    ideal = np.concatenate([[0.0], np.cumsum(_discounts(k))])
+    best: Float64[np.ndarray, document] = ideal[np.minimum(judged.num_true, k)]
+    return best
+
+
+def _best_weights(
+    judged: Judged, weights: Float64[np.ndarray, label]
+) -> tuple[Int64[np.ndarray, pair], Int64[np.ndarray, pair], Float64[np.ndarray, pair]]:
+    """Rows, places within the row (from 0) and weights of the true labels, heaviest first."""
+    of_pair = weights[judged.true_labels]
+    order = np.lexsort((-of_pair, judged.true_rows))
+    starts = np.cumsum(judged.num_true) - judged.num_true
+    places = np.arange(len(order)) - starts[judged.true_rows]
+    return judged.true_rows, places, of_pair[order]
+
+
+def _mean_ratio(
+    above: Float64[np.ndarray, document] | Int64[np.ndarray, document],
+    below: Float64[np.ndarray, document] | Int64[np.ndarray, document],
+) -> float:
+    """Mean over documents of above / below; 0 where below is 0, and where there is no document."""
+    ratios = np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
+    return float(ratios.mean()) if ratios.size else 0.0
+
+
+def _ratio(above: float, below: float) -> float:
+    return float(above / below) if below > 0 else 0.0

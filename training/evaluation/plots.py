@@ -1,0 +1,242 @@
+"""Pictures of how well rare labels are found, after DEPL, 2023, Figure 1.
+
+Drawn through matplotlib's objects, without pyplot and without a display.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from scipy.sparse import csr_array
+
+from models.errors import ConfigError, DataError
+from models.ranking.top_k import Ranking
+from training.evaluation.by_frequency import FREQUENCY_BINS, SHOT_GROUPS, SHOT_NAMES, label_subsets
+from training.evaluation.metrics import Judged, judge, label_f1_at, ndcg_at, recall_at
+
+_DEFAULT_NUM_BINS = 35
+# Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
+# The last four are Tol's muted ones, for what a model of all scorers and both baselines needs more.
+_COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000",
+    "#882255", "#999933", "#7F7F7F", "#332288",
+)  # fmt: skip
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p")
+_LINE_STYLES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")
+_MAX_LEGEND_COLUMNS = 5
+_MIN_REGION = 0.04  # share of the labels below which a region's name would not fit above it
+
+
+def draw_by_frequency(
+    rankings: Mapping[str, Ranking],
+    truth: Float32[csr_array, "document label"],
+    training_counts: Int64[np.ndarray, label],
+    k: int = 5,
+    recall_k: int = 10,
+    labels_per_bin: int | None = None,
+) -> Figure:
+    """Draw macro-F1@k by label rank, and what rare and common labels are found by every scorer.
+
+    Above, as in DEPL, Figure 1: the labels from rare to common in bins of equal size. Below:
+    recall in the bins of `FREQUENCY_BINS`, then recall and nDCG in the groups of `SHOT_GROUPS`,
+    each over the documents that carry one of its labels.
+
+    Args:
+        rankings: By name of the scorer, one row a document, over all labels.
+        truth: Ones where the document carries the label.
+        training_counts: Number of training documents that carry each label.
+        k: Places that count for F1; 5 by default, DEPL's choice for all its sets but Wiki10-31K.
+        recall_k: Places that count for recall and nDCG.
+        labels_per_bin: Labels averaged into one point; chosen for about 35 points by default.
+
+    Raises:
+        DataError: There is no ranking, or one can't be measured at k and `recall_k`.
+    """
+    if not rankings:
+        raise DataError("plot: no rankings came; give at least one")
+    judged = {name: judge(ranking.labels, truth) for name, ranking in rankings.items()}
+    figure = Figure(figsize=(9, 11), layout=ConstrainedLayoutEngine(h_pad=0.1))
+    FigureCanvasAgg(figure)
+    above, middle, below = figure.subplots(3, 1, height_ratios=(3, 2, 2))
+    label_f1 = {name: label_f1_at(one, k) for name, one in judged.items()}
+    draw_f1_by_rank(above, label_f1, training_counts, k, labels_per_bin)
+    _draw_recall_by_bin(middle, judged, training_counts, recall_k)
+    _draw_shot_groups(below, judged, training_counts, recall_k)
+    handles, names = above.get_legend_handles_labels()
+    num_rows = math.ceil(len(names) / _MAX_LEGEND_COLUMNS)
+    figure.legend(
+        handles, names, loc="outside upper center", ncols=math.ceil(len(names) / num_rows)
+    )
+    return figure
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG, by the suffix of the path.
+
+    Raises:
+        ConfigError: The suffix is neither `.png` nor `.svg`.
+    """
+    if path.suffix not in {".png", ".svg"}:
+        raise ConfigError(f"plot {path.name!r}: wanted a name that ends in .png or .svg")
+    # Without a date the same figure gives the same PNG.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    figure.savefig(path, dpi=150, metadata=metadata)
+
+
+def macro_f1_by_rank(
+    label_f1: Float64[np.ndarray, label],
+    training_counts: Int64[np.ndarray, label],
+    labels_per_bin: int | None = None,
+) -> tuple[Float64[np.ndarray, bin], Float64[np.ndarray, bin]]:
+    """Return the middle rank and the mean F1 of bins of labels, from rare to common.
+
+    Labels are ranked by training documents, of equally frequent ones the smaller index first. The
+    sizes of the bins differ by one at most, so no last bin of a few labels jumps about.
+
+    Args:
+        label_f1: F1 of each label.
+        training_counts: Number of training documents that carry each label.
+        labels_per_bin: About how many labels a bin holds; chosen for about 35 bins by default.
+
+    Raises:
+        DataError: `labels_per_bin` is below 1.
+    """
+    if labels_per_bin is not None and labels_per_bin < 1:
+        raise DataError(f"plot: labels_per_bin={labels_per_bin!r} came, wanted at least 1")
+    order = np.argsort(training_counts, kind="stable")
+    num_bins = _num_bins(len(order), labels_per_bin)
+    ranks = np.array([part.mean() for part in np.array_split(np.arange(len(order)) + 1, num_bins)])
+    f1 = np.array([part.mean() for part in np.array_split(label_f1[order], num_bins)])
+    return ranks, f1
+
+
+def _num_bins(num_labels: int, labels_per_bin: int | None) -> int:
+    if labels_per_bin is None:
+        return min(num_labels, _DEFAULT_NUM_BINS)
+    return max(1, round(num_labels / labels_per_bin))
+
+
+def draw_f1_by_rank(
+    axes: Axes,
+    label_f1: Mapping[str, Float64[np.ndarray, label]],
+    training_counts: Int64[np.ndarray, label],
+    k: int,
+    labels_per_bin: int | None = None,
+) -> None:
+    """Draw macro-F1@k by label rank, from rare to common, a line for each scorer (DEPL, Figure 1).
+
+    Args:
+        axes: Where.
+        label_f1: F1@k of each label, by name of the scorer.
+        training_counts: Number of training documents that carry each label.
+        k: Places that counted.
+        labels_per_bin: Labels averaged into one point; chosen for about 35 points by default.
+
+    Raises:
+        DataError: `labels_per_bin` is below 1.
+    """
+    for index, (name, one) in enumerate(label_f1.items()):
+        ranks, f1 = macro_f1_by_rank(one, training_counts, labels_per_bin)
+        (line,) = axes.plot(ranks, 100 * f1, label=name, markersize=4, linewidth=1.5)
+        line.set_color(_COLOURS[index % len(_COLOURS)])
+        line.set_marker(_MARKERS[index % len(_MARKERS)])
+        line.set_linestyle(_LINE_STYLES[(index // len(_COLOURS)) % len(_LINE_STYLES)])
+    num_labels = len(training_counts)
+    _mark_frequency_bins(axes, training_counts)
+    size = round(num_labels / _num_bins(num_labels, labels_per_bin))
+    axes.set_title(f"Macro-averaged F1@{k} by label rank (about {size:,} labels a point)", pad=30)
+    axes.set_xlabel("rank of the label by training documents, from rare to common")
+    axes.set_ylabel(f"macro-averaged F1@{k} (%)")
+    axes.set_xlim(0, num_labels + 1)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.3)
+
+
+def _mark_frequency_bins(axes: Axes, training_counts: Int64[np.ndarray, label]) -> None:
+    """Divide the label ranks where one frequency bin ends, and name the bins above."""
+    num_labels = len(training_counts)
+    subsets = label_subsets(training_counts)
+    above = axes.get_xaxis_transform()  # x in data, y in shares of the axes' height
+    start = 0
+    for name in FREQUENCY_BINS:
+        stop = start + int(np.count_nonzero(subsets[name]))
+        if 0 < stop < num_labels:
+            axes.axvline(stop + 0.5, color="0.6", linewidth=0.8, zorder=0)
+        if stop - start >= _MIN_REGION * num_labels:
+            middle = (start + stop) / 2
+            axes.text(middle, 1.015, name, transform=above, ha="center", fontsize=9, color="0.3")
+        elif stop == num_labels > start:
+            # The commonest labels are few: their name stands beside the axes' right end.
+            axes.text(1.002, 1.015, name, transform=axes.transAxes, fontsize=9, color="0.3")
+        start = stop
+    axes.text(
+        0.5, 1.06, "training documents of the label:", transform=axes.transAxes,
+        ha="center", fontsize=9, color="0.3",
+    )  # fmt: skip
+
+
+def _draw_recall_by_bin(
+    axes: Axes, judged: Mapping[str, Judged], training_counts: Int64[np.ndarray, label], k: int
+) -> None:
+    subsets = label_subsets(training_counts)
+    sizes = {name: int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS}
+    groups = [
+        (f"{name}\n({size:,} labels)", subsets[name], recall_at) for name, size in sizes.items()
+    ]
+    _draw_bars(axes, judged, groups, k)
+    axes.set_title(f"Recall@{k} by training documents of the label")
+    axes.set_xlabel("training documents of the label")
+    axes.set_ylabel(f"recall@{k} (%)")
+
+
+def _draw_shot_groups(
+    axes: Axes, judged: Mapping[str, Judged], training_counts: Int64[np.ndarray, label], k: int
+) -> None:
+    subsets = label_subsets(training_counts)
+    groups = [
+        (f"{metric}\n{SHOT_NAMES[name]}", subsets[name], measured)
+        for metric, measured in ((f"R@{k}", recall_at), (f"nDCG@{k}", ndcg_at))
+        for name in SHOT_GROUPS
+    ]
+    _draw_bars(axes, judged, groups, k)
+    axes.set_title("Frequent (50 or more training documents), few-shot and zero-shot labels")
+    axes.set_ylabel("%")
+
+
+def _draw_bars(
+    axes: Axes,
+    judged: Mapping[str, Judged],
+    groups: Sequence[tuple[str, Bool[np.ndarray, label], Callable[[Judged, int], float]]],
+    k: int,
+) -> None:
+    """Draw a bar for each group of labels and each scorer, where documents carry such a label."""
+    width = 0.84 / len(judged)
+    for index, (name, one) in enumerate(judged.items()):
+        kept = [(one.restricted_to(is_in), measured) for _, is_in, measured in groups]
+        places = [place for place, (part, _) in enumerate(kept) if part.num_documents]
+        empty = sorted({*range(len(groups))}.difference(places))  # the same for all scorers
+        values = [100 * kept[place][1](kept[place][0], k) for place in places]
+        offset = (index - (len(judged) - 1) / 2) * width
+        bars = axes.bar(
+            [place + offset for place in places], values, width, label=name,
+            color=_COLOURS[index % len(_COLOURS)], hatch="//" * (index // len(_COLOURS)),
+        )  # fmt: skip
+        axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
+    for place in empty:
+        axes.text(place, 3, "no documents", ha="center", fontsize=8, color="0.4")
+    axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
+    # Matplotlib ends the axis at the last bar: groups without one would fall on the frame.
+    axes.set_xlim(-0.5, len(groups) - 0.5)
+    axes.set_ylim(0, 109)  # room for a 100 above the highest bar
+    axes.set_yticks(range(0, 101, 20))
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)

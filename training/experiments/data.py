@@ -1,0 +1,128 @@
+"""What an experiment on a corpus learns from and is measured on: features and labels of two parts.
+
+Labels without a training document are left out of both parts, and so of every figure: no model
+without label texts can learn one, and a loss that never draws one leaves its score as it began.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from scipy.sparse import csr_array
+
+from models.errors import DataError
+from training.configuration.sections import SparseConfig
+from training.data.dataset import Dataset
+from training.learning.pairs import label_counts
+from training.sparse.features import split_features, training_features
+
+_HELD_OUT_SHARE = 0.1
+_MIDDLE, _HIGH = 0.33, 0.66  # quantiles that divide tail, torso and head
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Documents with their labels.
+
+    Attributes:
+        features: Rows of length one.
+        truth: 1 where the document carries the label.
+    """
+
+    features: Float32[csr_array, "document feature"]
+    truth: Float32[csr_array, "document label"]
+
+    def rows(self, chosen: Bool[np.ndarray, document] | Int64[np.ndarray, row]) -> Part:
+        """Return some of the documents."""
+        return Part(self.features[chosen], self.truth[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentData:
+    """What a model is trained on, and what it is measured on.
+
+    Attributes:
+        train: Training documents that carry a label.
+        measured: Documents of another part, over the same features and labels.
+    """
+
+    train: Part
+    measured: Part
+
+    @property
+    def counts(self) -> Int64[np.ndarray, label]:
+        """Training documents of each label, at least 1."""
+        return label_counts(self.train.truth)
+
+
+def read_experiment_data(dataset: Dataset, split: str) -> ExperimentData:
+    """Return the training part, and the one to measure on.
+
+    A corpus without a dev split gets one: a tenth of its training documents, chosen by a hash of
+    their features, so that documents with one text are all on one side. The idf weights, which
+    know of no label, are those of all training documents.
+
+    Args:
+        dataset: The corpus.
+        split: "dev" or "test".
+
+    Raises:
+        DataError: The corpus lacks the split, or has broken lines; or nothing is left to train on
+            or to measure on.
+    """
+    tfidf, features = training_features(dataset, SparseConfig())
+    train = Part(features, dataset.split("train").scan().labels)
+    if split == "dev" and "dev" not in dataset.split_names:
+        is_held_out = _is_held_out(features)
+        train, measured = train.rows(~is_held_out), train.rows(is_held_out)
+    else:
+        found = split_features(tfidf, dataset.input, dataset, split)
+        measured = Part(found, dataset.split(split).scan().labels)
+    return _with_trained_labels(train, measured, f"{dataset.folder}, split {split!r}")
+
+
+def thirds(counts: Int64[np.ndarray, label]) -> Mapping[str, Bool[np.ndarray, label]]:
+    """Return which labels are Head, Torso, Tail, and Full: all.
+
+    Rawat et al. 2021, section 5.2: divided by the 33% and 66% quantiles of the frequencies of the
+    labels, each label counting once. Head lies above both, Tail is not above the lower one; labels
+    of one frequency are never divided, so the parts are as even as ties allow.
+    """
+    middle, high = np.quantile(counts, [_MIDDLE, _HIGH])
+    return {
+        "Head": counts > high,
+        "Torso": (counts > middle) & (counts <= high),
+        "Tail": counts <= middle,
+        "Full": np.ones(len(counts), dtype=np.bool_),
+    }
+
+
+def _is_held_out(
+    features: Float32[csr_array, "document feature"],
+) -> Bool[np.ndarray, document]:
+    limit = int(_HELD_OUT_SHARE * 2**32)
+    hashes = np.empty(features.shape[0], dtype=np.int64)
+    for row, (start, stop) in enumerate(zip(features.indptr, features.indptr[1:], strict=False)):
+        content = features.indices[start:stop].astype(np.int64).tobytes()
+        content += features.data[start:stop].tobytes()
+        hashes[row] = int.from_bytes(hashlib.sha256(content).digest()[:4], "big")
+    return hashes < limit
+
+
+def _with_trained_labels(train: Part, measured: Part, where: str) -> ExperimentData:
+    train = train.rows(np.diff(train.truth.indptr) > 0)
+    is_trained = label_counts(train.truth) > 0
+    data = ExperimentData(
+        *(Part(part.features, part.truth[:, is_trained]) for part in (train, measured))
+    )
+    for part, purpose in ((data.train, "train on"), (data.measured, "measure on")):
+        if part.truth.nnz == 0:
+            raise DataError(
+                f"{where}: no document with a label that is trained is left to {purpose}; "
+                "give more documents"
+            )
+    return data

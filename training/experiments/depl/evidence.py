@@ -1,0 +1,159 @@
+"""What tells two arms of the ablations apart: differences, and the tests of Yang & Liu (1999)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from scipy.sparse import csr_array
+
+from models.ranking.top_k import Ranking
+from training.evaluation.by_frequency import TAIL_BIN, label_subsets
+from training.evaluation.metrics import Judged, judge, label_f1_at
+from training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
+from training.experiments.findings import SIGNIFICANT
+from training.experiments.trials import Estimate, Found
+
+_PLACES = (5, 3, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One ranking of the experiment, with every seed that it was run with.
+
+    Attributes:
+        scorer: Of a model.
+        setting: That it was trained in.
+    """
+
+    scorer: str
+    setting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One arm less another by one figure, over the seeds that both have.
+
+    Attributes:
+        advantage: Of the first arm.
+        p_better: That the first is better than chance makes it: the largest over the seeds, each by
+            one test. None where the test has too few labels.
+        p_worse: That it is worse.
+    """
+
+    advantage: Estimate
+    p_better: float | None
+    p_worse: float | None
+
+    @property
+    def verdict(self) -> str:
+        """In a word; only what every seed says is more than "no difference"."""
+        if not any(self.advantage.values):
+            return "the same"
+        if self.p_better is None or self.p_worse is None:
+            return "not tested"
+        if self.p_better < SIGNIFICANT:
+            return "better"
+        return "worse" if self.p_worse < SIGNIFICANT else "no difference"
+
+    @property
+    def p_value(self) -> float | None:
+        """Of the direction that the difference has."""
+        return self.p_better if self.advantage.mean > 0 else self.p_worse
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Figures and rankings of all arms.
+
+    Attributes:
+        found: Figures by scorer, setting and name.
+        rank: Returns the ranking of an arm with a seed.
+        truth: The labels of the documents measured on.
+        training_counts: Training documents of each label.
+        seconds: What a run took, by the name of the setting; without settings that have the
+            configuration of another.
+    """
+
+    found: Found
+    rank: Callable[[Arm, int], Ranking]
+    truth: Float32[csr_array, "document label"]
+    training_counts: Int64[np.ndarray, label]
+    seconds: Mapping[str, Estimate] = field(default_factory=dict)
+    _judged: dict[tuple[Arm, int], Judged] = field(default_factory=dict)
+
+    @property
+    def k(self) -> int:
+        """Places that the tests count: 5, as in the paper, or fewer where labels are."""
+        return next(k for k in _PLACES if k <= self.truth.shape[1])
+
+    @property
+    def tail_f1(self) -> str:
+        """The name of the figure that the macro t-test is of."""
+        return f"macro-F1@{self.k} ({TAIL_BIN})"
+
+    @property
+    def precision(self) -> str:
+        """The name of the figure that the micro sign test is of."""
+        return f"P@{self.k}"
+
+    def has(self, arm: Arm) -> bool:
+        """Return whether this arm was run."""
+        return arm.setting in self.found.get(arm.scorer, {})
+
+    def estimate(self, arm: Arm, figure: str) -> Estimate | None:
+        """Return a figure of an arm that was run; None where it could not be measured."""
+        return self.found[arm.scorer][arm.setting].get(figure)
+
+    def difference(self, first: Arm, second: Arm, figure: str) -> Difference | None:
+        """Return how far the first arm is ahead, tested if the figure has a test.
+
+        Args:
+            first: Of those that were run.
+            second: The one to compare it with.
+            figure: `tail_f1` has the macro t-test on the labels with 1-9 training documents,
+                `precision` the micro sign test; any other is not tested.
+
+        Returns:
+            None where one of them lacks the figure.
+        """
+        pair = [self.estimate(arm, figure) for arm in (first, second)]
+        if pair[0] is None or pair[1] is None:
+            return None
+        seeds = range(min(len(pair[0].values), len(pair[1].values)))
+        ahead = Estimate(tuple(pair[0].values[seed] - pair[1].values[seed] for seed in seeds))
+        better = [self._test(first, second, figure, seed) for seed in seeds]
+        worse = [self._test(second, first, figure, seed) for seed in seeds]
+        return Difference(ahead, _largest(better), _largest(worse))
+
+    def label_f1(self, arm: Arm) -> Float64[np.ndarray, label]:
+        """Return F1@k of each label, the mean over the seeds of an arm that was run."""
+        num_seeds = len(self.found[arm.scorer][arm.setting]["P@1"].values)
+        by_seed = [label_f1_at(self._judge(arm, seed), self.k) for seed in range(num_seeds)]
+        mean: Float64[np.ndarray, label] = np.mean(by_seed, axis=0)
+        return mean
+
+    def _test(self, first: Arm, second: Arm, figure: str, seed: int) -> Comparison | None:
+        pair = self._judge(first, seed), self._judge(second, seed)
+        if figure == self.precision:
+            return micro_sign_test(*pair, self.k)
+        if figure == self.tail_f1 and np.count_nonzero(self._is_tail) > 1:
+            return macro_t_test(*pair, self.k, self._is_tail)
+        return None
+
+    @property
+    def _is_tail(self) -> Bool[np.ndarray, label]:
+        return label_subsets(self.training_counts)[TAIL_BIN]
+
+    def _judge(self, arm: Arm, seed: int) -> Judged:
+        if (arm, seed) not in self._judged:
+            self._judged[arm, seed] = judge(self.rank(arm, seed).labels, self.truth)
+        return self._judged[arm, seed]
+
+
+def _largest(tests: list[Comparison | None]) -> float | None:
+    """Return the largest p-value: what is below it holds in every seed; None without a test."""
+    p_values = [test.p_value for test in tests if test is not None]
+    return max(p_values) if len(p_values) == len(tests) else None

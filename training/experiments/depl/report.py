@@ -1,0 +1,352 @@
+"""What the ablations of DEPL say: tables, the paper's findings tested, and its Figures 1 and 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from models.names import CLASSIFIER, ENSEMBLE, HYBRID, RETRIEVAL, SPARSE
+from training.evaluation.by_frequency import FREQUENCY_BINS, ZERO_SHOT_BIN
+from training.evaluation.plots import draw_f1_by_rank
+from training.evaluation.tables import NOT_MEASURED, markdown_table
+from training.experiments.depl.ablations import BASE, BY_NAME
+from training.experiments.depl.evidence import Arm, Difference, Evidence
+from training.experiments.trials import Estimate, error_or_nan, new_figure, settings_table
+
+_PLACES = (1, 3, 5)
+_OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in _PLACES)
+_ZERO_SHOT = f"R@10 ({ZERO_SHOT_BIN})"
+_METHODS = (
+    (RETRIEVAL, SPARSE), (RETRIEVAL, CLASSIFIER), (HYBRID, RETRIEVAL), (HYBRID, CLASSIFIER),
+    (ENSEMBLE, RETRIEVAL), (ENSEMBLE, SPARSE),
+)  # fmt: skip
+"""Scorers of the base that are compared, each with another one."""
+_CHOICES = {
+    "Tokens of a label text": ("name_only", "tokens_8", "tokens_16", "tokens_32"),
+    "Keywords, uncut": ("name_only", "keywords_8", "keywords_16", "keywords_32"),
+    "Label text in 32 tokens": ("tokens_32", "alternative_names", "parents", "names_and_parents"),
+    "Hard negatives": ("hard_0", "hard_5", "hard_10"),
+    "Loss beside the dual encoder's": (BASE, "no_classifier", "joint_loss"),
+}
+"""Settings of which the best is told."""
+_TEXTS = (
+    BASE, "name_only", "tokens_8", "tokens_16", "tokens_32", "keywords_8", "keywords_16",
+    "keywords_32", "alternative_names", "parents", "names_and_parents",
+)  # fmt: skip
+_COLOURS = ("#0072B2", "#009E73", "#D55E00")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the paper says of two arms.
+
+    Attributes:
+        words: Of the claim.
+        better: The arm that is ahead.
+        other: The one that it is ahead of.
+        is_of_tail: Whether on the labels with 1-9 training documents, else over all labels.
+    """
+
+    words: str
+    better: Arm
+    other: Arm
+    is_of_tail: bool
+
+
+def _claims() -> list[Claim]:
+    """Return what Zhang et al. 2023 say in section 6 and A.1.5."""
+    depl = Arm(RETRIEVAL, BASE)
+
+    def of(setting: str) -> Arm:
+        return Arm(RETRIEVAL, setting)
+
+    return [
+        Claim("DEPL beats the SVM (Figure 3)", depl, Arm(SPARSE, BASE), True),
+        Claim("DEPL beats the classifier (Figure 4)", depl, Arm(CLASSIFIER, BASE), True),
+        Claim("DEPL beats DEPL+c (Figure 3)", depl, Arm(HYBRID, BASE), True),
+        Claim("DEPL+c beats DEPL (Table 5)", Arm(HYBRID, BASE), depl, False),
+        Claim("keywords beat the name alone (Figure 4)", depl, of("name_only"), True),
+        Claim("keywords beat the name alone (Table 6)", depl, of("name_only"), False),
+        Claim("16 tokens beat 8 (Figure 4)", of("tokens_16"), of("tokens_8"), True),
+        Claim("16 tokens beat 32 (Figure 4)", of("tokens_16"), of("tokens_32"), True),
+        Claim("mean pooling beats [CLS] (Table 7)", depl, of("cls_labels"), False),
+        Claim("the classifier's training helps (Table 6)", depl, of("no_pretraining"), False),
+        Claim("10 hard negatives beat none (Table 6)", of("hard_10"), of("hard_0"), False),
+        Claim("10 hard negatives beat 5 (Table 6)", of("hard_10"), of("hard_5"), False),
+    ]
+
+
+def ablation_markdown(evidence: Evidence, told: str) -> str:
+    """Return what the ablations say, and the tables behind it.
+
+    Args:
+        evidence: Figures and rankings.
+        told: What was trained and measured on, in words.
+    """
+    found, columns = evidence.found, _columns(evidence)
+    by_bin = [f"macro-F1@{evidence.k} ({name})" for name in FREQUENCY_BINS if name != ZERO_SHOT_BIN]
+    tables = {
+        "Findings of Zhang et al. 2023": f"{_how_tested(evidence)}\n\n{_claim_table(evidence)}",
+        f"`{RETRIEVAL}` by setting": (
+            f"{_setting_list(evidence)}\n\n{settings_table(found[RETRIEVAL], columns)}"
+        ),
+        f"`{RETRIEVAL}` by training documents of the label": settings_table(
+            found[RETRIEVAL], [*by_bin, _ZERO_SHOT]
+        ),
+    }
+    if _pairs(evidence):
+        title = f"`{RETRIEVAL}` of each setting less that of another, in points"
+        tables[title] = _difference_table(evidence)
+    tables[f"Scorers of `{BASE}`"] = _method_table(evidence, [*columns, _ZERO_SHOT])
+    short = ["P@1", evidence.precision, f"PSP@{evidence.k}", evidence.tail_f1, _ZERO_SHOT]
+    tables |= {
+        f"`{scorer}` by setting": settings_table(found[scorer], short)
+        for scorer in (HYBRID, CLASSIFIER, ENSEMBLE)
+        if len(found.get(scorer, {})) > 1
+    }
+    tables["Time"] = _time_table(evidence)
+    heading = f"# Ablations of DEPL\n\n{told}\n\nIn percent, mean ± standard error over the seeds."
+    sections = [f"## {title}\n\n{table}" for title, table in tables.items()]
+    return "\n\n".join([heading, _conclusions(evidence), *sections]) + "\n"
+
+
+def _columns(evidence: Evidence) -> list[str]:
+    return [*_OVERALL, evidence.tail_f1]
+
+
+def _how_tested(evidence: Evidence) -> str:
+    return (
+        f"{evidence.tail_f1} by the macro t-test on the labels with 1-9 training documents, "
+        f"{evidence.precision} by the micro sign test on all decisions (Yang & Liu 1999); each p "
+        "is one-sided, of the direction that the difference has, and the largest over the seeds."
+    )
+
+
+def _claim_table(evidence: Evidence) -> str:
+    rows = []
+    for claim in _claims():
+        if not (evidence.has(claim.better) and evidence.has(claim.other)):
+            continue
+        figure = evidence.tail_f1 if claim.is_of_tail else evidence.precision
+        found = evidence.difference(claim.better, claim.other, figure)
+        if found is not None:
+            pair = [_estimate_text(evidence.estimate(arm, figure))
+                    for arm in (claim.better, claim.other)]  # fmt: skip
+            here = {"better": "holds", "worse": "contrary"}.get(found.verdict, found.verdict)
+            rows.append([claim.words, figure, *pair, *_told(found), here])
+    header = ["finding", "by", "the better", "the other", "difference", "p", "here"]
+    return markdown_table(header, rows)
+
+
+def _conclusions(evidence: Evidence) -> str:
+    lines = [f"- {line}" for line in (*_best_of_choices(evidence), *_compared(evidence))]
+    return "\n".join(["## What the ablations say\n", *lines])
+
+
+def _best_of_choices(evidence: Evidence) -> Iterator[str]:
+    """Tell which setting is best, for each choice of which at least two settings were run.
+
+    Yields:
+        A sentence.
+    """
+    settings = evidence.found[RETRIEVAL]
+    for name, some in _CHOICES.items():
+        there = [setting for setting in some if setting in settings]
+        if len(there) > 1:
+            best = (_best(evidence, there, figure)
+                    for figure in (evidence.tail_f1, evidence.precision))  # fmt: skip
+            said = "; ".join(part for part in best if part)
+            yield f"**{name}** ({', '.join(f'`{each}`' for each in there)}): {said}."
+
+
+def _best(evidence: Evidence, settings: Sequence[str], figure: str) -> str:
+    """Return which setting has the highest figure, and which others are surely below it."""
+    measured = {}
+    for name in settings:
+        estimate = evidence.estimate(Arm(RETRIEVAL, name), figure)
+        if estimate is not None:
+            measured[name] = estimate.mean
+    if not measured:
+        return ""
+    best = max(measured, key=lambda name: measured[name])
+    beaten = [
+        f"`{name}`"
+        for name in measured
+        if (found := evidence.difference(Arm(RETRIEVAL, best), Arm(RETRIEVAL, name), figure))
+        and found.verdict == "better"
+    ]
+    than = ", ".join(beaten) if beaten else "none of the others"
+    value = f"{100 * measured[best]:.2f}"
+    return f"{figure} is best with `{best}` ({value}), beyond chance better than {than}"
+
+
+def _compared(evidence: Evidence) -> Iterator[str]:
+    """Compare each setting with the one that it names, then scorers of the base.
+
+    Yields:
+        A sentence.
+    """
+    for setting, other in _pairs(evidence):
+        yield (
+            f"`{setting}`, {BY_NAME[setting].what}, against `{other}`: "
+            f"{_against(evidence, Arm(RETRIEVAL, setting), Arm(RETRIEVAL, other))}"
+        )
+    for scorer, other in _METHODS:
+        first, second = Arm(scorer, BASE), Arm(other, BASE)
+        if evidence.has(first) and evidence.has(second):
+            said = _against(evidence, first, second)
+            yield f"Scorer `{scorer}` against `{other}`: {said}"
+
+
+def _pairs(evidence: Evidence) -> list[tuple[str, str]]:
+    """Return the settings that were run for themselves, each with the one to compare it with."""
+    settings = evidence.found[RETRIEVAL]
+    pairs = []
+    for name in evidence.seconds:
+        other = BY_NAME[name].against
+        if name != other:
+            pairs.append((name, other if other in settings else BASE))
+    return pairs
+
+
+def _against(evidence: Evidence, first: Arm, second: Arm) -> str:
+    said = []
+    for figure, subset in ((evidence.tail_f1, "rare labels"), (evidence.precision, "all labels")):
+        found = evidence.difference(first, second, figure)
+        if found is None:
+            continue
+        difference, p_value = _told(found)
+        said.append(f"{found.verdict} on {subset} ({figure} {difference}, p {p_value})")
+    return "; ".join(said) + "."
+
+
+def _setting_list(evidence: Evidence) -> str:
+    def told(name: str) -> str:
+        twin = "" if name in evidence.seconds else "; another setting has this configuration"
+        return f"- `{name}`: {BY_NAME[name].what}{twin}"
+
+    return "\n".join(map(told, evidence.found[RETRIEVAL]))
+
+
+def _difference_table(evidence: Evidence) -> str:
+    rows = []
+    for setting, other in _pairs(evidence):
+        arms = Arm(RETRIEVAL, setting), Arm(RETRIEVAL, other)
+        found = {name: evidence.difference(*arms, name) for name in _columns(evidence)}
+        tested = (found[evidence.precision], found[evidence.tail_f1])
+        rows.append([
+            setting, other,
+            *(NOT_MEASURED if each is None else _signed(each.advantage) for each in found.values()),
+            *(NOT_MEASURED if each is None else _p_text(each.p_value) for each in tested),
+        ])  # fmt: skip
+    tests = (f"p, {evidence.precision}", f"p, {evidence.tail_f1}")
+    return markdown_table(["setting", "less", *_columns(evidence), *tests], rows)
+
+
+def _method_table(evidence: Evidence, columns: Sequence[str]) -> str:
+    scorers = {name: arms[BASE] for name, arms in evidence.found.items() if BASE in arms}
+    return settings_table(scorers, columns).replace("| setting", "| scorer ", 1)
+
+
+def _time_table(evidence: Evidence) -> str:
+    rows = [
+        [name, str(len(seconds.values)), f"{seconds.mean / 60:.1f}"]
+        for name, seconds in evidence.seconds.items()
+    ]
+    note = (
+        "Minutes of a run by the clock, mean over the seeds. What another setting had trained, the "
+        "sparse model and the classifier, is not counted again: the first one has it. A setting "
+        "that is missing has the configuration of another, whose figures it shows."
+    )
+    return f"{note}\n\n{markdown_table(['setting', 'seeds', 'minutes'], rows)}"
+
+
+def _told(found: Difference) -> tuple[str, str]:
+    return _signed(found.advantage), _p_text(found.p_value)
+
+
+def _signed(estimate: Estimate) -> str:
+    return ("+" if estimate.mean >= 0 else "") + str(estimate)
+
+
+def _estimate_text(estimate: Estimate | None) -> str:
+    return NOT_MEASURED if estimate is None else str(estimate)
+
+
+def _p_text(p_value: float | None) -> str:
+    if p_value is None:
+        return NOT_MEASURED
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def draw_ablations(evidence: Evidence) -> Figure:
+    """Draw the scorers by label rank (Figure 1), label texts (Figure 4), and all differences."""
+    heights = (3, 2, 3) if _pairs(evidence) else (3, 2)
+    figure = new_figure(10.0, 1.6 * sum(heights))
+    ranks, texts, *differences = figure.subplots(len(heights), 1, height_ratios=heights)
+    scorers = [Arm(scorer, BASE) for scorer in evidence.found]
+    draw_f1_by_rank(
+        ranks,
+        {arm.scorer: evidence.label_f1(arm) for arm in scorers if evidence.has(arm)},
+        evidence.training_counts,
+        evidence.k,
+    )
+    ranks.legend(fontsize=8, loc="upper left")
+    _draw_texts(texts, evidence)
+    for axes in differences:
+        _draw_differences(axes, evidence)
+    return figure
+
+
+def _draw_texts(axes: Axes, evidence: Evidence) -> None:
+    arms = {name: Arm(RETRIEVAL, name) for name in _TEXTS}
+    arms = {CLASSIFIER: Arm(CLASSIFIER, BASE), **arms, SPARSE: Arm(SPARSE, BASE)}
+    shown = {
+        name: estimate
+        for name, arm in arms.items()
+        if evidence.has(arm) and (estimate := evidence.estimate(arm, evidence.tail_f1))
+    }
+    axes.bar(
+        range(len(shown)),
+        [100 * estimate.mean for estimate in shown.values()],
+        yerr=[100 * error_or_nan(estimate) for estimate in shown.values()],
+        color=[_COLOURS[0] if arms[name].scorer == RETRIEVAL else "0.6" for name in shown],
+        capsize=2,
+    )
+    axes.set_title(f"{RETRIEVAL} by label text, beside scorers that read none (grey)")
+    axes.set_ylabel(f"{evidence.tail_f1} (%)")
+    _name_places(axes, shown)
+
+
+def _draw_differences(axes: Axes, evidence: Evidence) -> None:
+    pairs = _pairs(evidence)
+    figures = (evidence.precision, f"PSP@{evidence.k}", evidence.tail_f1)
+    width = 0.8 / len(figures)
+    for index, (name, colour) in enumerate(zip(figures, _COLOURS, strict=True)):
+        shown = {
+            place: found.advantage
+            for place, (setting, other) in enumerate(pairs)
+            if (found := evidence.difference(Arm(RETRIEVAL, setting), Arm(RETRIEVAL, other), name))
+        }
+        axes.bar(
+            [place + (index - 1) * width for place in shown],
+            [100 * estimate.mean for estimate in shown.values()],
+            width,
+            yerr=[100 * error_or_nan(estimate) for estimate in shown.values()],
+            label=name, color=colour, capsize=2,
+        )  # fmt: skip
+    axes.axhline(0, color="0.3", linewidth=0.8)
+    axes.set_title(f"{RETRIEVAL} of each setting less that of another")
+    axes.set_ylabel("difference (points of percent)")
+    _name_places(axes, [f"{setting}\n- {other}" for setting, other in pairs])
+    axes.legend(fontsize=8)
+
+
+def _name_places(axes: Axes, names: Iterable[str]) -> None:
+    kept = list(names)
+    axes.set_xticks(range(len(kept)), kept, rotation=30, ha="right", fontsize=8)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)

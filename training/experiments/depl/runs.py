@@ -1,0 +1,247 @@
+"""Runs of the ablations: what they share is trained once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tqdm import tqdm
+
+from models.bundle.bundle import Bundle
+from models.bundle.registry import Registry
+from models.errors import ConfigError
+from models.files.durable import read_json, write_json_durably
+from models.names import RETRIEVAL, TEXT
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from models.ranking.top_k import Ranking
+from training.assessment.assess import Assessment, assess
+from training.assessment.predictions import read_predictions, write_all_predictions
+from training.configuration.run import TrainingConfig
+from training.data.dataset import Dataset
+from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN
+from training.experiments.depl.ablations import (
+    _AFTER_CLASSIFIER,
+    _DEV_NOTE,
+    _PLACES,
+    BASE,
+    BY_NAME,
+    configured,
+)
+from training.experiments.depl.evidence import Arm, Evidence
+from training.experiments.trials import Estimate, Found, Trial, Values
+from training.pipeline.train import Run, train
+from training.runtime.run_log import read_stage_costs
+
+
+@dataclass(frozen=True, slots=True)
+class AblationRuns:
+    """Trains settings, measures them, and keeps figures and rankings.
+
+    Attributes:
+        dataset: The corpus.
+        base: The configuration that settings change.
+        split: What is measured on.
+        folder: Of the experiment.
+    """
+
+    dataset: Dataset
+    base: TrainingConfig
+    split: str
+    folder: Path
+
+    def figures(self, trial: Trial) -> Values:
+        """Return the figures of a scorer, after training its setting if that was not done yet.
+
+        Raises:
+            ConfigError: The setting can't be trained.
+            DataError: The corpus can't be used.
+        """
+        self.measure((trial.setting, trial.seed))
+        found: Values = read_json(self._figures(trial.setting, trial.seed))["scorers"][trial.task]
+        return found
+
+    def measure(self, run: tuple[str, int]) -> None:
+        """Train and measure a setting with a seed, if that was not done yet.
+
+        Raises:
+            ConfigError: The setting can't be trained.
+            DataError: The corpus can't be used.
+        """
+        path = self._figures(*run)
+        if not path.exists():
+            self._measure(*run, path)
+
+    def measure_on_ray(self, trials: Iterable[Trial], num_workers: int) -> None:
+        """Train and measure what trials need and was not done yet, by tasks on a cluster.
+
+        The base comes first, as others share its stages. Workers find the corpus and the folder of
+        the experiment at the same paths as this process.
+
+        Args:
+            trials: Of the experiment.
+            num_workers: Tasks at a time on a machine that is no cluster.
+
+        Raises:
+            ConfigError: As `measure` does; or Ray is not installed, or its cluster can't be
+                reached.
+            DataError: As `measure` does.
+        """
+        from training.runtime.ray import run_tasks
+
+        runs = dict.fromkeys((self.twin(trial.setting), trial.seed) for trial in trials)
+        left = [run for run in runs if not self._figures(*run).exists()]
+        bases = [run for run in left if run[0] == BASE]
+        others = [run for run in left if run[0] != BASE]
+        with tqdm(total=len(left), unit="run") as bar:
+            for part in filter(None, (bases, others)):
+                for _ in run_tasks(self.measure, part, num_workers):
+                    bar.update()
+
+    def evidence(self, found: Found) -> Evidence:
+        """Return what the report is made of.
+
+        Args:
+            found: The figures of trials that were run.
+        """
+        truth = self.dataset.split(self.split).scan().labels
+
+        def rank(arm: Arm, seed: int) -> Ranking:
+            path = self._measured(arm.setting, seed) / f"{arm.scorer}.txt"
+            return read_predictions(path, *truth.shape)
+
+        counts = self.dataset.catalogue.training_counts
+        return Evidence(found, rank, truth, counts, self._seconds(found))
+
+    def told(self) -> str:
+        """Return what was trained and measured on, in words."""
+        split, base = self.dataset.split(self.split).scan().labels, self.base
+        num_training = self.dataset.split("train").scan().labels.shape[0]
+        return (
+            f"{self.split} split: {split.shape[0]:,} documents, {split.shape[1]:,} labels, "
+            f"{num_training:,} training documents. Base: {base.classifier.epochs} and "
+            f"{base.retrieval.epochs} epochs of classifier and dual encoder, "
+            f"{base.document_max_tokens} tokens a document, {base.descriptions.num_keywords} "
+            f"keywords in {base.descriptions.max_tokens} tokens, {base.retrieval.hard_negatives} "
+            f"hard negatives.{' ' + _DEV_NOTE if self.split == 'dev' else ''}"
+        )
+
+    def _seconds(self, found: Found) -> dict[str, Estimate]:
+        """Return what a run of each setting took by the clock, without what others did for it."""
+        return {
+            name: Estimate(
+                tuple(
+                    read_json(self._figures(name, seed))["seconds"]
+                    for seed in range(len(found[RETRIEVAL][name]["P@1"].values))
+                )
+            )
+            for name in found[RETRIEVAL]
+            if self.twin(name) == name
+        }
+
+    def twin(self, name: str) -> str:
+        """Return the first setting with the same configuration: itself, or one that it repeats."""
+        wanted, names = configured(self.base, name, 0).settings_used(TEXT), list(BY_NAME)
+        earlier = names[: names.index(name)]
+        same = (other for other in earlier if _settings_or_none(self.base, other) == wanted)
+        return next(same, name)
+
+    def _figures(self, name: str, seed: int) -> Path:
+        return self._measured(name, seed) / "figures.json"
+
+    def _measured(self, name: str, seed: int) -> Path:
+        return self.folder / "measured" / f"{self.twin(name)}.{seed}"
+
+    def _measure(self, name: str, seed: int, path: Path) -> None:
+        """Train a setting, measure it, write rankings and figures, and delete the run."""
+        work = self.folder / "work" / path.parent.name
+        run = Run(configured(self.base, name, seed), self.dataset, work / "run")
+        registry = Registry(work / "registry")
+        shared = _shared_stages(self.folder / "shared", run.config)
+        for stage, kept in shared.items():
+            link_folder(kept, run.folder / stage)
+        bundle = registry.open(train(run, registry))
+        for stage, kept in shared.items():
+            link_folder(run.folder / stage, kept)
+        found = _assessed(bundle, self.dataset, self.split)
+        scorers = bundle.manifest.scorers
+        rankings = {scorer: found.rankings[scorer] for scorer in scorers}
+        write_all_predictions(rankings, bundle.catalogue, self.dataset.labels, path.parent, _PLACES)
+        seconds = round(sum(cost.wall_s for cost in read_stage_costs(run.folder)), 1)
+        figures = {scorer: _figures(found, scorer) for scorer in scorers}
+        write_json_durably(path, {"seconds": seconds, "scorers": figures})
+        shutil.rmtree(work)
+
+
+def link_folder(source: Path, target: Path) -> None:
+    """Give a folder's files another place, where there is a source and no target yet.
+
+    They are hard links, which take no room, where the file system has those, else copies. The
+    target is there whole or not at all, whoever else makes the same one at the same time; files of
+    neither may be changed in place.
+
+    Raises:
+        OSError: The disk is full, or the folder can't be written to.
+    """
+    if not source.is_dir() or target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    incoming = target.with_name(f".incoming-{target.name}-{uuid4().hex}")
+    shutil.copytree(source, incoming, copy_function=_link_or_copy)
+    try:
+        incoming.rename(target)
+    except OSError:
+        shutil.rmtree(incoming)
+        if not target.exists():
+            raise
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _settings_or_none(base: TrainingConfig, name: str) -> dict[str, Any] | None:
+    try:
+        return configured(base, name, 0).settings_used(TEXT)
+    except ConfigError:
+        return None
+
+
+def _shared_stages(folder: Path, config: TrainingConfig) -> dict[str, Path]:
+    """Return where the result of a stage lies that other settings may have, too."""
+    settings = config.settings_used(TEXT)
+    decided_by = {
+        "sparse": {name: settings[name] for name in ("seed", "sparse")},
+        "classifier": {
+            name: value for name, value in settings.items() if name not in _AFTER_CLASSIFIER
+        },
+    }
+    return {stage: folder / f"{stage}-{_digest(some)}" for stage, some in decided_by.items()}
+
+
+def _digest(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _assessed(bundle: Bundle, dataset: Dataset, split: str) -> Assessment:
+    count = bundle.manifest.training_document_count
+    return assess(Predictor(read_parts(bundle)), dataset, split, num_training_documents=count)
+
+
+def _figures(found: Assessment, scorer: str) -> Values:
+    """Return the metrics over all labels by their names, those of bins with the bin behind."""
+    subsets = found.evaluation.scorers[scorer]
+    values = dict(subsets[ALL_LABELS].values)
+    for name in (TAIL_BIN, *FREQUENCY_BINS):
+        values |= {f"{metric} ({name})": x for metric, x in subsets[name].values.items()}
+    return values

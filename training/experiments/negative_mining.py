@@ -1,0 +1,238 @@
+"""The experiment of Reddi et al. 2019: the hardest of the sampled negatives against all of them.
+
+The binary ordered loss with the hinge, as in section 5: `top_1` to `top_256` of B sampled labels,
+and `plain` negative sampling, which is Top-B. Table 2 gives ratios to plain negative sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from matplotlib.figure import Figure
+
+from models.errors import ConfigError
+from training.configuration.learning import LearningConfig
+from training.evaluation.metrics import judge, precision_at, recall_at
+from training.evaluation.tables import markdown_table
+from training.experiments.bow_models import Learning, SphereModel, rank_documents, train_model
+from training.experiments.data import ExperimentData
+from training.experiments.findings import Finding, findings_table, run_tests
+from training.experiments.trials import (
+    Estimate,
+    Found,
+    Trial,
+    Values,
+    error_or_nan,
+    new_figure,
+    settings_table,
+)
+from training.learning.objectives import Material, make_objective
+
+PLAIN = "plain"
+_PLACES = (1, 3, 5)
+_CURVE = (1 / 16, 1 / 4, 1, 4)
+_FIGURES = tuple(f"{name}@{k}" for name in ("R", "P") for k in _PLACES)
+_COLOURS = {"top_1": "#D55E00", "top_16": "#0072B2", PLAIN: "#000000"}
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeMiningPlan:
+    """What every trial has in common.
+
+    Attributes:
+        epochs: Passes over the documents, each with one of its labels.
+        num_sampled: B of Table 2; the curve has B / 16, B / 4, B and 4 B.
+        ranks: k of Table 2; those below B are run.
+        curve_ranks: k of the curve, beside plain negative sampling.
+        batch_size: Documents a step; they share the sampled labels.
+        width: Of both layers and of the label vectors.
+        learning_rate: Of `RowAdagrad`.
+    """
+
+    epochs: int = 4
+    num_sampled: int = 1024
+    ranks: tuple[int, ...] = (1, 16, 64, 256)
+    curve_ranks: tuple[int, ...] = (1, 16)
+    batch_size: int = 256
+    width: int = 512
+    learning_rate: float = 0.02
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Names of the settings of Table 2."""
+        return (*(_setting(k) for k in self.ranks if k < self.num_sampled), PLAIN)
+
+    def trials(self, num_seeds: int, settings: Iterable[str], num_labels: int) -> list[Trial]:
+        """Return the trials of some settings: Table 2 of a seed, then its part of the curve.
+
+        Args:
+            num_seeds: Seeds 0 to this number less one.
+            settings: Names of those wanted.
+            num_labels: L; the curve ends below it.
+
+        Raises:
+            ConfigError: B is not below the number of labels.
+        """
+        if self.num_sampled >= num_labels:
+            raise ConfigError(
+                f"negative mining: {self.num_sampled} labels are to be sampled, of {num_labels} "
+                "that have training documents; lower --sampled"
+            )
+        table = [(self.num_sampled, name) for name in self.settings]
+        curve = [
+            (num_sampled, name)
+            for num_sampled in (int(self.num_sampled * factor) for factor in _CURVE)
+            if num_sampled < num_labels
+            for name in (*(_setting(k) for k in self.curve_ranks if k < num_sampled), PLAIN)
+            if num_sampled
+        ]
+        chosen = set(settings)
+        return [
+            Trial(_task(num_sampled), name, seed)
+            for seed in range(num_seeds)
+            for num_sampled, name in dict.fromkeys([*table, *curve])
+            if name in chosen
+        ]
+
+
+def run_negative_mining(
+    data: ExperimentData, plan: NegativeMiningPlan, trial: Trial, device: str
+) -> Values:
+    """Train one setting at one B, and return its figures.
+
+    Args:
+        data: The corpus.
+        plan: How to train.
+        trial: One of the plan's.
+        device: Where to train.
+    """
+    config = learning_config(trial)
+    num_labels = len(data.counts)
+    learning = Learning(
+        objective=make_objective(config, Material(data.counts, device)),
+        exclude="document",
+        reduction="one",
+        batch_size=plan.batch_size,
+        epochs=plan.epochs,
+        learning_rate=plan.learning_rate,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(trial.seed)
+        model = SphereModel(data.train.features.shape[1], num_labels, plan.width).to(device)
+    train_model(model, data.train, learning, trial.seed)
+    judged = judge(rank_documents(model, data.measured.features, max(_PLACES)), data.measured.truth)
+    measures = {"R": recall_at, "P": precision_at}
+    return {f"{name}@{k}": measures[name](judged, k) for name in measures for k in _PLACES}
+
+
+def learning_config(trial: Trial) -> LearningConfig:
+    """Return B, k and loss of a trial; the labels of a document are none of its negatives.
+
+    The k hardest cost their mean, as section 3.1 puts it in words: vartheta = 1 / k. Lemma 2's
+    (K - 1) / (k B) is the same times a number, which here lets the negatives outweigh the positive
+    as many times: cosines never reach the flat end of the hinge, and the vectors collapse.
+    """
+    num_sampled = _num_sampled(trial.task)
+    rank = num_sampled if trial.setting == PLAIN else int(trial.setting.removeprefix("top_"))
+    return LearningConfig.model_validate(
+        {
+            "negatives": {
+                "q": {"kind": "uniform_subset"}, "m": num_sampled, "shared": True,
+                "exclude": "document",
+            },
+            "loss": {
+                "kind": "ordered", "phi": "hinge", "form": "binary",
+                "vartheta": {"kind": "given", "weights": [1 / rank] * rank},
+            },
+        }
+    )  # fmt: skip
+
+
+def ratio(above: Estimate, below: Estimate) -> tuple[float, float | None]:
+    """Return the ratio of two means over the same seeds, and its standard error.
+
+    The error is that of the differences a seed, by the delta method: deviations of `above` minus
+    ratio times those of `below`; none for a single seed.
+    """
+    value = above.mean / below.mean if below.mean else float("inf")
+    if len(above.values) != len(below.values) or not below.mean:
+        return value, None
+    differences = [a - value * b for a, b in zip(above.values, below.values, strict=True)]
+    error = Estimate(tuple(differences)).standard_error
+    return value, None if error is None else error / below.mean
+
+
+def paper_findings(found: Found) -> list[Finding]:
+    """Return what Reddi et al. 2019 found in section 5, for each B and k that was run."""
+    return [
+        Finding(f"Top-{name.removeprefix('top_')} beats plain", task, figure, name, (PLAIN,))
+        for task in sorted(found, key=_num_sampled)
+        for name in found[task]
+        if name != PLAIN
+        for figure in _FIGURES[: len(_PLACES)]
+    ]
+
+
+def negative_mining_markdown(found: Found) -> str:
+    """Return the figures of every B, in percent, and their ratios to plain sampling (Table 2)."""
+    parts = ["# Negative mining\n", "## Findings of Reddi et al. 2019\n"]
+    parts.append(findings_table(run_tests(found, paper_findings(found))) + "\n")
+    for task, settings in sorted(found.items(), key=lambda item: _num_sampled(item[0])):
+        parts.append(f"## {task}: in percent, mean ± standard error over the seeds\n")
+        parts.append(settings_table(settings, _FIGURES) + "\n")
+        if PLAIN in settings and len(settings) > 1:
+            parts.append(f"## {task}: ratios to plain negative sampling\n")
+            parts.append(_ratio_table(settings) + "\n")
+    return "\n".join(parts)
+
+
+def draw_negative_mining(found: Found) -> Figure:
+    """Draw R@5 and P@1 over B: the hardest, the 16 hardest, and all."""
+    figure = new_figure(11.0, 4.5)
+    for axes, column in zip(figure.subplots(1, 2), ("R@5", "P@1"), strict=True):
+        for name, colour in _COLOURS.items():
+            shown = {
+                _num_sampled(task): settings[name][column]
+                for task, settings in found.items()
+                if name in settings
+            }
+            sizes = sorted(shown)
+            axes.errorbar(
+                sizes,
+                [100 * shown[size].mean for size in sizes],
+                yerr=[100 * error_or_nan(shown[size]) for size in sizes],
+                label=name, color=colour, marker="o", capsize=2,
+            )  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("sampled labels B")
+        axes.set_ylabel(f"{column} (%)")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    return figure
+
+
+def _ratio_table(settings: Mapping[str, Mapping[str, Estimate]]) -> str:
+    rows = []
+    for name in settings:
+        if name != PLAIN:
+            ratios = (ratio(settings[name][c], settings[PLAIN][c]) for c in _FIGURES)
+            rows.append([name, *(_ratio_text(value, error) for value, error in ratios)])
+    return markdown_table(["setting", *_FIGURES], rows)
+
+
+def _ratio_text(value: float, error: float | None) -> str:
+    return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def _setting(rank: int) -> str:
+    return f"top_{rank}"
+
+
+def _task(num_sampled: int) -> str:
+    return f"B={num_sampled}"
+
+
+def _num_sampled(task: str) -> int:
+    return int(task.removeprefix("B="))

@@ -1,0 +1,257 @@
+"""The experiment of Rawat et al. 2021: which labels a sampling distribution and a weight favour.
+
+Three tasks: `retrieval` is the corpus itself, by the multi-label reduction (section 5.2); `EXP` and
+`STEP` are multi-class problems with a long tail made from it (section 5.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from training.configuration.learning import LearningConfig
+from training.evaluation.metrics import (
+    Judged,
+    inverse_propensities,
+    judge,
+    precision_at,
+    propensity_scored_precision_at,
+)
+from training.experiments.bow_models import Learning, LinearModel, rank_documents, train_model
+from training.experiments.data import ExperimentData, thirds
+from training.experiments.findings import Finding, findings_table, run_tests
+from training.experiments.long_tail_profiles import (
+    Profile,
+    ProfileShape,
+    balanced_errors,
+    make_profile,
+)
+from training.experiments.trials import (
+    Estimate,
+    Found,
+    Trial,
+    Values,
+    error_or_nan,
+    new_figure,
+    settings_table,
+)
+from training.learning.objectives import Material, make_objective
+
+RETRIEVAL = "retrieval"
+TASKS = (RETRIEVAL, *get_args(Profile))
+_RECALL_PLACES, _PRECISION_PLACES = (1, 10, 50), (1, 3, 5)
+_RECALLS = tuple(f"R@{k}" for k in _RECALL_PLACES)
+_DISTRIBUTIONS: Mapping[str, Mapping[str, Any]] = {
+    "uniform": {"kind": "uniform"},
+    "within_batch": {"kind": "within_batch"},
+    "frequency": {"kind": "frequency", "exponent": 0.5},
+}
+_WEIGHTS = ("constant", "importance", "relative", "tail")
+_FULL = {"full_softmax": "importance", "logit_adjustment": "tail"}
+"""Settings over all labels, and the weight that makes each of them."""
+SETTINGS = (*(f"{q}-{w}" for q in _DISTRIBUTIONS for w in _WEIGHTS), *_FULL)
+_TABLE_1 = tuple(f"{q}-{w}" for q in ("uniform", "within_batch") for w in _WEIGHTS[:3])
+_SLICE_COLOURS = {"Head": "#0072B2", "Torso": "#009E73", "Tail": "#D55E00", "Full": "#000000"}
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingBiasPlan:
+    """What every trial has in common.
+
+    Attributes:
+        epochs: Passes over the pairs of the corpus.
+        profile_epochs: Passes over the documents of a profile.
+        num_negatives: m for the corpus; a batch has one pair more, so that all have as many.
+        num_profile_negatives: m for a profile.
+        width: Of the hidden layer.
+        learning_rate: Of `RowAdagrad`, the same for all.
+    """
+
+    epochs: int = 2
+    profile_epochs: int = 10
+    num_negatives: int = 256
+    num_profile_negatives: int = 32
+    width: int = 512
+    learning_rate: float = 0.1
+
+
+def learning_config(setting: str, num_negatives: int) -> LearningConfig:
+    """Return q, w and loss of a setting: the positive alone is no negative, as in the paper.
+
+    Args:
+        setting: One of `SETTINGS`.
+        num_negatives: m where q does not settle it; drawn once for a batch.
+    """
+    negatives: dict[str, Any] = {"exclude": "positive"}
+    if setting in _FULL:
+        negatives |= {"q": {"kind": "all"}, "w": _FULL[setting]}
+    else:
+        distribution, _, weight = setting.partition("-")
+        negatives |= {"q": _DISTRIBUTIONS[distribution], "w": weight}
+        if distribution != "within_batch":
+            negatives |= {"m": num_negatives, "shared": True}
+    return LearningConfig.model_validate({"negatives": negatives, "loss": {"kind": "softmax"}})
+
+
+def run_sampling_bias(
+    data: ExperimentData, plan: SamplingBiasPlan, trial: Trial, device: str
+) -> Values:
+    """Train one setting on one task, and return its figures.
+
+    Args:
+        data: The corpus.
+        plan: How to train.
+        trial: Its task is one of `TASKS`, its setting one of `SETTINGS`.
+        device: Where to train.
+
+    Raises:
+        DataError: The corpus is too small for a profile.
+    """
+    if trial.task == RETRIEVAL:
+        return _retrieval_figures(
+            _train_and_rank(data, plan, trial, max(_RECALL_PLACES), device), data
+        )
+    shape = ProfileShape("EXP" if trial.task == "EXP" else "STEP")
+    problem = make_profile(data, shape, np.random.default_rng(trial.seed))
+    of_profile = replace(plan, epochs=plan.profile_epochs, num_negatives=plan.num_profile_negatives)
+    best = _train_and_rank(problem, of_profile, trial, 1, device)[:, 0]
+    return {f"error {name}": error for name, error in balanced_errors(best, problem).items()}
+
+
+def _train_and_rank(
+    data: ExperimentData, plan: SamplingBiasPlan, trial: Trial, k: int, device: str
+) -> Int64[np.ndarray, "document k"]:
+    num_labels = len(data.counts)
+    num_negatives = min(plan.num_negatives, num_labels - 1)
+    config = learning_config(trial.setting, num_negatives)
+    learning = Learning(
+        objective=make_objective(config, Material(data.counts, device)),
+        exclude="positive",
+        reduction="documents" if trial.setting in _FULL else "pairs",
+        batch_size=num_negatives + 1,
+        epochs=plan.epochs,
+        learning_rate=plan.learning_rate,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(trial.seed)
+        model = LinearModel(data.train.features.shape[1], num_labels, plan.width).to(device)
+    train_model(model, data.train, learning, trial.seed)
+    return rank_documents(model, data.measured.features, k)
+
+
+def _retrieval_figures(ranked: Int64[np.ndarray, "document k"], data: ExperimentData) -> Values:
+    judged = judge(ranked, data.measured.truth)
+    values = {
+        f"R@{k} {name}": pair_recall_at(judged.restricted_to(is_in), k)
+        for k in _RECALL_PLACES
+        for name, is_in in thirds(data.counts).items()
+        if is_in.any()
+    }
+    weights = inverse_propensities(data.counts, data.train.truth.shape[0])
+    for k in _PRECISION_PLACES:
+        values[f"P@{k}"] = precision_at(judged, k)
+    for k in _PRECISION_PLACES:
+        values[f"PSP@{k}"] = propensity_scored_precision_at(judged, k, weights)
+    return values
+
+
+def pair_recall_at(judged: Judged, k: int) -> float:
+    """Return the share of (document, label) pairs whose label is among the first k; 0 of none.
+
+    Recall on the multi-class version of the corpus, in which each pair is an example.
+    """
+    _, is_hit = judged.top(k)
+    return float(is_hit.sum() / max(1, len(judged.true_labels)))
+
+
+def paper_findings() -> list[Finding]:
+    """Return what Rawat et al. 2021 found in section 5, for each task and each of its figures."""
+    sampled = tuple(name for name in SETTINGS if name not in _FULL)
+    claims = [
+        (
+            "within-batch with constant weights is best of Table 1", "Tail",
+            "within_batch-constant", _TABLE_1,
+        ),
+        ('"tail" weights beat all sampled schemes', "Tail", "within_batch-tail", sampled),
+        ("logit adjustment beats softmax", "Tail", "logit_adjustment", ("full_softmax",)),
+    ]  # fmt: skip
+    for q in _DISTRIBUTIONS:
+        schemes = tuple(f"{q}-{w}" for w in _WEIGHTS)
+        claims.append((f'"tail" weights are best, {q}', "Tail", f"{q}-tail", schemes))
+        claims.append((f"relative weights are best, {q}", "Head", f"{q}-relative", schemes))
+    return [
+        Finding(
+            f"{claim} on {third}", task, f"{figure} {third}", better,
+            tuple(name for name in others if name != better),
+            lower_is_better=task != RETRIEVAL,
+        )
+        for claim, third, better, others in claims
+        for task in TASKS
+        for figure in (_RECALLS if task == RETRIEVAL else ("error",))
+    ]  # fmt: skip
+
+
+def sampling_bias_markdown(found: Found) -> str:
+    """Return the tables of all tasks, in percent."""
+    parts = [
+        "# Sampling bias\n\nIn percent, mean ± standard error over the seeds.\n",
+        "## Findings of Rawat et al. 2021\n",
+        findings_table(run_tests(found, paper_findings())) + "\n",
+    ]
+    recalls = [f"R@{k} {name}" for k in _RECALL_PLACES for name in _SLICE_COLOURS]
+    precisions = [f"{name}@{k}" for name in ("P", "PSP") for k in _PRECISION_PLACES]
+    errors = [f"error {name}" for name in _SLICE_COLOURS]
+    for task in (task for task in TASKS if task in found):
+        if task == RETRIEVAL:
+            tables = {"Recall of pairs": recalls, "Precision": precisions}
+        else:
+            tables = {f"Balanced error, {task} profile (lower is better)": errors}
+        for title, columns in tables.items():
+            parts.append(f"## {title}\n\n{settings_table(found[task], columns)}\n")
+    return "\n".join(parts)
+
+
+def draw_sampling_bias(found: Found) -> Figure:
+    """Draw recall by k (Figure 2) and balanced errors (Figure 1), a bar for each third."""
+    panels = []
+    for task in (task for task in TASKS if task in found):
+        if task == RETRIEVAL:
+            panels += [(task, f"R@{k}", f"Recall@{k} of pairs (%)") for k in _RECALL_PLACES]
+        else:
+            panels.append((task, "error", f"balanced error, {task} profile (%)"))
+    figure = new_figure(11.0, 3.2 * len(panels))
+    for axes, (task, prefix, title) in zip(
+        figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True
+    ):
+        _draw_slices(axes, found[task], prefix)
+        axes.set_ylabel(title)
+    return figure
+
+
+def _draw_slices(axes: Axes, settings: Mapping[str, Mapping[str, Estimate]], prefix: str) -> None:
+    names = list(settings)
+    width = 0.8 / len(_SLICE_COLOURS)
+    for index, (name, colour) in enumerate(_SLICE_COLOURS.items()):
+        column = f"{prefix} {name}"
+        places = [place for place, each in enumerate(names) if column in settings[each]]
+        if not places:  # a STEP profile has no Torso
+            continue
+        shown: Sequence[Estimate] = [settings[names[place]][column] for place in places]
+        axes.bar(
+            [place + (index - 1.5) * width for place in places],
+            [100 * estimate.mean for estimate in shown],
+            width,
+            yerr=[100 * error_or_nan(estimate) for estimate in shown],
+            label=name, color=colour, capsize=2,
+        )  # fmt: skip
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.legend(ncols=len(_SLICE_COLOURS), fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))

@@ -1,0 +1,306 @@
+"""What a step minimises, put together from q, w and a loss, for anything that scores labels.
+
+The dual encoder, the dense classifier and the linear scorers differ in their `Scorer` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int64
+from torch import Tensor
+
+from models.errors import ConfigError
+from training.configuration.learning import (
+    AllLabelsConfig,
+    ClusterConfig,
+    DecoupledLossConfig,
+    DecoupledSoftmaxLossConfig,
+    DeplLossConfig,
+    FrequencyConfig,
+    GivenRanksConfig,
+    HardConfig,
+    LearningConfig,
+    LossConfig,
+    NegativesConfig,
+    OrderedLossConfig,
+    PowerLawConfig,
+    SoftmaxConfig,
+    SoftTopKLossConfig,
+    TopKConfig,
+    TreeConfig,
+    UniformConfig,
+    UniformSubsetConfig,
+    WeightName,
+    WithinBatchConfig,
+)
+from training.learning.distributions import (
+    AllLabels,
+    Frequency,
+    Shared,
+    Uniform,
+    UniformSubset,
+    WithinBatch,
+    log_frequencies,
+)
+from training.learning.document_distributions import HardNegatives, TreeNegatives, TreeSampler
+from training.learning.margin_losses import exponential, hinge, logistic_base_2, ramp, squared_hinge
+from training.learning.model_distributions import (
+    ClusterNegatives,
+    LabelWeights,
+    RefreshedClusters,
+    SoftmaxNegatives,
+)
+from training.learning.ordered_losses import OrderedLoss, mining_weights, sub_sampled
+from training.learning.pair_losses import DECOUPLED_LOSSES, PairLoss, softmax_loss
+from training.learning.sampling import Distribution, Negatives, Pairs
+from training.learning.subset_losses import (
+    SubsetLoss,
+    decoupled_softmax_loss,
+    depl_loss,
+    soft_top_k_loss,
+)
+from training.learning.weights import (
+    TargetMargin,
+    Weight,
+    adaptive,
+    constant,
+    equalised,
+    importance,
+    logit_adjusted,
+    relative,
+)
+
+_Part = TypeVar("_Part")
+_FREE_WEIGHTS = {"constant": constant, "importance": importance, "relative": relative}
+_MARGINS = {"tail": logit_adjusted, "equalised": equalised, "adaptive": adaptive}
+_MARGIN_LOSSES = {
+    "hinge": hinge,
+    "logistic_base_2": logistic_base_2,
+    "squared_hinge": squared_hinge,
+    "exponential": exponential,
+}
+
+Scorer = Callable[[Int64[Tensor, "#batch k"]], Float[Tensor, "batch k"]]
+"""Scores labels for each pair's document, with a gradient; one row of labels is for all pairs."""
+
+
+@runtime_checkable  # the test run checks annotations by isinstance
+class Objective(Protocol):
+    """The loss of a batch of pairs."""
+
+    def __call__(
+        self, pairs: Pairs, score: Scorer, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Draw negatives, score them and the positives, and return the mean loss."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampledObjective:
+    """A pair loss over weighted negatives (Rawat et al. 2021, Eq. 7 and 8)."""
+
+    distribution: Distribution
+    weight: Weight
+    loss: PairLoss
+
+    def __call__(
+        self, pairs: Pairs, score: Scorer, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Draw negatives, score them and the positives, and return the mean loss."""
+        return self.cost(pairs, self.distribution.draw(pairs, generator), score, generator)
+
+    def cost(
+        self, pairs: Pairs, negatives: Negatives, score: Scorer, _: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Score the positives and negatives that were drawn, and return the mean loss."""
+        positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
+        return self.loss(positive, score(negatives.labels), self.weight(negatives))
+
+
+@dataclass(frozen=True, slots=True)
+class MiningObjective:
+    """Stochastic negative mining (Reddi et al. 2019, Algorithm 1).
+
+    Attributes:
+        distribution: Draws a uniform subset of the labels.
+        loss: Over its negatives in order.
+        vartheta: Weight of each rank.
+        rank_draws: Ranks drawn a pair in proportion to vartheta; None: all are weighed.
+    """
+
+    distribution: Distribution
+    loss: OrderedLoss
+    vartheta: Float32[Tensor, "1 rank"]
+    rank_draws: int | None = None
+
+    def __call__(
+        self, pairs: Pairs, score: Scorer, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Draw negatives, score them and the positives, and return the mean loss."""
+        return self.cost(pairs, self.distribution.draw(pairs, generator), score, generator)
+
+    def cost(
+        self, pairs: Pairs, negatives: Negatives, score: Scorer, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Score the positives and negatives that were drawn, and return the mean loss."""
+        positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
+        scores = score(negatives.labels).masked_fill(~negatives.is_drawn, -torch.inf)
+        theta = self.vartheta
+        if self.rank_draws is not None:
+            theta = sub_sampled(theta, self.rank_draws, len(positive), generator)
+        return self.loss(positive, scores, theta)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What distributions and weights are made of; None where a run has no such thing.
+
+    Attributes:
+        counts: Training documents of each label.
+        device: Where to draw.
+        hard: Hard negatives of every training document, padded with `NO_LABEL`.
+        score_all: Current scores of all labels for each pair.
+        clusters: Label clusters, with the number of draws in them.
+        label_weights: Current vectors and biases of all labels, to draw by clusters as they are
+            now; None: as they were.
+        tree: The label tree.
+    """
+
+    counts: Int64[np.ndarray, label]
+    device: str
+    hard: Int64[Tensor, "document hard"] | None = None
+    score_all: Callable[[Pairs], Float[Tensor, "batch label"]] | None = None
+    clusters: ClusterNegatives | None = None
+    label_weights: LabelWeights | None = None
+    tree: TreeSampler | None = None
+
+    def log_prior(self) -> Float32[Tensor, label]:
+        """Return log pi of every label."""
+        log_pi = log_frequencies(self.counts).astype(np.float32)
+        return torch.from_numpy(log_pi).to(self.device)
+
+
+PairObjective = SampledObjective | MiningObjective
+"""An objective whose draws are apart from its cost, for scorers that want to know them first."""
+
+
+def make_objective(config: LearningConfig, material: Material) -> PairObjective:
+    """Make the objective of a loss over pairs.
+
+    Args:
+        config: With a loss over pairs.
+        material: What its parts need.
+
+    Raises:
+        ConfigError: A part needs what the run has not, or the number of labels makes it impossible.
+    """
+    num_hard = 0 if material.hard is None else material.hard.shape[1]
+    config.check(len(material.counts), num_hard)
+    negatives = config.negatives
+    if negatives is None:
+        raise ConfigError(
+            f"loss {config.loss.kind!r} is taken over label subsets; make it by make_subset_loss"
+        )
+    distribution = make_distribution(negatives, material)
+    if isinstance(config.loss, OrderedLossConfig):
+        return _mining_objective(config.loss, negatives.m, distribution, material)
+    assert negatives.w is not None  # the configuration refuses it
+    loss: PairLoss = softmax_loss
+    if isinstance(config.loss, DecoupledLossConfig):
+        loss = DECOUPLED_LOSSES[config.loss.part]
+    return SampledObjective(distribution, make_weight(negatives.w, material), loss)
+
+
+def make_distribution(config: NegativesConfig, material: Material) -> Distribution:
+    """Make q.
+
+    Raises:
+        ConfigError: It needs what the run has not.
+    """
+    num_labels, m = len(material.counts), config.m or 0
+    match config.q:
+        case WithinBatchConfig():
+            return WithinBatch(material.log_prior())
+        case AllLabelsConfig():
+            return AllLabels(num_labels)
+        case HardConfig(share=share):
+            return HardNegatives(_needed(material.hard, "hard"), share, num_labels, m)
+        case SoftmaxConfig():
+            return SoftmaxNegatives(_needed(material.score_all, "score_all"), m)
+        case ClusterConfig():
+            clusters = replace(_needed(material.clusters, "clusters"), num_draws=m)
+            if material.label_weights is None:
+                return clusters
+            return RefreshedClusters(clusters, material.label_weights)
+        case TreeConfig():
+            return TreeNegatives(_needed(material.tree, "tree"), m)
+    fixed = _fixed_distribution(config.q, m, material)
+    return Shared(fixed) if config.shared else fixed
+
+
+def _fixed_distribution(
+    config: UniformConfig | UniformSubsetConfig | FrequencyConfig, m: int, material: Material
+) -> Uniform | UniformSubset | Frequency:
+    if isinstance(config, UniformConfig):
+        return Uniform(len(material.counts), m)
+    if isinstance(config, UniformSubsetConfig):
+        return UniformSubset(len(material.counts), m)
+    return Frequency.of(material.counts, config.exponent, m, material.device)
+
+
+def make_weight(name: WeightName, material: Material) -> Weight:
+    """Make w; importance is the margin 1, "tail" the logit adjustment."""
+    if name in _FREE_WEIGHTS:
+        return _FREE_WEIGHTS[name]
+    return TargetMargin(material.log_prior(), _MARGINS[name])
+
+
+def make_subset_loss(config: LossConfig) -> SubsetLoss:
+    """Make a loss over the label subset of a batch.
+
+    Raises:
+        ConfigError: It is a loss over pairs.
+    """
+    if isinstance(config, DeplLossConfig):
+        return depl_loss
+    if isinstance(config, DecoupledSoftmaxLossConfig):
+        return decoupled_softmax_loss
+    if isinstance(config, SoftTopKLossConfig):
+        return partial(soft_top_k_loss, k=config.k, sharpness=config.sharpness)
+    raise ConfigError(f"loss {config.kind!r} is taken over pairs; make it by make_objective")
+
+
+def _mining_objective(
+    config: OrderedLossConfig, m: int | None, distribution: Distribution, material: Material
+) -> MiningObjective:
+    num_labels = len(material.counts)
+    vartheta = _rank_weights(config.vartheta, num_labels, num_labels - 1 if m is None else m)
+    phi = ramp(config.ramp_width) if config.phi == "ramp" else _MARGIN_LOSSES[config.phi]
+    loss = OrderedLoss(phi, config.form)
+    return MiningObjective(distribution, loss, vartheta.to(material.device), config.rank_draws)
+
+
+def _rank_weights(
+    config: TopKConfig | PowerLawConfig | GivenRanksConfig, num_labels: int, num_sampled: int
+) -> Float32[Tensor, "1 rank"]:
+    if isinstance(config, GivenRanksConfig):
+        return torch.tensor([config.weights])
+    exponent = config.exponent if isinstance(config, PowerLawConfig) else 0.0
+    return mining_weights(
+        config.k, num_labels=num_labels, num_sampled=num_sampled, exponent=exponent
+    )
+
+
+def _needed(part: _Part | None, name: str) -> _Part:
+    if part is None:
+        raise ConfigError(
+            f"negatives: this q is made from {name!r}, which the run has not; give it to Material, "
+            "or take another q"
+        )
+    return part

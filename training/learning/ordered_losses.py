@@ -1,0 +1,118 @@
+"""Ordered weighted losses, and stochastic negative mining (Reddi et al. 2019).
+
+The negatives of a pair are put in order of their scores, the highest first, and the j-th costs
+theta_j times a margin loss phi. Over a uniform subset of the labels, with weights vartheta for its
+ranks, that is stochastic negative mining; its expectation is again an ordered weighted loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from models.errors import ConfigError
+from training.learning.margin_losses import MarginLoss
+from training.learning.pair_losses import at_least_float32
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedLoss:
+    """The pairwise or the binary ordered weighted loss.
+
+    Convex in the scores if phi is and theta does not rise (Theorem 2). With theta_j = 1/k for the
+    first k it bounds the retrieval loss I(y not among the top k) (Theorem 3): the pairwise one
+    from above, the binary one twice. The factor of two needs phi(u) + phi(-u) >= 2, which convexity
+    gives; the theorem is printed without that condition, and the ramp loss, for which the sum can
+    be 1, bounds it but once.
+
+    Attributes:
+        phi: The margin loss.
+        form: "pairwise" (POWL, Definition 3) or "binary" (BOWL, Definition 4).
+    """
+
+    phi: MarginLoss
+    form: Literal["pairwise", "binary"]
+
+    def __call__(
+        self,
+        positive: Float[Tensor, batch],
+        negatives: Float[Tensor, "batch sampled"],
+        theta: Float[Tensor, "#batch rank"],
+    ) -> Float[Tensor, ""]:
+        """Return the mean over pairs; O(B log k) for B negatives and k ranks.
+
+        Args:
+            positive: v_y.
+            negatives: Scores of the others; -inf leaves one out, behind all others.
+            theta: Weight of each rank, the highest score first; negatives behind the last rank cost
+                nothing.
+
+        Raises:
+            ConfigError: There are more ranks than negatives.
+        """
+        num_ranks, num_negatives = theta.shape[1], negatives.shape[1]
+        if num_ranks > num_negatives:
+            raise ConfigError(
+                f"ordered loss: weights for {num_ranks} ranks, but {num_negatives} negatives; "
+                "wanted at most as many ranks (B >= k)"
+            )
+        positive = at_least_float32(positive).unsqueeze(1)
+        hardest = at_least_float32(negatives).topk(num_ranks, dim=1).values
+        if self.form == "pairwise":
+            return (theta * self.phi(positive - hardest)).sum(dim=1).mean()
+        return (self.phi(positive) + (theta * self.phi(-hardest)).sum(dim=1, keepdim=True)).mean()
+
+
+def mining_weights(
+    k: int, *, num_labels: int, num_sampled: int, exponent: float = 0.0
+) -> Float32[Tensor, "1 k"]:
+    """Return vartheta of stochastic negative mining: ranks 1 to k of B sampled labels count.
+
+    vartheta_j is proportional to j^-exponent and sums to (K - 1) / B. With exponent 0 that is Top-k
+    mining, vartheta_j = (K - 1) / (k B); its ordered loss has theta_j = 1/k for j <= k, so it
+    bounds the retrieval loss. With k' < k in place of k it is Top-k' mining, which bounds the
+    retrieval loss at k' and so, from further above, the one at k. With k = B it is plain negative
+    sampling. Differing from Lemma 2 as printed, theta is not all above 0: a label with fewer than
+    B - k others below it is never among the k best of B.
+
+    Args:
+        k: Ranks that count.
+        num_labels: K, at least 2.
+        num_sampled: B, at least k.
+        exponent: At least 0; above, the hardest negatives weigh more.
+
+    Raises:
+        ConfigError: B < k.
+    """
+    if num_sampled < k:
+        raise ConfigError(
+            f"negative mining: the {k} hardest of {num_sampled} sampled labels; wanted B >= k"
+        )
+    shares = torch.arange(1, k + 1, dtype=torch.float64) ** -exponent
+    weights = shares / shares.sum() * ((num_labels - 1) / num_sampled)
+    return weights.float().unsqueeze(0)
+
+
+def sub_sampled(
+    theta: Float[Tensor, "1 rank"], num_draws: int, batch: int, generator: torch.Generator
+) -> Float[Tensor, "batch rank"]:
+    """Return weights of drawn ranks alone, with theta as their expectation.
+
+    Reddi et al. 2019, section 3.1: ranks are drawn in proportion to theta, with replacement; each
+    draw weighs the sum of theta / draws.
+
+    Args:
+        theta: Weight of each rank, not all 0.
+        num_draws: Ranks drawn a pair.
+        batch: Pairs.
+        generator: On the device of theta.
+    """
+    drawn = torch.multinomial(
+        theta.expand(batch, -1), num_draws, replacement=True, generator=generator
+    )
+    weight = (theta.sum() / num_draws).expand(drawn.shape)
+    return torch.zeros_like(theta).repeat(batch, 1).scatter_add(1, drawn, weight)

@@ -1,0 +1,245 @@
+"""What the linear scorers minimise: negative sampling, noise-contrastive estimation, bounds.
+
+Bamler & Mandt 2020, and the baselines of its section 5. Each takes the mean over pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int64
+from scipy.sparse import csr_array
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from models.errors import DataError
+from models.label_tree.tree import LabelTree
+from training.learning.document_distributions import TreeNegatives, TreeSampler
+from training.learning.margin_losses import logistic
+from training.learning.objectives import Scorer
+from training.learning.pair_losses import at_least_float32
+from training.learning.sampling import Distribution, Negatives, Pairs
+from training.learning.weights import constant, importance
+
+_STEP_EXPONENT = 0.9
+"""Of the local steps of augment and reduce, (1 + epoch)^-0.9, as in its published code."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseContrast:
+    """Tells positives from draws: negative sampling, or noise-contrastive estimation (NCE).
+
+    With the *ratio* r, the log-odds that a label is the positive and not drawn, and the *corrected*
+    score c = r + log p_n(y|x), a pair with negatives y' costs
+
+        -log sigma(r_y) + lambda c_y^2 + mean over y' of (-log sigma(-r_y') + lambda c_y'^2)
+
+    Negative sampling (Bamler & Mandt 2020, Eq. 2; Eq. 6 with lambda) learns the score xi = r, so c
+    is known after training alone (Eq. 5). NCE (Gutmann & Hyvarinen 2010) learns xi = c + log Z, and
+    c is xi in the regulariser, as in the paper's published code. It needs no correction, but must
+    learn what p_n knows already. The gradients to xi are, for both,
+
+        -sigma(-r_y) + 2 lambda c_y    and    (sigma(r_y') + 2 lambda c_y') / m
+
+    Several negatives count as one: their mean is taken, so p_n needs no factor m.
+
+    Attributes:
+        distribution: p_n. The correction is exact where pairs exclude no label; with exclusions,
+            p_n here is renormalised without them for negatives, and not for positives.
+        regulariser: lambda, at least 0.
+        log_normaliser: log Z of NCE. With log L, scores of zero are the uniform distribution; with
+            0, labels that are seldom drawn would keep a score above all that are learned. None:
+            negative sampling.
+    """
+
+    distribution: Distribution
+    regulariser: float = 0.0
+    log_normaliser: float | None = None
+
+    def __call__(
+        self, pairs: Pairs, score: Scorer, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Draw negatives, score them and the positives, and return the mean loss.
+
+        Raises:
+            DataError: A positive has p_n = 0, and the loss needs its logarithm.
+        """
+        negatives = self.distribution.draw(pairs, generator)
+        self._check(pairs, negatives)
+        positive = self._costs(score(pairs.labels.unsqueeze(1)), negatives.log_q_positive, 1)
+        log_noise = negatives.log_q.masked_fill(~negatives.is_drawn, 0.0)
+        drawn = self._costs(score(negatives.labels), log_noise, -1)
+        return (positive.squeeze(1) + (constant(negatives).exp() * drawn).sum(dim=1)).mean()
+
+    def _costs(
+        self, scores: Float[Tensor, "batch k"], log_noise: Float[Tensor, "batch k"], sign: int
+    ) -> Float[Tensor, "batch k"]:
+        scores = at_least_float32(scores)
+        if self.log_normaliser is None:
+            ratios, corrected = scores, scores + log_noise
+        else:
+            ratios, corrected = scores - self.log_normaliser - log_noise, scores
+        costs = logistic(sign * ratios)
+        return costs + self.regulariser * corrected.square() if self.regulariser else costs
+
+    def _check(self, pairs: Pairs, negatives: Negatives) -> None:
+        """Refuse positives that are never drawn, where that makes the loss infinite.
+
+        Raises:
+            DataError: There are some.
+        """
+        is_never = negatives.log_q_positive.squeeze(1) == -torch.inf
+        needs_log = self.regulariser > 0 or self.log_normaliser is not None
+        if needs_log and bool(is_never.any()):
+            label = int(pairs.labels[is_never.int().argmax()])
+            raise DataError(
+                f"negatives: label {label} is never drawn, but is a positive; the regulariser of "
+                "negative sampling and NCE need its log p_n: take a distribution with a wider "
+                "support"
+            )
+
+
+def one_versus_each_loss(
+    positive: Float[Tensor, batch],
+    negatives: Float[Tensor, "batch sampled"],
+    log_weights: Float[Tensor, "batch sampled"],
+) -> Float[Tensor, ""]:
+    """Return the mean of sum w log(1 + exp(f_y' - f_y)): Titsias 2016, the one-versus-each bound.
+
+    Over all labels but y with w = 1 it is at least the softmax cross-entropy, as
+    log(1 + sum a) <= sum log(1 + a); over draws with importance weights, an estimate of that.
+
+    Args:
+        positive: f_y.
+        negatives: f_y' of the negatives.
+        log_weights: log w; -inf leaves a negative out.
+    """
+    positive, negatives = at_least_float32(positive), at_least_float32(negatives)
+    costs = log_weights.exp() * logistic(positive.unsqueeze(1) - negatives)
+    return costs.sum(dim=1).mean()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AugmentAndReduce:
+    """Softmax by a bound with a number of its own for each pair (Ruiz et al. 2018, softmax).
+
+    The cross-entropy log(1 + S), S the sum of exp(f_y' - f_y) over all labels but y, is at most
+
+        log(1 + eta) + (1 + S) / (1 + eta) - 1,
+
+    with equality at eta = S. Draws estimate S. A step first moves eta of its pairs towards that
+    estimate by the share (1 + epoch)^-0.9, then takes the gradient of the bound to the scores.
+    Logarithms take the place of the published code's exponentials, which overflow.
+
+    Attributes:
+        distribution: Must not draw the positive.
+        keys: Document times the number of labels plus label of each pair, rising.
+        num_labels: L.
+        log_eta: log eta of each pair; changed in place.
+        num_seen: Pairs trained on so far, in one entry; changed in place.
+    """
+
+    distribution: Distribution
+    keys: Int64[Tensor, pair]
+    num_labels: int
+    log_eta: Float32[Tensor, pair]
+    num_seen: Int64[Tensor, 1]
+
+    @classmethod
+    def of(
+        cls,
+        distribution: Distribution,
+        truth: Float32[csr_array, "document label"],
+        device: str,
+    ) -> AugmentAndReduce:
+        """Start with eta = 1 for every pair, as the published code does."""
+        num_labels = truth.shape[1]
+        documents = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
+        keys = torch.from_numpy(np.sort(documents * num_labels + truth.indices)).to(device)
+        log_eta = torch.zeros(truth.nnz, device=device)
+        num_seen = torch.zeros(1, dtype=torch.int64, device=device)
+        return cls(distribution, keys, num_labels, log_eta, num_seen)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what changes in training."""
+        return {"log_eta": self.log_eta, "num_seen": self.num_seen}
+
+    def __call__(
+        self, pairs: Pairs, score: Scorer, generator: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Draw negatives, score them and the positives, update eta, and return the mean bound."""
+        negatives = self.distribution.draw(pairs, generator)
+        positive = at_least_float32(score(pairs.labels.unsqueeze(1)))
+        margins = at_least_float32(score(negatives.labels)) - positive
+        log_sum = (margins + importance(negatives)).logsumexp(dim=1)
+        log_total = softplus(self._update(pairs, log_sum.detach()))  # log(1 + eta)
+        terms = torch.stack([torch.zeros_like(log_sum), log_sum], dim=1) - log_total.unsqueeze(1)
+        return (log_total + terms.exp().sum(dim=1) - 1).mean()
+
+    def _update(self, pairs: Pairs, log_sum: Float[Tensor, batch]) -> Float[Tensor, batch]:
+        """Move eta of the pairs towards the estimate, and return its logarithm."""
+        places = torch.searchsorted(self.keys, pairs.documents * self.num_labels + pairs.labels)
+        share = (2 + self.num_seen // len(self.keys)).float() ** -_STEP_EXPONENT  # epochs from 1
+        old = self.log_eta[places] + torch.log1p(-share)
+        log_eta = torch.logaddexp(old, log_sum + share.log())
+        self.log_eta[places] = log_eta.to(self.log_eta)
+        self.num_seen.add_(len(places))
+        return log_eta
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedTree:
+    """Draws of a label tree for documents that were projected beforehand.
+
+    As `TreeNegatives`, but faster: the projection, which would cost more than all the rest of a
+    step, is done once for each document, and where nothing is excluded log p_n of the draws is
+    known from drawing them.
+
+    Attributes:
+        tree: Draws.
+        features: Of every document, from `tree.project`.
+        num_draws: m, a pair.
+    """
+
+    tree: TreeSampler
+    features: Float32[Tensor, "document k"]
+    num_draws: int
+
+    def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
+        """Draw m labels for each pair, with replacement."""
+        features = self.features.index_select(0, pairs.documents)
+        if pairs.excluded.shape[1] or not isinstance(self.tree, LabelTree):
+            projected = replace(pairs, vectors=features)
+            return TreeNegatives(_Unprojecting(self.tree), self.num_draws).draw(
+                projected, generator
+            )
+        labels, log_q = self.tree.sample_with_log_prob(features, self.num_draws, generator)
+        return Negatives(
+            positives=pairs.labels,
+            labels=labels,
+            is_drawn=torch.ones_like(labels, dtype=torch.bool),
+            log_q=log_q,
+            log_q_positive=self.tree.quick_log_prob(features, pairs.labels).unsqueeze(1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unprojecting:
+    """A tree that takes features where vectors are wanted."""
+
+    tree: TreeSampler
+
+    def project(self, vectors: Float32[Tensor, "batch k"]) -> Float32[Tensor, "batch k"]:
+        return vectors
+
+    def sample(
+        self, features: Float32[Tensor, "batch k"], num: int, generator: torch.Generator
+    ) -> Int64[Tensor, "batch num"]:
+        return self.tree.sample(features, num, generator)
+
+    def log_prob(
+        self, features: Float32[Tensor, "batch k"], labels: Int64[Tensor, "batch m"]
+    ) -> Float32[Tensor, "batch m"]:
+        return self.tree.log_prob(features, labels)

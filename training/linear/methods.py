@@ -1,0 +1,235 @@
+"""The methods that Bamler & Mandt (2020, section 5) compare, for `training.linear.trainer`.
+
+A method is what is minimised, which labels may be drawn, and the correction that goes with it. The
+tree alone as a classifier is `adversarial` before its first step: all scores are then zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from models.errors import ConfigError
+from models.label_tree.tree import LabelTree
+from models.scorers.linear import (
+    Correction,
+    LinearModel,
+    PriorCorrection,
+    TreeCorrection,
+    corrected_log_probs,
+)
+from training.configuration.learning import LearningConfig
+from training.configuration.linear import WITH_REGULARISER, WITH_TREE, MethodName
+from training.learning.distributions import AllLabels, Frequency, Uniform
+from training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
+from training.learning.objectives import (
+    Material,
+    Objective,
+    PairObjective,
+    SampledObjective,
+    make_objective,
+)
+from training.learning.pair_losses import softmax_loss
+from training.learning.pairs import Exclude, label_counts
+from training.learning.weights import importance
+from training.linear.losses import (
+    AugmentAndReduce,
+    NoiseContrast,
+    ProjectedTree,
+    one_versus_each_loss,
+)
+
+_MOST_SCORES = 2**24  # held at a time when a model is judged
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to train linear scorers.
+
+    Attributes:
+        objective: What is minimised.
+        exclude: Labels that may not be negatives of a pair, for `LinearOptions`.
+        correction: What makes the scores those of a softmax (Eq. 5); None: they are already.
+    """
+
+    objective: Objective
+    exclude: Exclude
+    correction: Correction | None
+
+
+def make_method(
+    name: MethodName,
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    *,
+    num_negatives: int = 1,
+    regulariser: float = 0.0,
+    tree: LabelTree | None = None,
+    device: str = "cpu",
+) -> Method:
+    """Make a method for these training documents.
+
+    Args:
+        name: `adversarial`, `uniform` and `frequency` are negative sampling (Eq. 6) from a tree,
+            uniformly and by label frequencies; `nce` has the tree as its base distribution;
+            `one_versus_each` (Titsias 2016), `augment_and_reduce` (Ruiz et al. 2018) and `softmax`
+            leave out the positive from what they draw or sum over.
+        vectors: Document vectors; what the tree was fitted to.
+        truth: Labels of the documents.
+        num_negatives: m, a pair; without a meaning for `softmax`, where it must be 1.
+        regulariser: lambda of Eq. 6.
+        tree: What negatives are drawn from.
+        device: Where to train.
+
+    Raises:
+        ConfigError: The tree is missing, or a setting would be ignored.
+    """
+    _check(name, num_negatives, regulariser, tree)
+    num_labels = truth.shape[1]
+    uniform = Uniform(num_labels, num_negatives)
+    match name:
+        case "adversarial" | "nce":
+            assert tree is not None
+            tree = tree.to(device)
+            drawn = ProjectedTree(tree, _project(tree, vectors, device), num_negatives)
+            if name == "nce":
+                nce = NoiseContrast(drawn, regulariser, log_normaliser=math.log(num_labels))
+                return Method(nce, "none", None)
+            return Method(NoiseContrast(drawn, regulariser), "none", TreeCorrection(tree))
+        case "uniform":
+            return Method(NoiseContrast(uniform, regulariser), "none", None)
+        case "frequency":
+            prior = Frequency.of(label_counts(truth), 1.0, num_negatives, device)
+            correction = PriorCorrection(prior.log_probabilities)
+            return Method(NoiseContrast(prior, regulariser), "none", correction)
+        case "one_versus_each":
+            bound = SampledObjective(uniform, importance, one_versus_each_loss)
+            return Method(bound, "positive", None)
+        case "augment_and_reduce":
+            return Method(AugmentAndReduce.of(uniform, truth, device), "positive", None)
+        case "softmax":
+            full = SampledObjective(AllLabels(num_labels), importance, softmax_loss)
+            return Method(full, "positive", None)
+
+
+def make_pair_objective(
+    config: LearningConfig,
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    *,
+    tree: LabelTree | None = None,
+    device: str = "cpu",
+) -> PairObjective:
+    """Make the objective of any q, w and loss over pairs for these training documents.
+
+    Args:
+        config: With negatives.
+        vectors: Document vectors; what the tree was fitted to.
+        truth: Labels of the documents.
+        tree: The q 'tree'.
+        device: Where to train.
+
+    Raises:
+        ConfigError: q is the tree and there is none, or is made from what linear scorers have not.
+    """
+    tree = None if tree is None else tree.to(device)
+    objective = make_objective(config, Material(label_counts(truth), device, tree=tree))
+    negatives = config.negatives
+    if tree is None or negatives is None or negatives.m is None:
+        return objective
+    # Nothing is left of a good tree's draws where all labels of a document are excluded.
+    sampler = (
+        tree if negatives.exclude == "none" else PartlyUniform(tree, UNIFORM_SHARE, truth.shape[1])
+    )
+    features = _project(tree, vectors, device)
+    return replace(objective, distribution=ProjectedTree(sampler, features, negatives.m))
+
+
+def _check(
+    name: MethodName, num_negatives: int, regulariser: float, tree: LabelTree | None
+) -> None:
+    """Refuse what can't be, or would be ignored.
+
+    Raises:
+        ConfigError: It can't.
+    """
+    if name in WITH_TREE and tree is None:
+        raise ConfigError(f"linear scorers: {name!r} draws from a label tree; fit one and give it")
+    if num_negatives < 1 or (name == "softmax" and num_negatives > 1):
+        raise ConfigError(
+            f"linear scorers: {num_negatives} negatives a pair for {name!r}; wanted "
+            f"{'1: all labels are summed over' if name == 'softmax' else 'at least 1'}"
+        )
+    if not 0 <= regulariser < np.inf or (regulariser and name not in WITH_REGULARISER):
+        raise ConfigError(
+            f"linear scorers: regulariser {regulariser!r} for {name!r}; wanted a finite number, at "
+            f"least 0, and 0 but for {', '.join(WITH_REGULARISER)}: the others have prior_variance"
+        )
+
+
+def _project(
+    tree: LabelTree, vectors: Float32[np.ndarray, "document dim"], device: str
+) -> Float32[Tensor, "document k"]:
+    rows = np.array_split(np.arange(len(vectors)), len(vectors) // 2**14 + 1)
+    return torch.cat([tree.project(torch.from_numpy(vectors[part]).to(device)) for part in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What linear scorers are worth on documents.
+
+    Attributes:
+        log_likelihood: Mean of log p(y|x) over pairs, in nats; -inf where a label of theirs has
+            probability zero.
+        accuracy: Share of the documents with a label whose best-scored label is one of theirs.
+    """
+
+    log_likelihood: float
+    accuracy: float
+
+
+def judge(
+    model: LinearModel,
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    correction: Correction | None,
+    device: str = "cpu",
+) -> Judgement:
+    """Judge the corrected scores, normalised over all labels, as Bamler & Mandt's Figure 1.
+
+    Costs documents x labels x dim. Of equal scores the smaller label is best.
+
+    Args:
+        model: With a row for every label.
+        vectors: Document vectors.
+        truth: Labels of the documents; every stored entry is a pair.
+        correction: Of the method.
+        device: Where to compute; the correction's own.
+    """
+    total, num_right = 0.0, 0
+    for rows, log_probs in _log_probs_in_parts(model, vectors, correction, device):
+        own = truth[rows]
+        documents = np.repeat(np.arange(len(rows)), np.diff(own.indptr))
+        total += float(log_probs[documents, own.indices].sum(dtype=np.float64))
+        best = log_probs.argmax(axis=1)
+        num_right += len(np.unique(documents[own.indices == best[documents]]))
+    return Judgement(total / truth.nnz, num_right / int((np.diff(truth.indptr) > 0).sum()))
+
+
+def _log_probs_in_parts(
+    model: LinearModel,
+    vectors: Float32[np.ndarray, "document dim"],
+    correction: Correction | None,
+    device: str,
+) -> Iterator[tuple[Int64[np.ndarray, part], Float32[np.ndarray, "part label"]]]:
+    num_parts = len(vectors) * len(model.bias) // _MOST_SCORES + 1
+    for rows in np.array_split(np.arange(len(vectors)), num_parts):
+        part = torch.from_numpy(vectors[rows]).to(device)
+        yield rows, corrected_log_probs(model, part, correction).cpu().numpy()

@@ -1,0 +1,355 @@
+"""The dense half of a run: the classifier, the dual encoder that starts from it, label vectors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from joblib import cpu_count
+from scipy.sparse import csr_array
+from tqdm import tqdm
+from transformers import TokenizersBackend
+
+from models.encoders.check import reason_of
+from models.encoders.dual_encoder import DualEncoder, encode_all
+from models.encoders.pretrained import (
+    EncoderSource,
+    find_encoder,
+    load_tokenizer,
+    load_transformer,
+    window_of,
+)
+from models.encoders.tokens import TokenizedTexts, tokenize_texts
+from models.errors import ConfigError, LongtailError
+from models.labels.catalogue import LabelCatalogue
+from models.labels.text import pseudo_description
+from models.names import CLASSIFIER, LINEAR
+from models.parts.model_parts import DenseParts
+from models.ranking.top_k import rank
+from models.scorers.linear import LinearModel, LinearScorer
+from models.scorers.sparse import SparseModel, SparseSource
+from training.configuration.learning import TreeFitConfig
+from training.configuration.run import TrainingConfig
+from training.configuration.sections import RetrievalConfig
+from training.data.chunks import chunks
+from training.data.dataset import Dataset
+from training.linear.stage import train_linear_scorer
+from training.neural.document_vectors import encode_documents
+from training.neural.early_stopping import DevSample
+from training.neural.label_subsets import LabelSubsets, hard_negatives
+from training.neural.layers import checkpoint_gradients, freeze_layers, parameters_by_depth
+from training.neural.model import DeplModel, TrainingTexts
+from training.pipeline.encoder_check import EncoderTrial, check_encoder, usable_machine
+from training.runtime.distributed import ALONE, Ranks
+from training.runtime.machine import Machine, find_machine
+from training.runtime.run_log import stage_cost
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DenseStart:
+    """What the dense half starts from.
+
+    Attributes:
+        source: Where the encoder lies.
+        machine: Where and how precisely it is trained.
+        tokenizer: The encoder's.
+        model: The encoder and a classifier at the labels' priors; trained in place.
+    """
+
+    source: EncoderSource
+    machine: Machine
+    tokenizer: TokenizersBackend
+    model: DeplModel
+
+
+def start_dense(
+    config: TrainingConfig, truth: Float32[csr_array, "document label"], ranks: Ranks = ALONE
+) -> DenseStart:
+    """Find the encoder and return the untrained model.
+
+    Args:
+        config: Which encoder, and what is asked of it.
+        truth: The labels of the training documents.
+        ranks: The processes that train together.
+
+    Raises:
+        ConfigError: There is no such encoder, it has not so many layers to freeze or none to tell
+            apart, can't compute them twice, or can't read so many tokens; the loss or a metric
+            wants more labels than there are, or the label tree more dimensions than document
+            vectors have; the precision is not to be had here, or not with this encoder.
+    """
+    config.retrieval.check(truth.shape[1])
+    _check_metrics(config, truth.shape[1])
+    if LINEAR in config.scorers:
+        linear = config.linear.fitted_to(len(np.unique(truth.indices)))
+        if linear.learning is not None:
+            linear.learning.check(truth.shape[1], num_hard=0)
+    machine = find_machine(config.precision, ranks)
+    source = find_encoder(config.encoder)
+    tokenizer, encoder = _loaded(source, config)
+    window = window_of(encoder.transformer)
+    for name, wanted in (
+        ("document_max_tokens", config.document_max_tokens),
+        ("descriptions.max_tokens", config.descriptions.max_tokens),
+    ):
+        if wanted > window:
+            raise ConfigError(
+                f"{name} is {wanted}, but encoder {source.name!r} reads at most {window} tokens"
+            )
+    _check_components(config, source, encoder.dim)
+    freeze_layers(encoder, config.frozen_layers)
+    if min(config.classifier.layer_decay, config.retrieval.layer_decay) < 1:
+        parameters_by_depth(encoder)
+    if config.gradient_checkpointing:
+        checkpoint_gradients(encoder)
+    model = DeplModel(encoder, _priors(truth)).to(machine.device)
+    machine = usable_machine(EncoderTrial(source, encoder, tokenizer, machine, config))
+    return DenseStart(source, machine, tokenizer, model)
+
+
+def check_start(
+    start: DenseStart, config: TrainingConfig, texts: Iterable[str], num_texts: int
+) -> None:
+    """Try the encoder on training documents before anything is trained.
+
+    Args:
+        start: What the dense half starts from; left as it is.
+        config: Of the run.
+        texts: Of the training documents.
+        num_texts: How many there are.
+
+    Raises:
+        ConfigError: It can't do what the run asks of it (see `training.pipeline.encoder_check`).
+    """
+    encoder, tokenizer = start.model.encoder, start.tokenizer
+    trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)
+    check_encoder(trial, texts, num_texts)
+
+
+def _loaded(source: EncoderSource, config: TrainingConfig) -> tuple[TokenizersBackend, DualEncoder]:
+    """Return the tokenizer of an encoder, and the dual encoder that starts from it.
+
+    Raises:
+        ConfigError: They can't be loaded, or used.
+    """
+    try:
+        tokenizer = load_tokenizer(source.folder)
+        with torch.random.fork_rng():
+            torch.manual_seed(config.seed)  # of weights that the encoder's files lack
+            transformer = load_transformer(source.folder)
+            return tokenizer, DualEncoder(transformer, config.retrieval.label_pooling)
+    except Exception as error:  # the libraries raise whatever they meet in foreign files
+        if isinstance(error, LongtailError):  # says what it is already
+            raise
+        raise ConfigError(
+            f"encoder {source.name!r}: its files in {str(source.folder)!r} can't be loaded "
+            f"({reason_of(error)}); expected a text encoder that Transformers knows, with "
+            "config.json, *.safetensors and tokenizer.json"
+        ) from error
+
+
+def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
+    """Refuse a metric of early stopping that looks at more places than there are labels.
+
+    Raises:
+        ConfigError: It does.
+    """
+    for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval)):
+        if stage.early_stopping is None:
+            continue
+        fitted = stage.early_stopping.fitted_to(num_labels)
+        if fitted.places > num_labels:
+            raise ConfigError(
+                f"{name}.early_stopping.metric is {fitted.metric!r}, but there are "
+                f"{num_labels} labels; wanted at most so many places"
+            )
+        if fitted != stage.early_stopping:
+            logger.warning(
+                "%s.early_stopping: there are %d labels, so the metric is %s instead of %s",
+                name, num_labels, fitted.metric, stage.early_stopping.metric,
+            )  # fmt: skip
+
+
+def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -> None:
+    """Refuse a label tree that wants more dimensions than document vectors have.
+
+    Raises:
+        ConfigError: It does.
+    """
+    negatives = config.retrieval.negatives
+    trees = {
+        "retrieval.negatives.q": None if negatives is None else negatives.q,
+        "linear.tree": config.linear.tree_fit if LINEAR in config.scorers else None,
+    }
+    for name, tree in trees.items():
+        if isinstance(tree, TreeFitConfig) and tree.components > dim:
+            raise ConfigError(
+                f"{name}.components is {tree.components}, but document vectors of encoder "
+                f"{source.name!r} have {dim} dimensions; wanted at most so many"
+            )
+
+
+def read_training_texts(
+    start: DenseStart,
+    config: TrainingConfig,
+    dataset: Dataset,
+    catalogue: LabelCatalogue,
+    truth: Float32[csr_array, "document label"],
+) -> TrainingTexts:
+    """Return what neural training reads; of the documents' text, one chunk is held at a time.
+
+    Args:
+        start: Its tokenizer is used.
+        config: How many tokens are read.
+        dataset: The corpus.
+        catalogue: The labels with their pseudo descriptions.
+        truth: The labels of the training documents.
+    """
+    max_tokens, dropout = config.descriptions.max_tokens, config.retrieval.keyword_dropout
+    descriptions = [label.pseudo_description for label in catalogue]
+    labels, views = tokenize_texts(start.tokenizer, descriptions, max_tokens), None
+    if dropout:
+        bare = [pseudo_description(label) for label in catalogue]
+        views = TokenizedTexts.joined([labels, tokenize_texts(start.tokenizer, bare, max_tokens)])
+    return TrainingTexts(
+        documents=_tokenized(start, config, dataset.split("train").texts()),
+        labels=labels,
+        truth=truth,
+        pad_id=int(start.tokenizer.pad_token_id or 0),
+        keyword_dropout=dropout,
+        label_views=views,
+    )
+
+
+def _tokenized(start: DenseStart, config: TrainingConfig, texts: Iterable[str]) -> TokenizedTexts:
+    """Return documents as the encoder reads them."""
+    windows = None if config.windows is None else config.windows.windows
+    parts = [
+        tokenize_texts(start.tokenizer, chunk, config.document_max_tokens, windows)
+        for chunk in chunks(texts)
+    ]
+    return TokenizedTexts.joined(parts)
+
+
+def find_label_subsets(
+    config: RetrievalConfig,
+    sparse: SparseModel,
+    features: Float32[csr_array, "document feature"],
+    truth: Float32[csr_array, "document label"],
+) -> LabelSubsets:
+    """Return the label subsets of training, with the sparse model's best wrong labels in them.
+
+    Args:
+        config: How many of each.
+        sparse: The trained sparse model.
+        features: What it reads of the training documents.
+        truth: Their labels.
+    """
+    most_positives = int(np.diff(truth.indptr).max())
+    source = SparseSource(sparse, features, num_threads=cpu_count())
+    ranked = rank([source], config.hard_negatives + most_positives).labels
+    hard = hard_negatives(ranked, truth, config.hard_negatives)
+    return LabelSubsets(truth, hard, config.label_subset_size)
+
+
+def read_dev_samples(
+    start: DenseStart, config: TrainingConfig, dataset: Dataset
+) -> dict[str, DevSample]:
+    """Return what early stopping measures on, for each stage that has it."""
+    sizes = {
+        name: stage.early_stopping.documents
+        for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval))
+        if stage.early_stopping is not None
+    }
+    if not sizes:
+        return {}
+    split = dataset.split("dev")
+    documents = _tokenized(start, config, split.texts())
+    truth = split.scan().labels
+    return {
+        name: DevSample.draw(documents, truth, size, config.seed) for name, size in sizes.items()
+    }
+
+
+def finish_dense(
+    start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
+) -> DenseParts:
+    """Return the dense half of a bundle, once both stages are done; trains the linear scorer.
+
+    Args:
+        start: With the trained model.
+        texts: Documents and label descriptions.
+        config: Of the run.
+        folder: Of the run; what is done lies there.
+    """
+    model, machine = start.model, start.machine
+    keep = CLASSIFIER in config.scorers
+    with (
+        stage_cost(folder, "label vectors"),
+        tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar,
+    ):
+        vectors = encode_all(
+            model.encoder,
+            texts.labels,
+            "label",
+            pad_id=texts.pad_id,
+            device=machine.device,
+            progress=bar.update,
+        )
+    return DenseParts(
+        encoder=model.encoder.eval(),
+        tokenizer=start.tokenizer,
+        max_tokens=config.document_max_tokens,
+        label_vectors=vectors,
+        classifier=_trained_classifier(model, texts.truth) if keep else None,
+        linear=_trained_linear(start, texts, config, folder) if LINEAR in config.scorers else None,
+        windows=None if config.windows is None else config.windows.windows,
+    )
+
+
+def _trained_linear(
+    start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
+) -> LinearScorer:
+    """Train the linear scorer on the document vectors of the trained dual encoder."""
+    with stage_cost(folder, "document vectors"):
+        vectors = encode_documents(
+            start.model.encoder,
+            texts.documents,
+            pad_id=texts.pad_id,
+            device=start.machine.device,
+            folder=folder / "linear" / "vectors",
+        )
+    with stage_cost(folder, "linear"):
+        return train_linear_scorer(
+            vectors,
+            texts.truth,
+            config.linear,
+            seed=config.seed,
+            device=start.machine.device,
+            folder=folder / "linear",
+        )
+
+
+def _trained_classifier(
+    model: DeplModel, truth: Float32[csr_array, "document label"]
+) -> LinearModel:
+    """Return the rows of the labels that have training documents; the others learned nothing."""
+    labels = np.unique(truth.indices).astype(np.int64)
+    weight = model.classifier.weight.detach().cpu().numpy()
+    bias = model.classifier.bias.detach().cpu().numpy()
+    return LinearModel(weight[labels], bias[labels], labels)
+
+
+def _priors(truth: Float32[csr_array, "document label"]) -> Float32[np.ndarray, label]:
+    """Return the share of documents with each label, half a document added on either side."""
+    num_documents, num_labels = truth.shape
+    counts = np.bincount(truth.indices, minlength=num_labels).astype(np.float32)
+    shares: Float32[np.ndarray, label] = (counts + 0.5) / np.float32(num_documents + 1)
+    return shares

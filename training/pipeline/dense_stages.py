@@ -1,0 +1,146 @@
+"""Both stages of neural training, put together from a run's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from models.names import CLASSIFIER
+from training.configuration.run import TrainingConfig
+from training.configuration.sections import RetrievalConfig
+from training.learning.objectives import make_objective, make_subset_loss
+from training.neural.early_stopping import DevSample, Judge, classifier_judge, retrieval_judge
+from training.neural.label_subsets import LabelSubsets
+from training.neural.loop import Stages
+from training.neural.mined_negatives import RefreshedNegatives
+from training.neural.model import TrainingTexts
+from training.neural.pair_steps import PairBatches, encoder_material, pair_step
+from training.neural.steps import Step, classifier_step, retrieval_step, start_scores
+from training.pipeline.dense import DenseStart
+from training.runtime.run_log import stage_cost
+
+
+@dataclass(frozen=True, slots=True)
+class NeuralMaterial:
+    """What both stages of neural training read.
+
+    Attributes:
+        texts: Documents and label descriptions.
+        subsets: The labels that each step of the dual encoder scores.
+        dev: What early stopping measures on, by stage.
+    """
+
+    texts: TrainingTexts
+    subsets: LabelSubsets
+    dev: Mapping[str, DevSample]
+
+
+def train_stages(
+    start: DenseStart,
+    material: NeuralMaterial,
+    config: TrainingConfig,
+    folder: Path,
+    events: Path | None = None,
+) -> None:
+    """Train the dense classifier, then the dual encoder that starts from it (DEPL 3.3, 3.5).
+
+    Args:
+        start: Its model is trained in place, by all processes of its machine, which then part.
+        material: What is read; the same in all processes.
+        config: Of both stages.
+        folder: Of the run; each stage keeps its checkpoints there, and goes on after the newest.
+            Of the other processes than the first: a folder for what none will need.
+        events: Folder for TensorBoard; None: it gets nothing.
+    """
+    model, machine, texts = start.model, start.machine, material.texts
+    stages = Stages(texts, config.seed, machine, folder, config.compile, events)
+    with stage_cost(folder, "classifier"):
+        step = classifier_step(model, texts, machine)
+        judge = _judge(start, material, config, "classifier")
+        stages.train("classifier", model, step, config.classifier, judge=judge)
+    start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
+    with stage_cost(folder, "retrieval"):
+        mined = _mined(start, texts, material.subsets, config.retrieval, folder)
+        chosen = material.subsets if mined is None else mined.subsets
+        stages.train(
+            "retrieval",
+            model,
+            _retrieval_step(start, texts, chosen, config, folder),
+            config.retrieval,
+            None if mined is None else mined.prepare,
+            _judge(start, material, config, "retrieval"),
+        )
+    machine.ranks.leave()
+
+
+def _judge(
+    start: DenseStart,
+    material: NeuralMaterial,
+    config: TrainingConfig,
+    stage: Literal["classifier", "retrieval"],
+) -> Judge | None:
+    """Return what measures the model in a stage with early stopping."""
+    stopping = (config.classifier if stage == "classifier" else config.retrieval).early_stopping
+    if stopping is None:
+        return None
+    make = classifier_judge if stage == "classifier" else retrieval_judge
+    sample = material.dev[stage]
+    metric = stopping.fitted_to(material.texts.truth.shape[1]).metric
+    return make(start.model, material.texts, sample, metric, start.machine)
+
+
+def _mined(
+    start: DenseStart,
+    texts: TrainingTexts,
+    subsets: LabelSubsets,
+    config: RetrievalConfig,
+    folder: Path,
+) -> RefreshedNegatives | None:
+    """Return the label subsets with negatives that the model mines itself, if it does."""
+    if config.refresh is None:
+        return None
+    return RefreshedNegatives(
+        start.model,
+        texts,
+        subsets,
+        config.refresh,
+        start.machine,
+        folder=folder / "retrieval-mined",
+        checkpoints=folder / "retrieval",
+    )
+
+
+def _retrieval_step(
+    start: DenseStart,
+    texts: TrainingTexts,
+    subsets: LabelSubsets,
+    config: TrainingConfig,
+    folder: Path,
+) -> Step:
+    """Return the dual encoder's step: over label subsets, or over pairs and their negatives."""
+    model, machine, retrieval = start.model, start.machine, config.retrieval
+    keep = CLASSIFIER in config.scorers
+    if retrieval.negatives is None:
+        loss = make_subset_loss(retrieval.loss)
+        return retrieval_step(
+            model, texts, subsets, machine,
+            loss=loss, keep_classifier=keep, joint=retrieval.joint,
+        )  # fmt: skip
+    material = encoder_material(
+        model,
+        texts,
+        subsets.hard,
+        retrieval,
+        machine,
+        seed=config.seed,
+        folder=folder / "retrieval-negatives",
+    )
+    batches = PairBatches(
+        texts.truth,
+        retrieval.negatives.exclude,
+        retrieval.negatives.most_pairs(retrieval.label_subset_size),
+    )
+    objective = make_objective(retrieval.learning, material)
+    return pair_step(model, texts, batches, objective, machine, keep_classifier=keep)

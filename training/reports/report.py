@@ -1,0 +1,318 @@
+"""A report of one model: a self-contained HTML page with all that there is to look at.
+
+Tables and figures of an evaluation, examples of rare labels right and wrong, and from the run's
+folder its losses, its time and its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Manifest
+from models.errors import ConfigError
+from models.files.durable import read_json
+from models.names import FEATURES
+from models.scorers.calibration import probabilities_of
+from training.assessment.assess import Assessment
+from training.calibration.reliability import (
+    BAND_NOTE,
+    RELIABILITY_UNITS,
+    ReliabilityReport,
+    draw_reliability,
+)
+from training.data.dataset import Dataset
+from training.evaluation.plots import draw_by_frequency
+from training.evaluation.tables import Cells
+from training.reports import html
+from training.reports.figures import draw_curves, light_and_dark
+from training.reports.labels import LabelReport, report_labels
+from training.reports.tail_examples import FOUND, MISSED, WRONG, TailExample, choose_tail_examples
+from training.runtime.run_log import (
+    DevPoint,
+    ProgressPoint,
+    StageCost,
+    progress_path,
+    read_dev_points,
+    read_progress,
+    read_stage_costs,
+)
+
+_NUM_KEYWORDS = 10
+_MOST_CHARACTERS = 320
+"""Shown of a document."""
+_CHECKPOINTS = {"classifier": "classifier", "retrieval": "retrieval", "linear": "linear/steps"}
+"""Where the stages that have losses keep their checkpoints, in a run's folder."""
+_TIMES = ("wall_s", "cpu_s")
+_KINDS = {
+    FOUND: "Right: carried by the document, and among the first five",
+    MISSED: "Missed: carried by the document, and not among the ranked labels",
+    WRONG: "Wrong: among the first five, and not carried by the document",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """What a run wrote down of itself.
+
+    Attributes:
+        progress: The losses of each stage that has some.
+        costs: Time and memory of each stage.
+        dev: What each stage with early stopping measured.
+    """
+
+    progress: Mapping[str, Sequence[ProgressPoint]]
+    costs: Sequence[StageCost]
+    dev: Mapping[str, Sequence[DevPoint]]
+
+
+def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
+    """Return what lies in the folder of the run that made a bundle.
+
+    Raises:
+        ConfigError: There is no run in the folder, or it is another one.
+    """
+    path = folder / "run.json"
+    if not path.is_file():
+        raise ConfigError(
+            f"report: no run in {str(folder)!r}; give --work of 'longtail train', or leave it out"
+        )
+    found: dict[str, Any] = read_json(path)
+    is_same = found["data_fingerprint"] == manifest.data_fingerprint and all(
+        manifest.training.get(key) == value
+        for key, value in found["config"].items()
+        if key != "encoder"  # by its folder there, by its name here
+    )
+    if not is_same:
+        raise ConfigError(
+            f"report: {str(folder)!r} holds another run than the one that made this model (its "
+            "configuration or its data differ); give the right one with --work, or leave it out"
+        )
+    progress = {
+        name: read_progress(progress_path(folder / checkpoints))
+        for name, checkpoints in _CHECKPOINTS.items()
+    }
+    dev = {
+        name: read_dev_points(folder / checkpoints) for name, checkpoints in _CHECKPOINTS.items()
+    }
+    return RunLog(
+        {name: points for name, points in progress.items() if points},
+        read_stage_costs(folder),
+        {name: points for name, points in dev.items() if points},
+    )
+
+
+def report_page(
+    bundle: Bundle,
+    version: int,
+    dataset: Dataset,
+    split_name: str,
+    found: Assessment,
+    log: RunLog | None = None,
+) -> str:
+    """Return the page.
+
+    Args:
+        bundle: The model.
+        version: Its number.
+        dataset: What was ranked.
+        split_name: The split of it.
+        found: What the rankings are worth; it has the reliability of the probabilities.
+        log: What the run wrote down; None: the page has no curves and no costs.
+    """
+    sections = [
+        _model(bundle, version, split_name),
+        _metrics(found),
+        _probabilities(found),
+        _examples(bundle, dataset, split_name, found),
+        *([] if log is None else [_training(log)]),
+        _configuration(bundle.manifest),
+    ]
+    return html.page(f"Longtail, model version {version}", sections)
+
+
+def _model(bundle: Bundle, version: int, split_name: str) -> str:
+    manifest, encoder = bundle.manifest, bundle.manifest.encoder
+    return html.facts({
+        "Version": str(version),
+        "Digest": manifest.digest,
+        "Labels": f"{manifest.label_count:,}",
+        "Training documents": f"{manifest.training_document_count:,}",
+        "Data (sha256)": manifest.data_fingerprint,
+        "Encoder": "none" if encoder is None else f"{encoder.name}, {encoder.dim} dimensions",
+        "Scorers": ", ".join(manifest.scorers),
+        "Default scorer": manifest.default_scorer,
+        "Measured on": f"the {split_name} split",
+        "Written by": f"Longtail {manifest.longtail_version}",
+    })  # fmt: skip
+
+
+def _metrics(found: Assessment) -> str:
+    evaluation = found.evaluation
+    most = evaluation.ks[-1]
+    figure = draw_by_frequency(
+        found.rankings, found.truth, found.training_counts, k=min(5, most), recall_k=most
+    )
+    by_bin = (
+        html.folded(
+            f"{scorer}: by training documents of the label",
+            html.table(evaluation.bin_cells(scorer)),
+        )
+        for scorer in evaluation.scorers
+    )
+    return html.section(
+        "Metrics",
+        html.note(evaluation.measured_on()),
+        html.table(evaluation.overall_cells(), mark_best=True),
+        "<h3>Frequent, few-shot and zero-shot labels</h3>",
+        html.note(evaluation.shot_sizes()),
+        html.table(evaluation.shot_cells(), mark_best=True),
+        "<h3>By training documents of the label</h3>",
+        html.picture(*light_and_dark(figure), "F1, recall and nDCG of each scorer by frequency"),
+        *by_bin,
+    )
+
+
+def _probabilities(found: Assessment) -> str:
+    assert found.reliability is not None
+    figure = draw_reliability(found.reliability)
+    return html.section(
+        "Probabilities",
+        html.note(RELIABILITY_UNITS),
+        html.table(found.reliability.cells()),
+        html.picture(*light_and_dark(figure), "Share of right labels over their probability"),
+        *_bands(found.reliability),
+    )
+
+
+def _bands(found: ReliabilityReport) -> list[str]:
+    """Return the probabilities by training documents of the label, where some are calibrated."""
+    if not found.bands:
+        return []
+    heading = "<h3>By training documents of the label</h3>"
+    return [heading, html.note(BAND_NOTE), html.table(found.band_cells())]
+
+
+def _examples(bundle: Bundle, dataset: Dataset, split_name: str, found: Assessment) -> str:
+    """Return rare labels that the default scorer found, missed and got wrong."""
+    scorer = bundle.manifest.default_scorer
+    ranked = next(name for name in found.rankings if name.split(",")[0] == scorer)
+    chosen = choose_tail_examples(found.rankings[ranked], found.truth, found.training_counts)
+    examples = [example for some in chosen.values() for example in some]
+    texts = _texts(dataset, split_name, {example.document for example in examples})
+    labels = sorted({example.label for example in examples})
+    reports = dict(zip(labels, report_labels(bundle, labels, _NUM_KEYWORDS), strict=True))
+    parts = [
+        html.note(
+            f"Labels with 1-9 training documents, by the scorer {ranked}: of all that there are, "
+            "each label once, spread evenly over the documents. Keywords are the words that weigh "
+            "most in the label's sparse classifier."
+        )
+    ]
+    for kind, some in chosen.items():
+        boxes = (
+            html.card(kind, reports[each.label].name, _facts(bundle, scorer, each, reports, texts))
+            for each in some
+        )
+        parts += [f"<h3>{_KINDS[kind]}</h3>", html.cards(boxes) if some else html.note("None.")]
+    return html.section("Rare labels, right and wrong", *parts)
+
+
+def _facts(
+    bundle: Bundle,
+    scorer: str,
+    example: TailExample,
+    reports: Mapping[int, LabelReport],
+    texts: Mapping[int, str],
+) -> dict[str, str]:
+    report = reports[example.label]
+    found = {
+        "Trained on": _documents(report.training_count),
+        "Keywords": ", ".join(token for token, _ in report.keywords) or "none",
+        "Text": texts.get(example.document, "none: the documents are features"),
+        "Its labels": _names(bundle, example.true_labels) or "none",
+        "Predicted": _names(bundle, example.best_labels),
+    }
+    if example.place is not None and example.score is not None:
+        found["Place"] = f"{example.place}, score {example.score:.2f}"
+        if (calibration := bundle.manifest.calibrations.get(scorer)) is not None:
+            score = np.array([example.score], dtype=np.float32)
+            found["Place"] += f", probability {probabilities_of(calibration, score)[0]:.2f}"
+    return found
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count} documents"
+
+
+def _names(bundle: Bundle, labels: Iterable[int]) -> str:
+    return "; ".join(bundle.catalogue[label].name for label in labels)
+
+
+def _texts(dataset: Dataset, split_name: str, rows: set[int]) -> dict[int, str]:
+    """Return the beginnings of some documents, on one line each; none of features."""
+    if dataset.input == FEATURES:
+        return {}
+    documents = enumerate(dataset.split(split_name).texts())
+    return {row: _cut(text) for row, text in documents if row in rows}
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _MOST_CHARACTERS else f"{words[:_MOST_CHARACTERS].rstrip()} ..."
+
+
+def _training(log: RunLog) -> str:
+    parts = []
+    if log.progress:
+        figure = draw_curves(log.progress)
+        parts.append(html.picture(*light_and_dark(figure), "Loss over the steps of each stage"))
+        parts.append(html.note("Loss of each step, and its mean over a twentieth of the points."))
+    if log.dev:
+        parts.append(html.table(_dev_cells(log.dev)))
+        parts.append(html.note("Measured for early stopping, in percent; the best was kept."))
+    if log.costs:
+        header = ["stage", "seconds", "CPU seconds", "peak memory, GiB", "sessions"]
+        rows = [
+            [
+                cost.stage if cost.is_done else f"{cost.stage} (not done)",
+                f"{cost.wall_s:,.1f}",
+                f"{cost.cpu_s:,.1f}",
+                f"{cost.peak_rss_bytes / 2**30:.2f}",
+                str(cost.num_sessions),
+            ]
+            for cost in log.costs
+        ]
+        total = [f"{sum(getattr(cost, name) for cost in log.costs):,.1f}" for name in _TIMES]
+        peak = max(cost.peak_rss_bytes for cost in log.costs) / 2**30
+        parts.append(html.table((header, [*rows, ["all", *total, f"{peak:.2f}", ""]])))
+        parts.append(
+            html.note(
+                "Seconds by the clock and of all processor cores; the largest resident memory of "
+                "the process while the stage ran. What a killed session took is not counted."
+            )
+        )
+    return html.section("Training", *(parts or [html.note("The run's folder holds no records.")]))
+
+
+def _dev_cells(dev: Mapping[str, Sequence[DevPoint]]) -> Cells:
+    """Return a row for each measurement of each stage."""
+    header = ["stage", "step", "epochs", "metric", "dev", ""]
+    rows = []
+    for stage, points in dev.items():
+        best = max(points, key=lambda point: point.value)  # of equals the first
+        for point in points:
+            value, mark = f"{100 * point.value:.2f}", "kept" if point is best else ""
+            rows.append([stage, str(point.step), f"{point.epochs:.2f}", point.metric, value, mark])
+    return header, rows
+
+
+def _configuration(manifest: Manifest) -> str:
+    text = yaml.safe_dump(manifest.training, sort_keys=False, allow_unicode=True)
+    return html.section("Configuration", html.preformatted(text))

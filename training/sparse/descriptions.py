@@ -1,0 +1,113 @@
+"""Pseudo label descriptions: a label's name and the words its classifier weighs most (DEPL 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.text import PART_END, pseudo_description
+from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel, tokenize
+from training.configuration.sections import DescriptionConfig
+from training.sparse.stop_words import stop_words_of
+
+
+def keywords_of_labels(
+    model: SparseModel, catalogue: LabelCatalogue, config: DescriptionConfig
+) -> list[tuple[str, ...]]:
+    """Return the tokens of highest positive weight of every label, best first.
+
+    DEPL section 3.2 takes them as they come; which of them the configuration drops, the next in
+    weight replace. Where it would drop all of a label's, the best one stays. Equal weights are
+    ordered by column.
+
+    A label without a classifier has no keywords, nor has one whose classifier has no positive
+    weight (all pruned, or every document carries the label): nothing is made up for it. One with
+    fewer positive weights than `num_keywords` has so many.
+
+    A keyword is a token of the vocabulary: with the analyzer "char" a character n-gram, else a
+    lower-case word as it stands in the documents or, with
+    `sparse.lemma_language`, the dictionary form that stands for it in the lemma table. It is never
+    a stem; and a phrase (`sparse.max_ngram`), whose words are tokens too, only where a label has
+    nothing else.
+
+    Args:
+        model: The sparse classifiers.
+        catalogue: All labels.
+        config: How many keywords, and what is dropped.
+    """
+    keywords: list[tuple[str, ...]] = [()] * len(catalogue)
+    tokens, is_phrase = model.tfidf.tokens, model.tfidf.is_phrase
+    dropped = _dropped_everywhere(model.tfidf, config)
+    for row, label in enumerate(model.labels.tolist()):
+        columns = positive_weights(model, row)[0].tolist()
+        name = catalogue[label].name if config.drop_name_tokens else ""
+        in_name = set(model.tfidf.terms(name))
+        words = (tokens[column] for column in columns if not is_phrase(column))
+        kept = (word for word in words if word not in dropped and word not in in_name)
+        chosen = tuple(islice(kept, config.num_keywords))
+        if not chosen and config.num_keywords:
+            chosen = tuple(tokens[column] for column in columns[:1])
+        keywords[label] = chosen
+    return keywords
+
+
+def related(catalogue: LabelCatalogue, config: DescriptionConfig) -> LabelCatalogue:
+    """Return the catalogue with the other names and parents that label texts are to have."""
+    return LabelCatalogue(
+        replace(
+            label,
+            alternative_names=label.alternative_names[: config.alternative_names],
+            parents=label.parents if config.parents else (),
+        )
+        for label in catalogue
+    )
+
+
+def positive_weights(
+    model: SparseModel, row: int
+) -> tuple[Int64[np.ndarray, positive], Float[np.ndarray, positive]]:
+    """Return the columns and values of a row's positive weights, the highest first.
+
+    Equal weights are ordered by column.
+    """
+    begin, end = model.weights.indptr[row : row + 2]
+    weights, columns = model.weights.data[begin:end], model.weights.indices[begin:end]
+    is_positive = weights > 0
+    weights, columns = weights[is_positive], columns[is_positive].astype(np.int64)
+    order = np.lexsort((columns, -weights))
+    return columns[order], weights[order]
+
+
+def pseudo_descriptions(
+    catalogue: LabelCatalogue, keywords: Sequence[tuple[str, ...]]
+) -> list[str]:
+    """Return `pseudo_description` of every label with its keywords."""
+    return [
+        pseudo_description(label, words) for label, words in zip(catalogue, keywords, strict=True)
+    ]
+
+
+def keyword_part(label: Label) -> str:
+    """Return the keywords at the end of a label's pseudo description; "" where there are none."""
+    before = pseudo_description(label, ())
+    if not label.pseudo_description.startswith(before):
+        return ""
+    return label.pseudo_description[len(before) :].removeprefix(PART_END)
+
+
+def _dropped_everywhere(tfidf: TfidfModel, config: DescriptionConfig) -> set[str]:
+    """Return the tokens that are no label's keyword; of a stop-word, its lemma too."""
+    stop_words = stop_words_of(config.drop_stop_words)
+    dropped = stop_words.union(tokenize(" ".join(stop_words), tfidf.lemmas))
+    return {
+        token
+        for token in tfidf.tokens
+        if token in dropped
+        or (config.drop_numbers and not any(character.isalpha() for character in token))
+    }

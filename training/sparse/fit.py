@@ -1,0 +1,165 @@
+"""The sparse model's training: tf-idf, and one linear SVM a label (DEPL section 3.2)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from joblib import cpu_count
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from scipy.sparse import csr_array
+from tqdm import tqdm
+
+from models.errors import DataError
+from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel
+from training.configuration.sections import SparseConfig
+from training.runtime.ray import LOCAL, Engine
+from training.sparse.svm import FittedLabels, SvmProblem, joined
+
+logger = logging.getLogger(__name__)
+_BLOCK_SIZE = 1024  # labels fitted between two savings
+_CHUNK_SIZE = 16  # labels that one thread fits at a time
+
+
+class NoTokenError(DataError):
+    """No token of the training documents is within the bounds."""
+
+
+def fit_sparse_model(
+    tfidf: TfidfModel,
+    features: Float32[csr_array, "document feature"],
+    truth: Float32[csr_array, "document label"],
+    config: SparseConfig,
+    *,
+    seed: int,
+    folder: Path,
+    engine: Engine = LOCAL,
+) -> SparseModel:
+    """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
+
+    The loss is the (squared) hinge plus the norm of (w, b), as in liblinear; see
+    `training.sparse.svm` for the documents that it is summed over. Blocks of labels are saved as
+    they are done, so a run that was killed goes on after the last. Memory is that of the features,
+    twice, and of the weights.
+
+    Args:
+        tfidf: The features.
+        features: Training documents.
+        truth: Their labels.
+        config: Loss, cost, pruning and working sets.
+        seed: Of all that is random.
+        folder: For the blocks.
+        engine: What fits them.
+
+    Returns:
+        The model; labels without training documents have no row in it. A label that every document
+        carries gets zero weights and a bias of 1.
+
+    Raises:
+        ConfigError: The engine is Ray, and that is not to be had.
+    """
+    by_label = csr_array(truth.T)
+    covered = np.flatnonzero(np.diff(by_label.indptr)).astype(np.int64)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = _paths_of_blocks(covered, folder)
+    if engine.is_ray:
+        _fit_blocks_on_ray(features, by_label, config, seed, paths, engine.num_workers)
+    else:
+        _fit_blocks(SvmProblem(features, by_label, config, seed=seed), paths)
+    weights, bias = _read_blocks(list(paths), len(covered), len(tfidf.tokens))
+    if config.weight_precision == "float16":
+        weights.data = weights.data.astype(np.float16).astype(np.float32)
+    return SparseModel(tfidf, weights, bias, covered)
+
+
+def _paths_of_blocks(
+    labels: Int64[np.ndarray, covered], folder: Path
+) -> dict[Path, Int64[np.ndarray, _]]:
+    """Return the labels of each block, by its file."""
+    blocks = [labels[i : i + _BLOCK_SIZE] for i in range(0, len(labels), _BLOCK_SIZE)]
+    return {folder / f"labels-{x[0]:08d}-{x[-1]:08d}.safetensors": x for x in blocks}
+
+
+def _fit_blocks(problem: SvmProblem, blocks: Mapping[Path, Int64[np.ndarray, _]]) -> None:
+    """Fit the labels of all blocks but those whose file is there."""
+    with _bar(blocks) as bar, ThreadPoolExecutor(max_workers=cpu_count()) as threads:
+        for path, block in blocks.items():
+            if path.exists():
+                bar.update(len(block))
+                continue
+            chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))
+            parts = []
+            for part in threads.map(problem.fit, chunks):
+                parts.append(part)
+                bar.update(len(part.sizes))
+            _save_block(path, joined(parts))
+
+
+def _fit_blocks_on_ray(
+    features: Float32[csr_array, "document feature"],
+    by_label: Float32[csr_array, "label document"],
+    config: SparseConfig,
+    seed: int,
+    blocks: Mapping[Path, Int64[np.ndarray, _]],
+    num_workers: int,
+) -> None:
+    """Fit what `_fit_blocks` does, by workers on a cluster; the same files, byte for byte.
+
+    Raises:
+        ConfigError: Ray is not to be had.
+    """
+    from training.sparse.ray import fit_blocks
+
+    paths = list(blocks)
+    left = {i: blocks[path] for i, path in enumerate(paths) if not path.exists()}
+    with _bar(blocks) as bar:
+        bar.update(sum(len(x) for x in blocks.values()) - sum(len(x) for x in left.values()))
+        for number, fitted in fit_blocks(features, by_label, config, seed, left, num_workers):
+            _save_block(paths[number], fitted)
+            bar.update(len(fitted.sizes))
+
+
+def _bar(blocks: Mapping[Path, Int64[np.ndarray, _]]) -> Any:
+    total = sum(len(block) for block in blocks.values())
+    return tqdm(total=total, desc="sparse", unit="label", mininterval=1.0)
+
+
+def _save_block(path: Path, fitted: FittedLabels) -> None:
+    arrays = {name: getattr(fitted, name) for name in ("sizes", "features", "weights", "bias")}
+    incoming = path.with_suffix(f".incoming-{os.getpid()}")
+    save_file(arrays, incoming)
+    incoming.replace(path)
+
+
+def _read_blocks(
+    paths: list[Path], num_labels: int, num_features: int
+) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
+    """Return the weights and biases of all blocks; one block at a time is held twice."""
+    starts = np.zeros(num_labels + 1, dtype=np.int64)
+    bias = np.empty(num_labels, dtype=np.float32)
+    row = 0
+    for path in paths:
+        with safe_open(path, "numpy") as file:
+            sizes = file.get_tensor("sizes")
+            bias[row : row + len(sizes)] = file.get_tensor("bias")
+        starts[row + 1 : row + 1 + len(sizes)] = sizes
+        row += len(sizes)
+    np.cumsum(starts, out=starts)
+    features = np.empty(starts[-1], dtype=np.int32)
+    weights = np.empty(starts[-1], dtype=np.float32)
+    begin = 0
+    for path in paths:
+        with safe_open(path, "numpy") as file:
+            found = file.get_tensor("features")
+            features[begin : begin + len(found)] = found
+            weights[begin : begin + len(found)] = file.get_tensor("weights")
+        begin += len(found)
+    return csr_array((weights, features, starts), shape=(num_labels, num_features)), bias

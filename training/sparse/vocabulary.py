@@ -1,0 +1,129 @@
+"""The vocabulary of a corpus; where the defaults leave no token, they are adapted and logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from jaxtyping import Float32
+from scipy.sparse import csr_array
+
+from models.scorers.character_terms import unspaced_share
+from models.scorers.tfidf import CHAR, WORD, TfidfModel
+from training.configuration.sections import SparseConfig
+from training.data.splits import Split
+from training.sparse.fit import NoTokenError
+from training.sparse.tfidf import fit_tfidf
+
+logger = logging.getLogger(__name__)
+
+_DEFAULTS = SparseConfig()
+_LEAST_SHARE = 0.5
+"""Of the letters, in scripts without spaces, from which on "automatic" takes characters."""
+
+
+def fit_tfidf_of(
+    split: Split, config: SparseConfig
+) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
+    """Learn vocabulary and idf (see `fit_tfidf`); defaults that leave no token give way.
+
+    A bound at its default is dropped where no token is within it: first that of rare tokens, then
+    that of frequent ones, then both. The analyzer "automatic" takes words, or characters where most
+    letters are of scripts without spaces or no document has a word.
+
+    Args:
+        split: Training documents, which are read several times.
+        config: As it was given; what is not at its default is kept.
+
+    Raises:
+        NoTokenError: No token is left all the same.
+        ConfigError: The lemma table is missing.
+    """
+    share = unspaced_share(split.texts())
+    chosen = _with_analyzer(split, config, share)
+    refusals: list[NoTokenError] = []
+    for settings in _attempts(chosen, may_change=config.analyzer == "automatic"):
+        try:
+            found = fit_tfidf(split.texts(), settings)
+        except NoTokenError as error:
+            refusals.append(error)
+            continue
+        _tell(split, chosen, settings)
+        return found
+    raise NoTokenError(f"{split.path}: {_reason(chosen, share, refusals[0])}") from refusals[0]
+
+
+def _with_analyzer(split: Split, config: SparseConfig, share: float) -> SparseConfig:
+    """Return the settings with the analyzer that is tried first."""
+    if config.analyzer != "automatic":
+        return config
+    if share <= _LEAST_SHARE:
+        return _changed(config, analyzer=WORD)
+    logger.warning(
+        "%s: %.0f%% of the letters are of scripts without spaces between words: character n-grams "
+        "are the features of the sparse model (sparse.analyzer: char)%s",
+        split.path, 100 * share, _ignored(config),
+    )  # fmt: skip
+    return _changed(config, analyzer=CHAR)
+
+
+def _ignored(config: SparseConfig) -> str:
+    names = [
+        name
+        for name in ("max_ngram", "lemma_language")
+        if getattr(config, name) != getattr(_DEFAULTS, name)
+    ]
+    return "; sparse." + " and sparse.".join(names) + " decide nothing then" if names else ""
+
+
+def _attempts(config: SparseConfig, *, may_change: bool) -> Iterator[SparseConfig]:
+    """Give the settings to try, in order.
+
+    Yields:
+        Those given, then such as have fewer bounds, and all that again with characters.
+    """
+    analyzers = [config.analyzer]
+    if may_change and config.analyzer == WORD:
+        analyzers.append(CHAR)
+    looser_count: dict[str, float] = {}
+    looser_share: dict[str, float] = {}
+    if _is_default(config, "min_document_count"):
+        looser_count = {"min_document_count": 1}
+    if _is_default(config, "max_document_share"):
+        looser_share = {"max_document_share": 1.0}
+    for analyzer in analyzers:
+        tried: list[dict[str, float]] = []
+        for changes in ({}, looser_count, looser_share, looser_count | looser_share):
+            if changes not in tried:
+                tried.append(changes)
+                yield _changed(config, analyzer=analyzer, **changes)
+
+
+def _is_default(config: SparseConfig, name: str) -> bool:
+    return bool(getattr(config, name) == getattr(_DEFAULTS, name))
+
+
+def _changed(config: SparseConfig, **changes: object) -> SparseConfig:
+    return config.model_copy(update=changes)
+
+
+def _tell(split: Split, given: SparseConfig, taken: SparseConfig) -> None:
+    changes = [
+        f"sparse.{name} {getattr(taken, name)} instead of {getattr(given, name)}"
+        for name in ("analyzer", "min_document_count", "max_document_share")
+        if getattr(taken, name) != getattr(given, name)
+    ]
+    if changes:
+        logger.warning(
+            "%s: no token is left with the default settings, so they are adapted: %s",
+            split.path, ", ".join(changes),
+        )  # fmt: skip
+
+
+def _reason(config: SparseConfig, share: float, refusal: NoTokenError) -> str:
+    if config.analyzer == WORD and share > 0:
+        return (
+            f"{refusal}; {share:.0%} of the letters are of scripts without spaces between words: "
+            "set sparse.analyzer to char, or leave it automatic"
+        )
+    return str(refusal)
