@@ -34,10 +34,13 @@ from service.protocols.open_inference import router as protocol_router
 from service.protocols.output_tensors import InferAnswer
 from service.protocols.tensors import InferRequest
 from service.routes.admin import router as admin_router
+from service.routes.batch import router as batch_router
+from service.routes.health import router as health_router
 from service.routes.labels import router as label_router
+from service.routes.models import router as model_router
 from service.routes.page import read_page
 from service.routes.page import router as page_router
-from service.routes.predict import predict_router, router
+from service.routes.predict import router as predict_router
 from service.routes.shards import router as shard_router
 from service.schemas.base import schemas_of
 from service.schemas.batch import batch_schemas
@@ -85,13 +88,18 @@ def create_app(
     (predict,) = predict_router.routes
     assert isinstance(predict, APIRoute)
     app.router.routes.insert(0, JsonRoute(predict, app.router))  # as it looks through all in turn
-    app.include_router(page_router)
-    app.include_router(router)
-    app.include_router(label_router)
-    app.include_router(shard_router)
-    app.include_router(admin_router)
-    app.include_router(annif_router)
-    app.include_router(protocol_router)
+    for router in (
+        page_router,
+        batch_router,
+        model_router,
+        health_router,
+        label_router,
+        shard_router,
+        admin_router,
+        annif_router,
+        protocol_router,
+    ):
+        app.include_router(router)
     add_handlers(app)
     # The last one is the first to see a request.
     app.add_middleware(UnexpectedErrorMiddleware)
@@ -121,7 +129,7 @@ def create_app(
         timeout_s=settings.request_timeout_s,
         routes=[
             route
-            for each in (predict_router, router, annif_router, protocol_router)
+            for each in (predict_router, batch_router, annif_router, protocol_router)
             for route in each.routes
         ],
         is_for_browsers=bool(settings.cors_origins),

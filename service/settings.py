@@ -28,7 +28,7 @@ SwapMode = Literal["availability-preserving", "resource-preserving"]
 
 
 class Settings(BaseSettings):
-    """Everything that an operator can choose; see the table in `service/README.md`."""
+    """Everything that an operator can choose; see the table in `docs/reference/settings.md`."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", use_attribute_docstrings=True

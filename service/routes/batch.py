@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import fastapi
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from service.routes.batch_stream import MEDIA_TYPE, BatchResponse, BatchSettings
-from service.routes.predict import router
 from service.schemas.batch import BatchOptions
 from service.web.deps import ServiceDep, require_lines
 from service.web.encodings import accepts_gzip, inflater_for
 from service.web.problem_handlers import responses
+
+router = APIRouter()
 
 _LINES = {"type": "string", "description": "JSON objects, one a line"}
 BATCH_BODY = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from service.routes.predict import router
 from service.schemas.models import Health
 from service.web.deps import ServiceDep
 from service.web.problem_handlers import responses
+
+router = APIRouter()
 
 
 @router.get("/livez", tags=["operation"], summary="Is the process alive?", responses=responses())

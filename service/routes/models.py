@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from fastapi import Depends
+from fastapi import APIRouter, Depends
 
 from models.bundle.bundle import read_manifest
 from models.bundle.manifest import Manifest
 from models.errors import BundleError
 from models.names import CorrectionName
-from service.routes.predict import router
 from service.schemas.models import ModelList, ModelSummary, Runtime, ServiceLimits
 from service.settings import Settings
 from service.telemetry.model_metrics import shares_of
 from service.versions.serving import Serving
 from service.web.deps import Service, ServiceDep, require_known_query
 from service.web.problem_handlers import responses
+
+router = APIRouter()
 
 
 @router.get(

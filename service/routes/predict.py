@@ -1,4 +1,4 @@
-"""The routes: what the service answers to what."""
+"""`POST /v1/predict`: labels of one text or several."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from service.web.problem_handlers import responses
 from service.wire.lines import text_fields
 
 router = APIRouter()
-predict_router = APIRouter()
 
 
-@predict_router.post(
+@router.post(
     "/v1/predict",
     tags=["labels"],
     summary="Labels of texts",

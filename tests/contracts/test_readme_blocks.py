@@ -18,7 +18,14 @@ from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 READMES = [ROOT / "README.md", *(ROOT / x / "README.md" for x in ("models", "training", "service"))]
+PAGES = [*READMES, *sorted((ROOT / "docs").rglob("*.md"))]
+MOST_WORDS = 6000
+"""Of all READMEs together: what is longer belongs into `docs/`."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -59,7 +66,7 @@ def test_the_curl_command_gets_an_answer_of_the_shape_shown(path, client):
     assert shape_of(answer.json()) == shape_of(json.loads(shown))
 
 
-@pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_every_longtail_command_and_option_exists(path):
     for words in commands(path):
         if words[0] == "longtail":
@@ -69,23 +76,37 @@ def test_every_longtail_command_and_option_exists(path):
             assert [option for option in options if option not in help_text] == []
 
 
-@pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_every_make_target_exists(path):
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert {words[1] for words in commands(path) if words[0] == "make"} <= targets
 
 
-@pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_every_link_to_a_file_leads_to_one(path):
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text("utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("path", READMES[1:], ids=lambda path: path.parent.name)
-def test_every_source_file_stands_in_the_readme_of_its_package(path):
+@pytest.mark.parametrize("path", READMES[1:], ids=name_of)
+def test_every_folder_stands_in_the_readme_of_its_package(path):
     text = path.read_text("utf-8")
-    names = {file.name for file in path.parent.glob("*.py")} - {"__init__.py"}
-    assert sorted(name for name in names if f"`{name}`" not in text) == []
+    folders = {f"{file.parent.name}/" for file in path.parent.glob("*/__init__.py")}
+    files = {file.name for file in path.parent.glob("*.py")} - {"__init__.py"}
+    assert sorted(name for name in folders | files if f"`{name}`" not in text) == []
+
+
+def test_every_page_stands_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    pages = (str(path.relative_to(ROOT / "docs")) for path in PAGES[len(READMES) :])
+    assert [page for page in pages if page != "index.md" and f"({page})" not in index] == []
+
+
+def test_the_readmes_are_short():
+    paths = [path for path in ROOT.glob("*/README.md") if path.parent.name != ".venv"]
+    words = [len(path.read_text("utf-8").split()) for path in [ROOT / "README.md", *paths]]
+    assert sum(words) <= MOST_WORDS
+    assert len(READMES[0].read_text("utf-8").splitlines()) <= 150
 
 
 def subcommands(words: list[str]) -> list[str]:

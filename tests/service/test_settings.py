@@ -11,7 +11,7 @@ from models.errors import ConfigError
 from service.app import create_app
 from service.settings import Settings, load_settings
 
-README = Path(__file__).parents[2] / "service" / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
 def test_options_win_over_variables_and_those_over_defaults(monkeypatch):
@@ -71,7 +71,7 @@ def test_settings_are_frozen():
 
 
 def test_every_setting_is_described_in_the_schema_and_in_the_readme():
-    documented = README.read_text(encoding="utf-8")
+    documented = PAGE.read_text(encoding="utf-8")
     for name, field in Settings.model_fields.items():
         assert field.description, name
         assert f"`LONGTAIL_{name.upper()}`" in documented

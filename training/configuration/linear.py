@@ -39,7 +39,7 @@ class LinearConfig(_Section):
     """
 
     method: MethodName | None = None
-    """What is minimised over which negatives; see "Linear scorers" in the README. None, the
+    """What is minimised over which negatives; see `docs/explanation/linear-scorers.md`. None, the
     default, with `negatives` and `loss`, which say it part by part."""
     num_negatives: Positive | None = None
     """Negatives a pair, 8 by default; none for `softmax`, which sums over all labels."""

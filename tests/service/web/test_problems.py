@@ -211,8 +211,8 @@ def test_a_score_that_is_no_number_is_a_500_and_never_json(
     assert "label 'L0' got the score" in assert_problem(answer, 500, "model")["detail"]
 
 
-def test_the_readme_lists_every_kind_of_problem_with_its_status():
-    readme = Path(__file__).parents[3] / "service" / "README.md"
-    documented = readme.read_text(encoding="utf-8")
+def test_the_reference_lists_every_kind_of_problem_with_its_status():
+    page = Path(__file__).parents[3] / "docs" / "reference" / "errors.md"
+    documented = page.read_text(encoding="utf-8")
     for kind in {*KINDS.values(), *HTTP_KINDS.values(), INVALID, INTERNAL}:
         assert f"| `{kind.slug}` | {kind.status} |" in documented
