@@ -1,26 +1,28 @@
-"""The command `longtail`: puts together the commands of the two sides, and shows both in `demo`."""
+"""The door: what `import longtail` gives to Python, and the command `longtail`.
+
+It only composes the two sides, `training` and `service`. What it gives is imported when it is first
+asked for, so that the import itself takes next to nothing.
+
+    import longtail
+
+    longtail.train("DATA")                          # publishes a version in the folder `registry`
+    model = longtail.load()                         # the current one
+    model.predict(["Duties on imports of olive oil"], k=3)
+    longtail.evaluate("DATA").metrics
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import resource
-import socket
-import subprocess
 import sys
 import time
-import traceback
-import urllib.error
-import urllib.request
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.core import TyperGroup
-
-import service.cli
 from models.errors import LongtailError
 from models.files.failures import (
     DEBUG_VARIABLE,
@@ -31,47 +33,202 @@ from models.files.failures import (
     explain,
 )
 
+if TYPE_CHECKING:  # they bring PyTorch or Typer
+    import subprocess
 
-class _Commands(TyperGroup):
-    """The commands; what stops one is told by `main`, whichever release of Typer runs it."""
+    import typer
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command.
+    from models.bundle.registry import Registry
+    from models.predict.predictor import Predictor
+    from training.assessment.assess import Assessment
 
-        Raises:
-            CommandStoppedError: It was interrupted, or whoever read its output went away.
-        """
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise CommandStoppedError(INTERRUPTED) from error
-        except BrokenPipeError as error:
-            raise CommandStoppedError(READER_GONE) from error
+__all__ = ["LongtailError", "Predictor", "Registry", "evaluate", "load", "train"]
 
-
-app = typer.Typer(
-    cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Labels for texts out of very large label sets, right for rare labels too.",
-    epilog="Exit status: 0 done; 1 failed, the last line on stderr says why; 2 the command line "
-    "can't be read; 130 interrupted; 141 the reader of the output went away.",
-)
-
+_LAZY = {"Predictor": "models.predict.predictor", "Registry": "models.bundle.registry"}
 TRAINING = Path(__file__).parent / "training"
 DEMO_DATA = TRAINING / "demo_data"
 DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
 _START_TIMEOUT_S = 120.0
 
 
-@app.callback()
-def prepare(
-    debug: Annotated[  # noqa: ARG001  # read by `main`, which sees it before the command runs
-        bool, typer.Option("--debug", help=f"Show the traceback of an error ({DEBUG_VARIABLE}=1).")
-    ] = False,
-) -> None:
-    """Labels for texts out of very large label sets, right for rare labels too."""
+def load(
+    source: str | Path = "registry",
+    version: int | str = "current",
+    *,
+    device: str | None = None,
+    num_threads: int | None = None,
+) -> Predictor:
+    """Return a trained model.
+
+    Args:
+        source: The folder of a registry, or of a bundle.
+        version: A version's number, or "current"; of a registry.
+        device: "cpu" or "cuda"; None: a GPU if there is one.
+        num_threads: Of PyTorch and FAISS, for the whole process; None: as they are.
+
+    Raises:
+        BundleNotFoundError: There is no such version, or no bundle.
+        BundleCorruptError: The bundle is not as it was written.
+        ConfigError: There is no such device.
+    """
+    from models.bundle.bundle import open_bundle
+    from models.bundle.manifest import MANIFEST_NAME
+    from models.bundle.registry import Registry
+    from models.predict.predictor import Predictor
+
+    folder = Path(source)
+    is_bundle = (folder / MANIFEST_NAME).is_file()
+    bundle = open_bundle(folder) if is_bundle else Registry(folder).open(version)
+    return Predictor.of_bundle(bundle, device=device, num_threads=num_threads)
+
+
+def train(
+    data: str | Path,
+    *,
+    config: str | Path | None = None,
+    registry: str | Path = "registry",
+    work: str | Path = "runs/train",
+    skip_bad: bool = False,
+    **overrides: Any,
+) -> int:
+    """Train on a corpus, publish the model, and return its version; a run that stopped resumes.
+
+    Args:
+        data: Folder of the corpus.
+        config: YAML file of the run.
+        registry: Folder of the registry.
+        work: Folder of the run's work.
+        skip_bad: Whether lines that can't be used are left out and counted.
+        **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
+
+    Raises:
+        LongtailError: As `longtail train` does; says what, where, and what to do.
+    """
+    from models.bundle.registry import Registry
+    from training.configuration.run import read_config
+    from training.data.dataset import open_dataset
+    from training.pipeline.train import Run
+    from training.pipeline.train import train as run_all
+
+    settings = read_config(None if config is None else Path(config), overrides)
+    dataset = open_dataset(Path(data), skip_bad=skip_bad)
+    return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
+
+
+def evaluate(
+    data: str | Path,
+    *,
+    registry: str | Path = "registry",
+    version: int | str = "current",
+    split: str = "test",
+    baselines: bool = False,
+) -> Assessment:
+    """Return what every scorer of a model achieves on a split of a corpus.
+
+    Args:
+        data: Folder of the corpus.
+        registry: Folder of the registry.
+        version: A version's number, or "current".
+        split: Its name: train, dev or test.
+        baselines: Whether nearest neighbours and label names are measured, too.
+
+    Raises:
+        LongtailError: As `longtail evaluate` does; says what, where, and what to do.
+    """
+    from models.bundle.registry import Registry
+    from models.parts.storage import read_parts
+    from models.predict.predictor import Predictor
+    from training.assessment.assess import assess, check_assessable
+    from training.data.dataset import open_dataset
+
+    bundle = Registry(Path(registry)).open(version)
+    dataset = open_dataset(Path(data))
+    check_assessable(bundle, dataset, split, has_baselines=baselines)
+    parts = read_parts(bundle)
+    return assess(
+        Predictor(parts, default_scorer=bundle.manifest.default_scorer),
+        dataset,
+        split,
+        num_training_documents=bundle.manifest.training_document_count,
+        tfidf=parts.sparse.tfidf if baselines else None,
+        reliability=True,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a class, or `app`, the command as Typer knows it.
+
+    Raises:
+        AttributeError: There is nothing of this name.
+    """
+    if name == "app":
+        return _app()
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'longtail' has no attribute {name!r}; it has {__all__}")
+
+
+@cache
+def _app() -> typer.Typer:
+    """Return the command with all that is installed: the image of the service cannot train."""
+    import typer
+    from typer.core import TyperGroup
+
+    import service.cli
+
+    class Commands(TyperGroup):
+        """The commands; what stops one is told by `main`, whichever release of Typer runs it."""
+
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as error:
+                raise CommandStoppedError(INTERRUPTED) from error
+            except BrokenPipeError as error:
+                raise CommandStoppedError(READER_GONE) from error
+
+    app = typer.Typer(
+        cls=Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="Labels for texts out of very large label sets, right for rare labels too.",
+        epilog="Exit status: 0 done; 1 failed, the last line on stderr says why; 2 the command "
+        "line can't be read; 130 interrupted; 141 the reader of the output went away.",
+    )
+    told = typer.Option(
+        False, "--debug", help=f"Show the traceback of an error ({DEBUG_VARIABLE}=1)."
+    )
+
+    @app.callback()
+    def prepare(debug: bool = told) -> None:  # noqa: ARG001  # read by `main`, before the command
+        """Labels for texts out of very large label sets, right for rare labels too."""
+        _refuse_unknown_variables()
+
+    if find_spec("training"):
+        import training.cli
+
+        training.cli.add_commands(app)
+        app.command("demo")(_demo_command())
+    service.cli.add_commands(app)
+    return app
+
+
+def _demo_command() -> Any:
+    import typer
+
+    folder = typer.Option(Path("registry"), help="Folder of the registry.")
+    run = typer.Option(Path("runs/demo"), help="Folder of the run's work.")
+    number = typer.Option(8000, help="TCP port of the service.")
+
+    def run_demo(registry: Path = folder, work: Path = run, port: int = number) -> None:
+        """Train on the demo data, evaluate, serve, and ask for the labels of a text over HTTP."""
+        demo(registry, work, port)
+
+    return run_demo
+
+
+def _refuse_unknown_variables() -> None:
     if not any(name.upper().startswith("LONGTAIL_") for name in os.environ):
         return  # the settings take a while to import
     from service.settings import refuse_unknown_variables
@@ -79,16 +236,13 @@ def prepare(
     refuse_unknown_variables(os.environ)
 
 
-def demo(
-    registry: Annotated[Path, typer.Option(help="Folder of the registry.")] = Path("registry"),
-    work: Annotated[Path, typer.Option(help="Folder of the run's work.")] = Path("runs/demo"),
-    port: Annotated[int, typer.Option(help="TCP port of the service.")] = 8000,
-) -> None:
+def demo(registry: Path, work: Path, port: int) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
     import training.cli
+    from service.process.address import check_address
 
     started = time.monotonic()
-    _check_port(port)
+    check_address("127.0.0.1", port)  # else the answers would be another service's
     _headline("Train on the demo data (a slice of EURLEX57K)")
     training.cli.train(DEMO_DATA, config=DEMO_CONFIG, registry=registry, work=work)
     _headline("Evaluate on its test split")
@@ -122,7 +276,7 @@ def _ask(base: str) -> None:
     truth = [dataset.catalogue[index] for index in document.labels]
     print(f"POST {base}/v1/predict\nText: {document.text[:160]!r}...")
     print(f"Its labels: {', '.join(label.name for label in truth)}")
-    for scorer in ("retrieval", "classifier", "linear", "sparse"):
+    for scorer in ("ensemble", "retrieval", "classifier", "linear", "sparse"):
         body = {"text": document.text, "k": 5, "scorer": scorer}
         answer = _post(f"{base}/v1/predict", body)
         print(f"\n{scorer}, model version {answer['model']['version']} (* is right):")
@@ -131,24 +285,10 @@ def _ask(base: str) -> None:
             print(f"  {mark} {label['score']:8.3f}  {label['name']}")
 
 
-def _check_port(port: int) -> None:
-    """Refuse a port that somebody listens on: the answers would be theirs.
-
-    Raises:
-        LongtailError: It is taken.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise LongtailError(
-                f"port {port} is taken ({error.strerror}); choose another: make demo PORT=8001"
-            ) from error
-
-
 def _peak_memory_gib() -> float:
     """Return the largest resident memory of this process and of any that it started."""
+    import resource
+
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
     return max(usage.ru_maxrss for usage in usages) * unit / 2**30
@@ -160,6 +300,10 @@ def _start_service(registry: Path, port: int, base: str) -> subprocess.Popen[byt
     Raises:
         LongtailError: It ended, or was not ready in time.
     """
+    import subprocess
+    import urllib.error
+    import urllib.request
+
     command = [sys.executable, "-m", "longtail", "serve", "--log-level", "warning"]
     command += ["--drain-delay-s", "0"]  # nobody else asks it
     server = subprocess.Popen(  # noqa: S603
@@ -181,6 +325,9 @@ def _start_service(registry: Path, port: int, base: str) -> subprocess.Popen[byt
 
 
 def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    import json
+    import urllib.request
+
     request = urllib.request.Request(  # noqa: S310
         url, json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -205,7 +352,7 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        app(prog_name="longtail")
+        _app()(prog_name="longtail")
     finally:
         with doing("writing to", Path("standard output")):
             sys.stdout.flush()
@@ -219,6 +366,8 @@ def _tell(error: BaseException) -> int:
     failure = explain(error, command)
     with suppress(OSError):  # nobody may read stderr either
         if _is_debugging():
+            import traceback
+
             traceback.print_exception(error)
         if failure.message:
             print(failure.message, file=sys.stderr, flush=True)
@@ -236,13 +385,6 @@ def _let_go_of_stdout() -> None:
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-
-if find_spec("training"):  # the image of the service has no training code
-    import training.cli
-
-    training.cli.add_commands(app)
-    app.command()(demo)
-service.cli.add_commands(app)
 
 if __name__ == "__main__":
     main()

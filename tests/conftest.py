@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import re
 from collections import Counter
@@ -47,6 +48,14 @@ def one_thread() -> Iterator[None]:
     with threadpool_limits(1):
         yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def own_log_levels() -> Iterator[None]:
+    """What a command sets for its log is not left to the next test."""
+    yield
+    for name in ("models", "service", "training"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,9 @@ ROOT = Path(longtail.__file__).parent
 PREDICT = ("predict", "--input", "many.jsonl", "--output", "out", "-k", "2")
 # Sends itself a signal when the second chunk of answers is on disk.
 STOPPED = """
-import os, sys
+import os, signal, sys
 import longtail
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where nohup started us
 number = int(sys.argv.pop(1))
 original, calls = os.fsync, []
 def fsync(handle):

@@ -85,7 +85,7 @@ MISTAKES = [
     ("predict --input other.csv --output out", 1, "the header has the columns ['name', 'tags']"),
     ("train full --only-sparse", 1, "no documents; looked for"),
     ("train binary --only-sparse", 1, "binary: no such folder"),
-    ("train torn --only-sparse", 1, "lines can't be used"),
+    ("train torn --only-sparse", 1, "1 line can't be used"),
     ("train data --config binary", 1, "configuration binary: can't be read"),
     ("registry add-label --file binary", 1, "binary: can't be read"),
     ("registry list --registry binary", 0, ""),

@@ -20,8 +20,8 @@ import logging, runpy, sys, threading
 from pathlib import Path
 from service.app import create_app
 from service.settings import Settings
-from service import shutdown
-shutdown._GRACE_S = 0.5
+from service import server
+server._GRACE_S = 0.5
 Fake = runpy.run_path({str(HERE / "conftest.py")!r})["FakePredictor"]
 class Hanging(Fake):
     def read(self, texts):
@@ -33,7 +33,7 @@ logging.basicConfig(level="INFO", force=True)
 options = dict(port=0, drain_delay_s=float(sys.argv[2]), shutdown_timeout_s=int(sys.argv[3]))
 options["keep_alive_s"] = int(sys.argv[4])
 options["read_timeout_s"] = float(sys.argv[5])
-shutdown.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=Hanging))
+server.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=Hanging))
 """
 
 

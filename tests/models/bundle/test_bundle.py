@@ -15,7 +15,7 @@ from models.bundle import bundle as bundle_module
 from models.bundle.bundle import Bundle, file_info, open_bundle, read_manifest, write_bundle
 from models.bundle.manifest import Manifest
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
-from models.files.durable import write_json_durably
+from models.files.durable import read_json, write_json_durably
 from models.labels.catalogue import Label, LabelCatalogue
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts, write_parts
@@ -228,7 +228,7 @@ def test_a_failure_while_writing_leaves_no_folder(
     def fail(*args: object, **kwargs: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"models.bundle.{step}", fail)
+    monkeypatch.setattr(f"models.bundle.bundle.{step}", fail)
     with pytest.raises(type(error)):
         write_bundle(tmp_path / "new", **arguments)
     assert left_in(tmp_path) == ["encoder"]
@@ -304,8 +304,8 @@ def test_a_failed_replacement_of_a_json_file_keeps_the_old_content(
     state_file: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(f"models.bundle.{step}", lambda *args, **kwargs: 1 / 0)
+        patch.setattr(f"models.files.durable.{step}", lambda *args, **kwargs: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             write_json_durably(state_file, {"new": 2})
-    assert bundle_module.read_json(state_file) == {"old": 1}
+    assert read_json(state_file) == {"old": 1}
     assert left_in(state_file.parent) == ["state.json"]

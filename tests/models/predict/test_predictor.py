@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-import models.parts.model_parts
+import models.parts.storage
 from models.bundle.bundle import Bundle
 from models.encoders.dual_encoder import encode_all
 from models.encoders.pretrained import Precision
@@ -370,7 +370,7 @@ def test_a_bundle_of_the_sparse_model_alone_predicts_what_it_was_written_from(
     sparse_bundle: Bundle, sparse_predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DualEncoder", "load_transformer", "load_tokenizer"):
-        monkeypatch.delattr(models.parts.model_parts, name)
+        monkeypatch.delattr(models.parts.storage, name)
     loaded = Predictor.of_bundle(sparse_bundle, device="cpu")
     assert loaded.predict(TEXTS) == sparse_predictor.predict(TEXTS)
 

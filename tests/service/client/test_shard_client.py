@@ -214,8 +214,9 @@ def test_an_error_about_many_shards_names_a_few():
 
 
 def test_shards_without_an_encoder_explain_as_the_whole_does(trained_sparse, serve, tmp_path):
-    publish_shards(trained_sparse.bundle, NUM_SHARDS, tmp_path)
-    (found,) = ask_once(serve(tmp_path), tmp_path, TEXTS[0], k=5, explain=True)
+    folder = tmp_path / "shards"
+    publish_shards(trained_sparse.bundle, NUM_SHARDS, folder)
+    (found,) = ask_once(serve(folder), folder, TEXTS[0], k=5, explain=True)
     (wanted,) = Predictor.of_bundle(trained_sparse.bundle).predict(TEXTS[:1], k=5, explain=True)
     assert found.labels == scored_labels(wanted)
     assert any(label.explanation.nearest for label in found.labels if label.explanation)

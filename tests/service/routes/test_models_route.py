@@ -80,6 +80,6 @@ def test_the_correction_that_a_scorer_was_trained_with_comes_first(client, monke
         manifest = read_manifest(folder)
         return replace(manifest, scorers=("sparse", "linear"), linear_correction="tree")
 
-    monkeypatch.setattr("service.routes.predict.read_manifest", read_with_linear)
+    monkeypatch.setattr("service.routes.models.read_manifest", read_with_linear)
     found = client.get("/v1/models").json()["models"][1]["corrections"]
     assert found == {"sparse": ["none"], "linear": ["tree", "none"]}

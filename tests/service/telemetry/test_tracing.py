@@ -10,6 +10,7 @@ import pytest
 
 from models.errors import ConfigError
 from service.app import create_app
+from service.middleware import tracing as tracing_middleware
 from service.settings import Settings
 from service.telemetry import tracing as tracing_module
 from service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing, make_tracing
@@ -123,7 +124,7 @@ def test_a_batch_is_one_span_that_counts_its_lines(traced, exporter):
 
 def test_the_lines_of_the_log_name_the_trace(traced, caplog, monkeypatch):
     seen = []
-    monkeypatch.setattr(tracing_module, "add_log_context", lambda **fields: seen.append(fields))
+    monkeypatch.setattr(tracing_middleware, "add_log_context", lambda **fields: seen.append(fields))
     traced.post("/v1/predict", json={"text": "a"}, headers=TRACEPARENT)
     assert seen == [{"trace_id": TRACE}]
 

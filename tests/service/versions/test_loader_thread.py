@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from service.process import priority
 from service.process.priority import lower_priority
-from service.versions import loader_thread
 from service.versions.loader_thread import LoaderThread
 
 
@@ -66,8 +66,8 @@ def test_a_task_that_was_given_up_is_not_done(open_thread):
 
 
 def test_where_priority_is_the_processs_it_stays(monkeypatch):
-    monkeypatch.setattr(loader_thread.sys, "platform", "darwin")
-    monkeypatch.setattr(loader_thread.os, "setpriority", None)
+    monkeypatch.setattr(priority.sys, "platform", "darwin")
+    monkeypatch.setattr(priority.os, "setpriority", None)
     lower_priority()
 
 

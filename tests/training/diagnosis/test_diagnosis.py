@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail
-import models.parts.model_parts
+import models.parts.storage
 from models.errors import ConfigError, DataError
 from models.labels.catalogue import Label, LabelCatalogue
 from models.scorers.sparse import SparseModel
@@ -195,7 +195,7 @@ def call(trained, tiny_corpus, tmp_path, monkeypatch):
 
 
 def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, monkeypatch):
-    monkeypatch.delattr(models.parts.model_parts, "load_transformer")  # it needs no encoder
+    monkeypatch.delattr(models.parts.storage, "load_transformer")  # it needs no encoder
     result = call()
     assert result.stdout.startswith(Path("out/theory.md").read_text().rstrip())
     assert result.stdout.splitlines()[-1] == "Written: out/theory.png"
@@ -224,7 +224,7 @@ def call_without_encoder(trained_sparse, trained_features, tiny_corpus, feature_
         corpus = feature_corpus if features else tiny_corpus
         places = [str(corpus), "--registry", str(model.registry.folder)]
         output = ["--output", str(tmp_path / "out"), "--json"]
-        arguments = ["diagnose", *places, *output, *options]
+        arguments = ["diagnose", *places, *output, "--overwrite", *options]
         return CliRunner().invoke(longtail.app, arguments, catch_exceptions=False)
 
     return call
@@ -237,7 +237,7 @@ def test_without_an_encoder_its_dimensions_must_be_given(call_without_encoder):
 
 def test_dimensions_can_be_given_in_place_of_an_encoder(call_without_encoder, call):
     alone = json.loads(call_without_encoder("--dim", "32").stdout)
-    assert alone == json.loads(call("--dim", "32", "--json").stdout)
+    assert alone == json.loads(call("--dim", "32", "--json", "--overwrite").stdout)
     assert alone["dim"] == 32
 
 

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from training.label_tree import cpu_kernel as tree_kernel
+from training.label_tree import newton_kernels
 from training.label_tree.newton_kernels import Tiles
 
 ROWS = 64
@@ -45,7 +46,7 @@ def test_the_logistic_function_and_its_derivatives_are_right(scale: float) -> No
     totals = rng.integers(0, 4, ROWS).astype(np.float32)
     right = np.floor(totals * rng.random(ROWS)).astype(np.float32)
     residuals, curvatures = np.empty_like(scores), np.empty_like(scores)
-    value = tree_kernel._logistic(scores, totals, right, residuals, curvatures)
+    value = newton_kernels._logistic(scores, totals, right, residuals, curvatures)
     s, t, r = (each.astype(float) for each in (scores, totals, right))
     wanted = r * log_expit(s) + (t - r) * log_expit(-s)
     assert value == pytest.approx(wanted.sum(), rel=1e-6)

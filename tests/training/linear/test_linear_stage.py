@@ -15,6 +15,7 @@ from models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
 from training.configuration.linear import LinearConfig
 from training.linear import stage as linear_stage
 from training.linear.stage import standardise, train_linear_scorer, unstandardised
+from training.neural import document_vectors
 from training.neural.document_vectors import encode_documents
 
 DIM, NUM_LABELS = 6, 5
@@ -93,7 +94,7 @@ def test_documents_are_encoded_part_by_part_and_once(
     texts = list(open_dataset(tiny_corpus).split("dev").texts())
     tokens = tokenize_texts(dense.tokenizer, texts, dense.max_tokens)
     options = {"pad_id": 0, "device": "cpu", "folder": tmp_path / "vectors"}
-    monkeypatch.setattr(linear_stage, "_PART_SIZE", 7)
+    monkeypatch.setattr(document_vectors, "_PART_SIZE", 7)
     found = encode_documents(dense.encoder, tokens, **options)
     np.testing.assert_allclose(
         found, encode_all(dense.encoder, tokens, "document", pad_id=0), rtol=1e-3, atol=1e-5
@@ -107,7 +108,7 @@ def test_documents_are_encoded_part_by_part_and_once(
         calls.append(len(part))
         return encode_all(encoder, part, *args, **kwargs)
 
-    monkeypatch.setattr(linear_stage, "encode_all", counted)
+    monkeypatch.setattr(document_vectors, "encode_all", counted)
     np.testing.assert_array_equal(encode_documents(dense.encoder, tokens, **options), found)
     assert calls == [7]
 

@@ -44,8 +44,9 @@ from training.runtime.run_log import read_dev_points, read_progress, read_stage_
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
 KILLER = """
 import importlib, json, os, signal, sys
-import longtail, training.assessment.assess, training.calibration.ensemble, training.linear.trainer,
-training.linear.stage import training.pipeline.train, training.sparse.fit, training.neural.loop
+import longtail, training.assessment.assess, training.calibration.ensemble
+import training.linear.stage, training.linear.trainer, training.neural.loop
+import training.pipeline.train, training.sparse.fit
 
 def run(module, function, number, arguments):
     training.neural.loop._CHECKPOINT_EVERY_S = training.linear.trainer._CHECKPOINT_EVERY_S = 0.0
@@ -75,8 +76,8 @@ MOMENTS = {
     "last checkpoint of the classifier": ("training.runtime.checkpoints", "sync_tree", 16),
     "step of the retrieval model": ("training.neural.loop", "_train_step", 21),
     "deletion of the checkpoint before": ("shutil", "rmtree", 64),
-    "vectors encoded but not kept": ("training.linear.stage", "save_arrays", 1),
-    "tree fitted but not kept": ("training.linear.stage", "save_arrays", 2),
+    "vectors encoded but not kept": ("training.neural.document_vectors", "save_arrays", 1),
+    "tree fitted but not kept": ("training.linear.stage", "save_arrays", 1),
     "third checkpoint of the linear scorer": ("training.linear.trainer", "save_states", 3),
     "blending fitted but not kept": ("training.calibration.ensemble", "write_json_durably", 1),
     "bundle half written": ("models.bundle.bundle", "sync_tree", 1),
@@ -161,7 +162,7 @@ def test_a_finished_run_started_again_publishes_no_second_version(
     first = train_in(tmp_path, tiny_config, tiny_corpus)
     monkeypatch.setattr("training.neural.loop._train_step", None)  # nothing is left to be trained
     monkeypatch.setattr("training.sparse.svm.SvmProblem.fit", None)
-    monkeypatch.setattr("training.linear.stage.encode_all", None)
+    monkeypatch.setattr("training.neural.document_vectors.encode_all", None)
     monkeypatch.setattr("training.linear.stage.fit_tree", None)
     monkeypatch.setattr("training.linear.trainer.LinearTrainer.step", None)
     again = train_in(tmp_path, tiny_config, tiny_corpus)
@@ -543,7 +544,7 @@ def test_the_other_processes_train_along_and_leave_nothing_behind(
 def no_encoder(monkeypatch):
     """Nothing of an encoder can be looked for, loaded or trained."""
     for name in ("find_encoder", "load_transformer", "load_tokenizer", "DeplModel", "find_machine"):
-        monkeypatch.setattr(f"training.dense.{name}", None)
+        monkeypatch.setattr(f"training.pipeline.dense.{name}", None)
 
 
 def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_sparse):

@@ -21,12 +21,14 @@ import longtail
 from models.errors import ConfigError
 from models.scorers.tfidf import TfidfModel
 from training.configuration.sections import SparseConfig
+from training.experiments.adversarial import ray as adversarial_ray
 from training.experiments.adversarial.bench import AdversarialPlan
 from training.experiments.runs import run_adversarial_experiment
 from training.experiments.trials import Trial, read_trials, run_trials
 from training.runtime import ray as ray_tasks
 from training.runtime.ray import LOCAL, Engine, checked_engine
 from training.sparse import fit as sparse
+from training.sparse import ray as sparse_ray
 from training.sparse.fit import fit_sparse_model
 
 ON_RAY = Engine("ray", num_workers=4)
@@ -106,7 +108,8 @@ class FakePool:
 @pytest.fixture
 def fake_ray(monkeypatch) -> FakeRay:
     fake = FakeRay()
-    monkeypatch.setattr(ray_tasks, "start_ray", lambda *_: fake)
+    for module in (ray_tasks, sparse_ray, adversarial_ray):
+        monkeypatch.setattr(module, "start_ray", lambda *_: fake)
     return fake
 
 
@@ -218,7 +221,7 @@ def test_a_method_that_overflows_on_a_worker_is_told_of_in_our_words(
     def overflow(*_: object) -> dict[str, float]:
         raise ConfigError("the loss is not finite")
 
-    monkeypatch.setattr(ray_tasks.BenchWorker, "run_candidate", overflow)
+    monkeypatch.setattr(adversarial_ray.BenchWorker, "run_candidate", overflow)
     with pytest.raises(ConfigError, match=r"synthetic-6: the loss of '\w+' overflows at every"):
         learn(tmp_path, ON_RAY)
     tasks = ray_tasks.run_tasks(overflow, [1], 1)

@@ -11,7 +11,7 @@ import torch
 
 from models.errors import ConfigError
 from models.scorers.linear import TreeCorrection
-from training.experiments.adversarial import run as adversarial
+from training.experiments.adversarial import bench as bench_module
 from training.experiments.adversarial.bench import (
     CRITERIA,
     FIGURES,
@@ -97,7 +97,7 @@ def test_lambda_of_the_tree_is_chosen_once_and_only_the_last_fit_is_timed(task, 
             asked.append(options["regulariser"])
         return fit_tree(vectors, *arguments, **options)
 
-    monkeypatch.setattr(adversarial, "fit_tree", fitting)
+    monkeypatch.setattr(bench_module, "fit_tree", fitting)
     bench = Bench(task, replace(PLAN, tree_regulariser=None), "cpu")
     chosen = bench.run_tree()["regulariser"]
     assert asked == [None, chosen]
@@ -107,8 +107,8 @@ def test_lambda_of_the_tree_is_chosen_once_and_only_the_last_fit_is_timed(task, 
 
 def test_judging_is_not_counted(task, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(adversarial.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(adversarial.time, "process_time", lambda: 2 * now[0])
+    monkeypatch.setattr(bench_module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(bench_module.time, "process_time", lambda: 2 * now[0])
     watch = Stopwatch()
     for passed in (1.0, 2.0):
         with watch.running():
@@ -119,7 +119,7 @@ def test_judging_is_not_counted(task, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 700, 2**24])
 def test_judging_with_known_noise_in_parts_is_judging(most, task, monkeypatch):
-    monkeypatch.setattr(adversarial, "_MOST_SCORES", most)
+    monkeypatch.setattr(bench_module, "_MOST_SCORES", most)
     tree = fit_tree(task.vectors, task.truth, num_components=3, regulariser=1.0).tree
     correction, exam = TreeCorrection(tree), task.measured
     model = Bench(task, PLAN, "cpu")._zeros()

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import longtail
 from models.errors import ConfigError, DataError
-from training.experiments.depl import ablations
+from training.experiments.depl import runs
 from training.pipeline.train import Run
 from training.runtime import ray as ray_tasks
 from training.runtime.checkpoints import is_done
@@ -61,7 +61,7 @@ def folder(tiny_corpus, config_file, tmp_path_factory, starts) -> Path:
     """An experiment that was stopped in its third setting, and then went on with one more."""
     folder = tmp_path_factory.mktemp("experiment") / "out"
     options = (tiny_corpus, "--config", config_file, "--output", folder, "--epochs", 1)
-    original: Callable[..., int] = ablations.train
+    original: Callable[..., int] = runs.train
 
     def watched(run: Run, registry: object) -> int:
         found = {stage for stage in ("sparse", "classifier") if (run.folder / stage).is_dir()}
@@ -72,7 +72,7 @@ def folder(tiny_corpus, config_file, tmp_path_factory, starts) -> Path:
         return original(run, registry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ablations, "train", watched)
+        patch.setattr(runs, "train", watched)
         with pytest.raises(StoppedError):
             call(*options, "--settings", "cls_labels,no_pretraining")
         call(*options, "--settings", "cls_labels,no_pretraining,no_classifier")
