@@ -81,7 +81,7 @@ def _export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
     Raises:
         ConfigError: It failed, or took too long.
     """
-    package_folder = str(Path(__file__).parents[1])
+    package_folder = str(Path(__file__).parents[2])
     paths = [package_folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(  # noqa: S603  # our own module
