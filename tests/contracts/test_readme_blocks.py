@@ -88,6 +88,13 @@ def test_every_link_to_a_file_leads_to_one(path):
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_file_that_is_named_is_there(path):
+    text = path.read_text("utf-8")
+    named = re.findall(r"`((?:models|training|service|tests|docker)/[\w/.-]+\.\w+)`", text)
+    assert sorted({name for name in named if not (ROOT / name).exists()}) == []
+
+
 @pytest.mark.parametrize("path", READMES[1:], ids=name_of)
 def test_every_folder_stands_in_the_readme_of_its_package(path):
     text = path.read_text("utf-8")
