@@ -37,6 +37,7 @@ def render(found: dict[str, Any]) -> str:
         "<!-- Made by tests/bench/soak_report.py from soak.json; change neither by hand. -->",
         "",
         told,
+        *(["", found["note"]] if "note" in found else []),
         "",
         "![Memory, latency and throughput over time](soak.png)",
         "",
@@ -60,7 +61,7 @@ def render(found: dict[str, Any]) -> str:
         lines.append(f"| {kind} | {count:,} | {said} |")
     readiness = "; ".join(f"{name}: {count:,}" for name, count in found["readiness"].items())
     failed = (
-        f"Good requests that failed within two seconds of a kill: {sum(found['excused'].values())};"
+        f"Requests that failed within two seconds of a kill: {sum(found['excused'].values())};"
         f" others: {sum(found['failures'].values())}. What `/readyz` said and a plain request "
         f"found, asked each second: {readiness}."
     )
