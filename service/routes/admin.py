@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path
 
 from models.errors import NotReadyError
+from service.schemas.base import MAX_VERSION
 from service.schemas.models import CanaryRequest, ModelChange
 from service.versions.changes import Change
 from service.versions.serving import Canary
@@ -22,7 +23,7 @@ router = APIRouter(
     responses=responses(401, 403, 404, 409, 422, 503),
 )
 
-VersionPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="Number of the version.")]
+VersionPath = Annotated[int, Path(ge=1, le=MAX_VERSION, description="Number of the version.")]
 
 
 @router.post("/models/{version}/load", summary="Load a version beside the others")

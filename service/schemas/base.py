@@ -58,7 +58,9 @@ def _whole(value: object) -> object:
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
-VersionNumber = Annotated[int, Field(ge=1, le=2**63 - 1), BeforeValidator(_whole)]
+MAX_VERSION = 2**53 - 1
+"""The largest number that every reader of JSON, and of the API's document, keeps exact."""
+VersionNumber = Annotated[int, Field(ge=1, le=MAX_VERSION), BeforeValidator(_whole)]
 Version = Annotated[
     VersionNumber | Literal["current"],
     WrapValidator(_check_version),

@@ -83,7 +83,10 @@ def fuzz(operation, mode, headers) -> None:
                 case.path_parameters[name] = THERE[name]
         is_mended = not is_good(case, ParameterLocation.HEADER)  # we send the right key
         checks = [*excluded, negative_data_rejection] if is_mended else excluded
-        answer = case.call_and_validate(headers=headers, excluded_checks=checks)
+        answer = case.call(headers=headers)
+        if answer.status_code == 413:  # which is a refusal, too
+            checks = [*checks, negative_data_rejection]
+        case.validate_response(answer, headers=headers, excluded_checks=checks)
         assert answer.status_code != 500
 
     (seed(SEED)(ask) if SEED else ask)()
