@@ -58,8 +58,8 @@ def _whole(value: object) -> object:
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
-MAX_VERSION = 2**53 - 1
-"""The largest number that every reader of JSON, and of the API's document, keeps exact."""
+MAX_VERSION = 2**63 - 1024
+"""The largest 64-bit number that is exact as a float, as the API's document writes bounds."""
 VersionNumber = Annotated[int, Field(ge=1, le=MAX_VERSION), BeforeValidator(_whole)]
 Version = Annotated[
     VersionNumber | Literal["current"],
