@@ -58,8 +58,8 @@ def _whole(value: object) -> object:
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
-MAX_VERSION = 2**63 - 1024
-"""The largest 64-bit number that is exact as a float, as the API's document writes bounds."""
+MAX_VERSION = 9 * 10**18
+"""A 64-bit number that is the same as a float and in decimals: so the API's document writes it."""
 VersionNumber = Annotated[int, Field(ge=1, le=MAX_VERSION), BeforeValidator(_whole)]
 Version = Annotated[
     VersionNumber | Literal["current"],
