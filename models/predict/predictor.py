@@ -45,6 +45,7 @@ from models.parts.batches import FeatureBatch, TextBatch
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts
 from models.predict.dense_scorers import DenseScorers
+from models.predict.texts import checked_texts
 from models.ranking.filtered import rank_selected, total_scores
 from models.ranking.top_k import NO_LABEL, Ranking, Source
 from models.results import (
@@ -199,17 +200,11 @@ class Predictor:
                 into features, where there is no encoder.
 
         Raises:
-            RequestError: The model reads features; or a text is blank, or is not Unicode text.
+            RequestError: The model reads features; or the texts can't be ranked (see
+                `models.predict.texts`).
         """
         self._check_input(TEXT)
-        for number, text in enumerate(texts):
-            if not text.strip():
-                raise RequestError(f"text {number} is blank; give it some words, or leave it out")
-            if not _is_unicode(text):
-                raise RequestError(
-                    f"text {number} holds half of a surrogate pair; send well-formed Unicode"
-                )
-        return TextBatch(texts, self._parts, self._device, progress)
+        return TextBatch(checked_texts(texts), self._parts, self._device, progress)
 
     def read_features(self, features: Float32[csr_array, "document feature"]) -> FeatureBatch:
         """Return documents of a model that reads features, ready to be ranked.
@@ -650,11 +645,3 @@ def _compute_by_onnx(
     if parts.dense is not None:
         made = load_onnx_transformer(bundle.encoder_folder, precision, num_threads)
         parts.dense.encoder.transformer = made  # type: ignore[assignment]  # only read from now on
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -75,7 +76,8 @@ def show(
     if rows := metric_rows(manifest):
         print()
         _print_table(rows[0], rows[1:])
-    print(f"\nEverything that the manifest says: longtail registry show {number} --json")
+    where = "" if registry == DEFAULT_REGISTRY else f" --registry {shlex.quote(str(registry))}"
+    print(f"\nEverything that the manifest says: longtail registry show {number}{where} --json")
 
 
 @registry_app.command()
