@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from models.errors import RequestError
 
@@ -22,7 +23,7 @@ def checked_texts(texts: Iterable[object]) -> Sequence[str]:
     found = texts if isinstance(texts, list | tuple) else list(texts)
     for number, text in enumerate(found):
         _check(number, text)
-    return found
+    return cast("Sequence[str]", found)
 
 
 def _check(number: int, text: object) -> None:
