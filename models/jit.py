@@ -17,8 +17,8 @@ def compiled(function: _Function) -> _Function:
 
     It releases the interpreter's lock. The machine code is kept beside the source, in the user's
     cache or in the folder that NUMBA_CACHE_DIR names; where none of them can be written to, every
-    process compiles anew. A kept function doesn't notice changes in another file, so functions
-    that call each other stay in one.
+    process compiles anew. A kept function doesn't notice changes in another file: after a change
+    in one, delete the kept code of the files that call it (`__pycache__/*.nb?`).
     """
     # Test runs wrap every function in a checker of its types, which can't be compiled.
     return cast(_Function, _kept(njit(nogil=True)(inspect.unwrap(function))))

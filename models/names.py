@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-Input = Literal["text", "features"]
-"""What a model reads: texts, or rows of features that were made of them elsewhere."""
-TEXT: Input = "text"
-FEATURES: Input = "features"
 LabelPooling = Literal["mean", "cls"]
 """What stands for a label's text: the mean of the last layer over its tokens, or its [CLS]."""
 CorrectionName = Literal["none", "prior", "tree"]

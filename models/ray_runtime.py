@@ -77,7 +77,7 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
     found = ray.cluster_resources().get("CPU", 0)
     if found < num_cpus:
         logger.warning(
-            "%s: %d processors are wanted, and the Ray cluster %r has %d; what finds none waits "
+            "%s: %d processors are expected, and the Ray cluster %r has %d; what finds none waits "
             "until there are more: ask for fewer workers, or let the cluster grow",
             asked_by, num_cpus, address, found,
         )  # fmt: skip

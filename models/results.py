@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from models.labels.catalogue import Label
-from models.names import (
-    CorrectionName,
-)
+from models.names import CorrectionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,7 @@ class TokenPart:
     Attributes:
         token: A word or phrase as the sparse model knows it: lower-case, a lemma.
         contribution: Its tf-idf in the text times its weight for the label.
-        spans: Where it stands in the text, the first `MOST_SPANS` places.
+        spans: Where it stands in the text, the first occurrences.
     """
 
     token: str
@@ -29,7 +27,7 @@ class TokenPart:
 
 @dataclass(frozen=True, slots=True)
 class SparseParts:
-    """Of what the sparse model's score of a label is the sum.
+    """Of what the score of a label by a scorer of tokens is the sum.
 
     Attributes:
         tokens: Those that count most, for and against: the largest contribution first.
@@ -154,8 +152,8 @@ class Prediction:
 
     Attributes:
         labels: At most k; fewer where a threshold or the scorer's own labels leave no more.
-        num_tokens: Tokens that the scorer has read: the encoder's with its special ones, those in
-            several windows counted once; words for `sparse`. A blend counts as its encoder does.
+        num_tokens: Tokens that the scorer has read: the encoder's with its special ones, words for
+            `sparse`. A blend counts as its encoder does.
         truncated: Whether the text has more tokens (`num_text_tokens`), so that its end was left
             out; of a blend, for those of its scorers that read by the encoder.
         exact: Whether no other label can have a better score. Every way of ranking that there is
@@ -166,7 +164,7 @@ class Prediction:
             but for special and unknown ones; for `sparse`, different words and phrases with a
             feature; for a blend of both, the larger number. With 0 the labels say nothing about
             the text.
-        explanations: Why, of each label; empty where nobody asked.
+        explanations: Why, of each label; empty where none were requested.
         warnings: What to know about labels before relying on them: that their probabilities are
             often too high (see `models.scorers.reliability`).
     """

@@ -9,11 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from models.bundle.bundle import Bundle
 from models.bundle.registry import Registry
+from models.predict.protocol import Predictor
 from service.engine.admission import Streams
 from service.engine.engine import Engine
 from service.engine.label_sets import LabelSets
@@ -21,7 +21,7 @@ from service.engine.queries import Limits
 from service.engine.self_check import SelfCheck
 from service.middleware.body_limits import BodyLimitMiddleware
 from service.middleware.head_requests import HeadMiddleware
-from service.middleware.load_shedding import GateMiddleware
+from service.middleware.load_shedding import LoadSheddingMiddleware
 from service.middleware.root_path import RootPathMiddleware
 from service.middleware.security import AuthMiddleware, HeadersMiddleware, describe_security
 from service.middleware.telemetry import TelemetryMiddleware
@@ -44,6 +44,7 @@ from service.routes.predict import router as predict_router
 from service.routes.shards import router as shard_router
 from service.schemas.base import schemas_of
 from service.schemas.batch import batch_schemas
+from service.schemas.predict import PredictRequest
 from service.settings import Settings, load_settings
 from service.telemetry.logs import REQUEST_ID_HEADER
 from service.telemetry.metrics import Telemetry
@@ -51,11 +52,10 @@ from service.telemetry.tracing import Tracing, make_tracing
 from service.versions.changes import Policy
 from service.versions.loading import ModelLoader
 from service.versions.redeploy import Redeployer
-from service.versions.serving import Canary, ModelManager, Predictor
+from service.versions.serving import Canary, ModelManager
 from service.versions.sources import RegistrySource
 from service.web.api_keys import KeyRing, Keys
 from service.web.deps import Service
-from service.web.fast_route import JsonRoute
 from service.web.problem_handlers import add_handlers, set_media_types
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
@@ -81,14 +81,17 @@ def create_app(
     """
     settings = settings or load_settings()
     service = _assemble(settings, load, tracing or make_tracing(settings.otel, _release()))
-    app = FastAPI(title="Longtail", version=_release(), description=DESCRIPTION, lifespan=_lifespan)
+    app = FastAPI(
+        title="Longtail",
+        version=_release(),
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        redirect_slashes=False,  # an empty redirect of a POST helps nobody
+    )
     app.state.service = service
     app.state.page = read_page()
-    app.include_router(predict_router)
-    (predict,) = predict_router.routes
-    assert isinstance(predict, APIRoute)
-    app.router.routes.insert(0, JsonRoute(predict, app.router))  # as it looks through all in turn
     for router in (
+        predict_router,  # asked most, so looked at first
         page_router,
         batch_router,
         model_router,
@@ -123,7 +126,7 @@ def create_app(
         app.add_middleware(TracingMiddleware, tracing=service.tracing)
     app.add_middleware(TelemetryMiddleware, telemetry=service.telemetry)
     app.add_middleware(
-        GateMiddleware,
+        LoadSheddingMiddleware,
         admission=service.engine.admission,
         telemetry=service.telemetry,
         timeout_s=settings.request_timeout_s,
@@ -235,7 +238,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
     limits = service.settings
     schemas = document["components"]["schemas"]
-    unnamed = batch_schemas() | schemas_of(InferRequest, InferAnswer, SuggestForm)
+    unnamed = batch_schemas() | schemas_of(PredictRequest, InferRequest, InferAnswer, SuggestForm)
     for name, schema in unnamed.items():
         schemas.setdefault(name, schema)
     fields = schemas["PredictRequest"]["properties"]

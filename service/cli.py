@@ -9,22 +9,22 @@ import typer
 from service.commands.options import JsonOption, print_json
 from service.commands.predict import predict
 from service.commands.registry import registry_app
-from service.commands.serve import serve
+from service.commands.serve import PASSED_ON, serve
 
 
 def add_commands(app: typer.Typer) -> None:
     """Register `serve` and `registry` on the command of the whole product."""
-    app.command("serve")(serve)
+    app.command("serve", context_settings=PASSED_ON, add_help_option=False)(serve)
     app.command("predict")(predict)
     app.command("key")(key)
     app.add_typer(registry_app, name="registry")
 
 
 def key(
-    name: Annotated[str, typer.Argument(help="Who will use it; told in the log.")],
+    name: Annotated[str, typer.Argument(help="Who will use it; shown in the log.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key for the service, and the line that lets it in; the key is told only here."""
+    """Make a key for the service, and the line that lets it in; the key is shown only here."""
     from service.web.api_keys import make_key
 
     made, entry = make_key(name)

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.bundle.registry import Registry
 from models.errors import ConfigError, NotReadyError
+from models.files.validation import problem_in_words
 from models.ray_runtime import import_ray
 from service.app import create_app
 from service.process.compute_threads import prepare_process
@@ -164,4 +165,4 @@ def _checked(arguments: Mapping[str, Any]) -> Arguments:
 def _first(error: ValidationError) -> str:
     found = error.errors(include_url=False)[0]
     where = ".".join(map(str, found["loc"]))
-    return f"{where}: got {found['input']!r}; {found['msg']}"
+    return f"{where}: {problem_in_words(found, repr)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from models.errors import ConfigError
+from models.files.validation import problem_in_words
 
 PREFIX = "LONGTAIL_"
 FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
@@ -27,25 +29,37 @@ Version = Annotated[int, Field(ge=1)] | Literal["current"]
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 
 
+_UNSET = "unset"
+"""What is told of a setting that has no value, other than "none"."""
+_automatic: Any = {_UNSET: "automatic"}
+_by_device: Any = {_UNSET: "by the device"}
+
+
 class Settings(BaseSettings):
-    """Everything that an operator can choose; see the table in `docs/reference/settings.md`."""
+    """Everything that an operator can choose.
+
+    A field is all that is written of a setting: options of `longtail serve`, variables and the page
+    `docs/reference/settings.md` are made from it (see `describe_settings`). The first sentence of
+    its docstring is the help text of the option.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", use_attribute_docstrings=True
     )
 
     registry: Path = Path("registry")
-    """Folder of the bundle registry."""
+    """Folder of the registry."""
     versions: Annotated[tuple[Version, ...], NoDecode] = Field(("current",), min_length=1)
-    """Versions to load, numbers or `current`, separated by commas; the first answers requests
-    that name none."""
+    """Versions to load: numbers or `current`, separated by commas. The first answers requests that
+    name none."""
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 for all."""
     port: int = Field(8000, ge=0, le=65535)
     """TCP port to listen on; 0 takes a free one."""
     root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
-    """Path under which a proxy in front serves this service, such as `/labels`; the proxy may strip
-    it from what it passes on, or leave it."""
+    """Path under which a proxy in front serves this service, such as `/labels`. It is used for
+    redirects and for the documentation; the proxy may strip it from the requests that it passes on,
+    or leave it, and health checks may leave it out."""
     max_texts_per_request: int = Field(64, ge=1, le=100_000)
     """Most texts in one request."""
     max_text_characters: int = Field(100_000, ge=1)
@@ -53,78 +67,82 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(4 * 1024 * 1024, ge=1024)
     """Most bytes in the body of one request."""
     max_k: int = Field(1000, ge=1)
-    """Most labels that a request may ask for a text."""
+    """Most labels that a request may ask for per text."""
     max_filter_labels: int = Field(10_000, ge=0)
-    """Most label ids that a request may include and exclude by name."""
+    """Most label ids that a request may include and exclude."""
     max_explained_labels: int = Field(100, ge=0)
-    """Most labels that a request may have explained: its `k` times its texts."""
+    """Most labels that a request may have explained. They are its `k` times its texts."""
     label_sets: Path | None = None
-    """Folder of stored label sets, which requests include or exclude by name: NAME.json, a list of
-    ids, or NAME.txt, an id a line."""
-    max_batch_tokens: int | None = Field(None, ge=1)
-    """Most tokens computed together, padding included; 1024 on CPUs and 16384 on GPUs where
-    empty."""
+    """Folder of stored label sets. Requests include or exclude them by name; a set is NAME.json, a
+    list of ids, or NAME.txt, one id per line."""
+    max_batch_tokens: int | None = Field(None, ge=1, json_schema_extra=_by_device)
+    """Most tokens computed together, padding included. 1024 on CPUs and 16384 on GPUs where it is
+    not set."""
     max_queue_tokens: int = Field(65_536, ge=1)
-    """Most tokens of text that may be waiting; more work is refused with 429."""
+    """Most tokens of text that may wait. More work is refused with 429."""
     request_timeout_s: float = Field(30, gt=0, allow_inf_nan=False)
-    """Seconds after which a request without an answer is given up; it may ask for less."""
+    """Seconds after which an unanswered request is given up. A request may ask for less."""
     max_streams: int = Field(16, ge=1)
-    """Most batch streams at a time; further ones are refused with 429."""
+    """Most batch streams at a time. Further ones are refused with 429."""
     stream_idle_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
     """Seconds after which a batch stream ends whose client neither sends nor reads."""
     keep_alive_s: int = Field(75, ge=0)
-    """Seconds that a connection stays open without a request; longer than a proxy in front keeps
-    its own, or else it sends requests over connections that are being closed."""
+    """Seconds that an idle connection stays open. It must be longer than a proxy in front keeps its
+    own (60 in most), or else the proxy sends requests over connections that are being closed."""
     read_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
-    """Seconds in which the head of a request, and then its body, must have come whole; streams of
+    """Seconds within which a request's head, and then its body, must arrive. A late body is
+    answered with 408; a connection with half a head, or none, is closed. Streams of
     `/v1/batch` have `stream_idle_timeout_s` instead."""
     precision: Literal["auto", "float32", "bfloat16", "onnx-float32", "onnx-int8"] = "auto"
-    """How the encoder computes; `auto`: bfloat16 where the processor or GPU has it. The last two:
-    by ONNX Runtime, on the CPU."""
-    device: Literal["cpu", "cuda"] | None = None
-    """Where the models compute: `cpu` or `cuda` (the first GPU); chosen by itself where empty."""
-    num_threads: int | None = Field(None, ge=1)
-    """Threads of the compute libraries; chosen by themselves where empty."""
-    compute_workers: int | None = Field(None, ge=1)
-    """Batches computed at a time, which share these threads; where empty, one a thread, up to 4. On
-    GPUs it is one."""
+    """Number format of the encoder's computations. `auto` is bfloat16 where the processor or GPU
+    has it, else float32; the last two compute by ONNX Runtime, on the CPU."""
+    device: Literal["cpu", "cuda"] | None = Field(None, json_schema_extra=_automatic)
+    """Where the models compute; `cuda` is the first GPU."""
+    num_threads: int | None = Field(None, ge=1, json_schema_extra=_automatic)
+    """Threads of the compute libraries."""
+    compute_workers: int | None = Field(None, ge=1, json_schema_extra=_automatic)
+    """Batches computed at a time, which share the threads. Where it is not set: one per thread, up
+    to 4, and one on GPUs."""
     shutdown_timeout_s: int = Field(30, ge=0)
-    """Seconds that requests in flight get to end, after the delay of a stop or before an old model
-    makes room for a new one."""
+    """Seconds that requests in flight get to finish. They begin at a stop, after `drain_delay_s`,
+    and before an old model makes room for a new one (`resource-preserving`)."""
     drain_delay_s: float = Field(5, ge=0, allow_inf_nan=False)
-    """Seconds after SIGTERM in which the service is not ready but answers what still comes."""
+    """Seconds after SIGTERM in which requests are still answered. The service is not ready in that
+    time, so that load balancers stop sending to it."""
     registry_source: str = ""
-    """URI (fsspec) of a registry whose versions are copied to the registry's folder as needed."""
+    """URI (fsspec) of a registry to copy versions from, as they are needed."""
     watch_interval_s: float = Field(10, ge=0, allow_inf_nan=False)
-    """Seconds between looks whether the registry's `current` has moved; 0 never looks."""
+    """Seconds between checks whether `current` has moved; 0 never checks."""
     swap_mode: SwapMode = "availability-preserving"
-    """Whether a new version is loaded beside the old one (`availability-preserving`) or in its
-    place, with answers of 503 meanwhile (`resource-preserving`)."""
+    """How a new version replaces the old one. It is loaded beside it (`availability-preserving`),
+    or in its place, with answers of 503 meanwhile (`resource-preserving`)."""
     memory_factor: float = Field(2, ge=0, allow_inf_nan=False)
-    """Memory that must be free to load a version, as a multiple of its files; 0 checks nothing."""
+    """Free memory needed to load a version, as a multiple of its files; 0 checks nothing."""
     canary_version: int | None = Field(None, ge=1)
     """Version that gets a share of the requests that name none."""
     canary_share: float = Field(0, ge=0, le=1)
-    """That share."""
+    """Share of those requests that the canary version gets."""
     admin_keys: str = Field("", repr=False)
-    """Keys for the admin routes: NAME:SHA256, with commas (see `longtail key`)."""
+    """Keys for the admin routes: NAME:SHA256, separated by commas. `longtail key` makes them;
+    without any, the admin routes refuse every request."""
     admin_keys_file: Path | None = None
-    """File with more of them, one a line, read again when it changes."""
+    """File of admin keys, one per line. It is read again when it changes."""
     api_keys: str = Field("", repr=False)
-    """Keys for all other routes but probes, metrics and documentation; without any, all may ask."""
+    """Keys for all other routes: NAME:SHA256, separated by commas. Health checks, metrics and
+    documentation need none; without any key, every client is answered."""
     api_keys_file: Path | None = None
-    """File with more of them, one a line, read again when it changes."""
+    """File of such keys, one per line. It is read again when it changes."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
-    """Origins, with commas, whose pages may ask from a browser; `*` for all."""
+    """Origins whose pages may send requests from a browser, separated by commas; `*` for all."""
     language: str = Field("en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)
-    """Language of texts and labels (IETF BCP 47), as clients of Annif are told."""
+    """Language of texts and labels (IETF BCP 47), which clients of Annif are told."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
     log_format: Literal["text", "json"] = "text"
-    """How they are written: for people, or a JSON object each."""
-    otel: bool | None = None
-    """Whether traces are sent by OpenTelemetry, whose own variables (`OTEL_...`) say where to;
-    where empty, if `OTEL_EXPORTER_OTLP_ENDPOINT` is set."""
+    """Form of the log lines. They are text for people, or one JSON object each."""
+    otel: bool | None = Field(None, json_schema_extra=_automatic)
+    """Whether to send traces by OpenTelemetry. Where it is not set, they are sent if
+    `OTEL_EXPORTER_OTLP_ENDPOINT` is; OpenTelemetry's own variables (`OTEL_...`) say where to."""
 
     @field_validator("root_path")
     @classmethod
@@ -132,8 +150,8 @@ class Settings(BaseSettings):
         first = value.split("/")[1] if value else ""
         if first in _FIRST_STEPS:
             raise ValueError(
-                f"the service has routes of its own under '/{first}', so that a proxy's path can't "
-                "be told from them; choose another one"
+                f"got {value!r}; the service has routes of its own under '/{first}', from which a "
+                "proxy's path could not be told apart; choose another one"
             )
         return value
 
@@ -149,7 +167,84 @@ class Settings(BaseSettings):
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             return parts
-        return tuple(_number_or_name(part) for part in parts)
+        versions = tuple(_number_or_name(part) for part in parts)
+        if wrong := [each for each in versions if each != "current" and not _is_number(each)]:
+            raise ValueError(
+                f"got {wrong[0]!r}; expected numbers from 1, or 'current', separated by commas"
+            )
+        return versions
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDescription:
+    """What an operator is told of a setting.
+
+    Attributes:
+        name: Of the field.
+        kind: Type of one value: int, float, bool, str or Path; a list is one str, with commas.
+        help: In a sentence.
+        details: Further sentences; empty where there are none.
+        choices: The values that it may have; empty where they are too many to name.
+        bounds: Of a number, in words; empty where there are none.
+        default: In words.
+    """
+
+    name: str
+    kind: type
+    help: str
+    details: str
+    choices: tuple[str, ...]
+    bounds: str
+    default: str
+
+    @property
+    def option(self) -> str:
+        """Of `longtail serve`."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """Of the environment."""
+        return PREFIX + self.name.upper()
+
+
+def describe_settings() -> list[SettingDescription]:
+    """Return what is told of each setting, in the order of the fields."""
+    properties = Settings.model_json_schema()["properties"]
+    return [_description(name, schema) for name, schema in properties.items()]
+
+
+_KINDS = {
+    ("integer", None): int,
+    ("number", None): float,
+    ("boolean", None): bool,
+    ("string", "path"): Path,
+}
+
+
+def _description(name: str, schema: Mapping[str, Any]) -> SettingDescription:
+    value = schema | schema.get("anyOf", [{}])[0]  # the other is null
+    text, _, details = " ".join(schema["description"].split()).partition(". ")
+    default = schema["default"]
+    words = ",".join(default) if isinstance(default, list) else default
+    return SettingDescription(
+        name=name,
+        kind=_KINDS.get((value["type"], value.get("format")), str),
+        help=text.removesuffix(".") + ".",
+        details=details,
+        choices=tuple(value.get("enum", ())),
+        bounds=_bounds(value),
+        default=schema.get(_UNSET, "none") if words in {None, ""} else f"{words}",
+    )
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    lower, upper = schema.get("minimum"), schema.get("maximum")
+    if "exclusiveMinimum" in schema:
+        return f"more than {schema['exclusiveMinimum']:g}"
+    if upper is not None:
+        return f"{lower} to {upper}"
+    return "" if lower is None else f"at least {lower}"
 
 
 def load_settings(**chosen: Any) -> Settings:
@@ -186,11 +281,15 @@ def _number_or_name(part: object) -> object:
     return int(text) if isinstance(text, str) and text.isdecimal() else text
 
 
+def _is_number(part: object) -> bool:
+    return isinstance(part, int) and part >= 1
+
+
 def _describe(error: ValidationError, chosen: Mapping[str, object]) -> str:
     problems = []
     for problem in error.errors(include_url=False):
         name = str(problem["loc"][0])
         option, variable = f"--{name.replace('_', '-')}", PREFIX + name.upper()
         source = option if name in chosen else variable
-        problems.append(f"{source}: got {problem['input']!r}; {problem['msg']}")
+        problems.append(f"{source}: {problem_in_words(problem, repr)}")
     return "settings: " + "; ".join(dict.fromkeys(problems))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import logging
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -24,10 +24,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from models.bundle.bundle import Bundle
 from models.bundle.registry import Registry
-from models.parts.storage import read_sparse
 from training.configuration.run import TrainingConfig
 from training.data.dataset import open_dataset
-from training.formats.xmc_text import write_sparse_text
 from training.pipeline.train import Run, train
 
 # A busy machine is no failure; and CI tries the same examples every time.
@@ -38,6 +36,12 @@ DEMO_DATA = Path(__file__).parents[1] / "training" / "demo_data"
 NUM_DOCUMENTS = {"train": 60, "dev": 20, "test": 20}
 NUM_CHARACTERS = 300  # kept of each text
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was loaded to run the tests out of all searches for garbage: a second each."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -199,31 +203,6 @@ def trained_sparse(
 ) -> Trained:
     """A run of the sparse model alone, that no test may change."""
     return train_in(tmp_path_factory.mktemp("trained-sparse"), sparse_config, tiny_corpus)
-
-
-@pytest.fixture(scope="session")
-def feature_corpus(tmp_path_factory: pytest.TempPathFactory, tiny_corpus, trained_sparse) -> Path:
-    """The tiny corpus as features: its tf-idf, each document's at a length of its own."""
-    folder, corpus = tmp_path_factory.mktemp("feature-corpus"), open_dataset(tiny_corpus)
-    tfidf = read_sparse(trained_sparse.bundle).tfidf
-    for name in corpus.split_names:
-        split = corpus.split(name)
-        features = tfidf.transform(split.texts())
-        features.data *= 2.0 ** np.repeat(
-            np.arange(features.shape[0]) % 4, features.count_nonzero(1)
-        )
-        write_sparse_text(folder / f"{name}.txt", features, split.scan().labels)
-    (folder / "Xf.txt").write_text("".join(f"{token}\n" for token in tfidf.tokens))
-    (folder / "Y.txt").write_text("".join(f"{label.name}\n" for label in corpus.labels))
-    return folder
-
-
-@pytest.fixture(scope="session")
-def trained_features(
-    tmp_path_factory: pytest.TempPathFactory, train_in, sparse_config, feature_corpus
-) -> Trained:
-    """A run on features, that no test may change."""
-    return train_in(tmp_path_factory.mktemp("trained-features"), sparse_config, feature_corpus)
 
 
 def read_lines(name: str) -> list[dict[str, Any]]:

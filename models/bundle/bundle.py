@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,8 +83,8 @@ def open_bundle(folder: Path) -> Bundle:
     for name, info in manifest.files.items():
         _verify_file(folder / name, info, f"{where}: file {name!r}")
     for name in sorted(manifest.tensors.keys() | set(_tensor_files(manifest))):
-        wanted = manifest.tensors.get(name, {})
-        _verify_tensors(folder / name, wanted, f"{where}: file {name!r}")
+        expected = manifest.tensors.get(name, {})
+        _verify_tensors(folder / name, expected, f"{where}: file {name!r}")
     shard = _read_shard(folder, where) if SHARD_NAME in manifest.files else None
     return Bundle(folder, manifest, _read_catalogue(folder, manifest, shard, where), shard)
 
@@ -137,20 +138,43 @@ def write_bundle(
     Raises:
         BundleError: The folder is there already.
     """
+    with _staged(folder) as incoming:
+        (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
+        for name, text in texts.items():
+            (incoming / name).write_text(text, encoding="utf-8")
+        for name, arrays in tensors.items():
+            save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
+        if encoder_folder is not None:
+            shutil.copytree(encoder_folder, incoming / ENCODER_FOLDER)
+        content = replace(
+            manifest,
+            files={name: file_info(incoming / name) for name in _file_names(incoming)},
+            tensors={name: _tensor_infos(incoming / name) for name in sorted(tensors)},
+        ).to_json()
+        (incoming / MANIFEST_NAME).write_text(content, encoding="utf-8")
+        return Manifest.from_json(content, _where(folder))
+
+
+@contextmanager
+def _staged(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder that gets this name once it is whole and on disk, or goes.
+
+    Raises:
+        BundleError: There is a folder of this name.
+    """
     if folder.exists():
         raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
     incoming = folder.parent / f".incoming-{folder.name}-{os.getpid()}"
     shutil.rmtree(incoming, ignore_errors=True)  # of a killed process that had the same id
     incoming.mkdir(parents=True)
     try:
-        manifest = _write_files(incoming, manifest, catalogue, tensors, texts, encoder_folder)
+        yield incoming
         sync_tree(incoming)
         incoming.rename(folder)
     except BaseException:
         shutil.rmtree(incoming, ignore_errors=True)
         raise
     sync_folder(folder.parent)
-    return manifest
 
 
 def file_info(path: Path) -> FileInfo:
@@ -160,31 +184,6 @@ def file_info(path: Path) -> FileInfo:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return FileInfo(sha256=digest.hexdigest(), size_bytes=path.stat().st_size)
-
-
-def _write_files(
-    incoming: Path,
-    manifest: Manifest,
-    catalogue: LabelCatalogue,
-    tensors: Mapping[str, Mapping[str, np.ndarray]],
-    texts: Mapping[str, str],
-    encoder_folder: Path | None,
-) -> Manifest:
-    (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
-    for name, text in texts.items():
-        (incoming / name).write_text(text, encoding="utf-8")
-    for name, arrays in tensors.items():
-        save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
-    if encoder_folder is not None:
-        shutil.copytree(encoder_folder, incoming / ENCODER_FOLDER)
-    manifest = replace(
-        manifest,
-        files={name: file_info(incoming / name) for name in _file_names(incoming)},
-        tensors={name: _tensor_infos(incoming / name) for name in sorted(tensors)},
-    )
-    text = manifest.to_json()
-    (incoming / MANIFEST_NAME).write_text(text, encoding="utf-8")
-    return Manifest.from_json(text, incoming.name)
 
 
 def _file_names(folder: Path) -> list[str]:
@@ -214,10 +213,10 @@ def _tensor_files(manifest: Manifest) -> list[str]:
 
 
 def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
-    there, wanted = set(_file_names(folder)), set(manifest.files)
-    if missing := sorted(wanted - there):
+    there, expected = set(_file_names(folder)), set(manifest.files)
+    if missing := sorted(expected - there):
         raise BundleCorruptError(f"{where}: file {missing[0]!r} is missing; {RESTORE}")
-    if odd := sorted(there - wanted):
+    if odd := sorted(there - expected):
         raise BundleCorruptError(
             f"{where}: file {odd[0]!r} is not in the manifest; remove it, or {RESTORE}"
         )
@@ -239,16 +238,16 @@ def _verify_file(path: Path, info: FileInfo, where: str) -> None:
         )
 
 
-def _verify_tensors(path: Path, wanted: dict[str, TensorInfo], where: str) -> None:
+def _verify_tensors(path: Path, expected: dict[str, TensorInfo], where: str) -> None:
     try:
         found = _tensor_infos(path)
     except (SafetensorError, OSError) as error:
         raise BundleCorruptError(f"{where} is not safetensors ({error}); {RESTORE}") from error
-    for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
+    for name in sorted(found.keys() | expected.keys()):
+        if found.get(name) != expected.get(name):
             raise BundleCorruptError(
                 f"{where}, array {name!r}, is {_shown(found.get(name))}, "
-                f"manifest says {_shown(wanted.get(name))}; {RESTORE}"
+                f"manifest says {_shown(expected.get(name))}; {RESTORE}"
             )
 
 

@@ -9,18 +9,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
 from models.errors import BundleCorruptError, BundleVersionError
-from models.names import CorrectionName, Input
-from models.windows import WindowPool, Windows
+from models.names import CorrectionName
 
-FORMAT_VERSION = 4
-WINDOWS_FORMAT_VERSION = 5
-"""Of bundles that read long texts in windows; releases that read no windows must refuse those."""
-CHARACTERS_FORMAT_VERSION = 6
-"""Of bundles whose sparse model reads character n-grams; releases that read only words must refuse
-those, for they would find nothing in a text."""
-_FIELDS_SINCE = {4: ("calibrations", "ensemble"), 5: ("windows",)}
-"""Fields that bundles of earlier formats lack; those are read as if nothing stood there."""
-_READABLE_VERSIONS = (3, FORMAT_VERSION, WINDOWS_FORMAT_VERSION, CHARACTERS_FORMAT_VERSION)
+FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
@@ -57,8 +48,8 @@ class EncoderInfo:
     Attributes:
         name: Where it came from: "packaged", a folder's name, or a hub id.
         dim: Width of document and label vectors.
-        max_tokens: Tokens that the encoder reads of a text at once; what lies behind them, and
-            behind the windows if there are any, is cut off, and said.
+        max_tokens: Tokens that the encoder reads of a text; what lies behind them is cut off, and
+            answers say so.
         sha256: Of the weights that training started from.
     """
 
@@ -105,7 +96,6 @@ class Manifest:
     Attributes:
         label_count: Number of labels in the catalogue.
         training_document_count: Number of documents that the model was trained on.
-        input: What the model reads.
         encoder: The text encoder; None where there is the sparse model only.
         scorers: Scorers that the bundle has, in the order to show them.
         default_scorer: The one that was best on the dev split.
@@ -116,7 +106,6 @@ class Manifest:
             there is no such scorer.
         calibrations: Of every scorer that was calibrated, on the dev split.
         ensemble: The weights found on the dev split; None where there is no such scorer.
-        windows: How longer texts are read than the encoder reads at once; None: their beginning.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
         longtail_version: The release that wrote it.
@@ -126,7 +115,6 @@ class Manifest:
 
     label_count: int
     training_document_count: int
-    input: Input
     encoder: EncoderInfo | None
     scorers: tuple[str, ...]
     default_scorer: str
@@ -136,7 +124,6 @@ class Manifest:
     linear_correction: CorrectionName | None = None
     calibrations: dict[str, Calibration] = field(default_factory=dict)
     ensemble: Ensemble | None = None
-    windows: Windows | None = None
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     longtail_version: str = ""
@@ -146,8 +133,6 @@ class Manifest:
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""
         content = asdict(self)
-        for name in _fields_after(self.format_version):
-            del content[name]
         content["digest"] = digest_of(content)
         return _canonical(content)
 
@@ -160,7 +145,7 @@ class Manifest:
             where: Name of the bundle, for messages.
 
         Raises:
-            BundleVersionError: The format is none that this release reads.
+            BundleVersionError: The format is another one than this release reads.
             BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
         """
         try:
@@ -170,10 +155,10 @@ class Manifest:
             raise BundleCorruptError(
                 f"{where}: {MANIFEST_NAME} is not a bundle's manifest ({error!r}); {RESTORE}"
             ) from error
-        if type(version) is not int or version not in _READABLE_VERSIONS:
+        if type(version) is not int or version != FORMAT_VERSION:
             raise BundleVersionError(
-                f"{where}: {MANIFEST_NAME} has format version {version!r}, this release reads "
-                f"{', '.join(map(str, _READABLE_VERSIONS))}; install the release that wrote it "
+                f"{where}: {MANIFEST_NAME} has format version {version!r}, expected "
+                f"{FORMAT_VERSION}; install the release that wrote it "
                 f"({content.get('longtail_version')!r}) or train again with this one"
             )
         if content.get("digest") != digest_of(content) or text != _canonical(content):
@@ -190,13 +175,6 @@ def digest_of(content: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(rest).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _fields_after(format_version: int) -> list[str]:
-    """Return the fields that a bundle of this format does not have yet."""
-    return [
-        name for since, names in _FIELDS_SINCE.items() if since > format_version for name in names
-    ]
-
-
 def _canonical(content: dict[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=True, indent=1, sort_keys=True) + "\n"
 
@@ -207,8 +185,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
     Raises:
         BundleCorruptError: A field is missing, unknown or of the wrong form.
     """
-    lacking = _fields_after(content["format_version"])
-    names = {item.name for item in fields(Manifest)}.difference(lacking)
+    names = {item.name for item in fields(Manifest)}
     if set(content) != names:
         odd = ", ".join(sorted(set(content) ^ names))
         raise BundleCorruptError(
@@ -220,10 +197,9 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
             "scorers": tuple(content["scorers"]),
             "calibrations": {
                 name: Calibration(tuple(info["knots"]), tuple(info["slopes"]), info["intercept"])
-                for name, info in content.get("calibrations", {}).items()
+                for name, info in content["calibrations"].items()
             },
-            "ensemble": Ensemble(**content["ensemble"]) if content.get("ensemble") else None,
-            "windows": _windows_of(content["windows"]) if content.get("windows") else None,
+            "ensemble": None if content["ensemble"] is None else Ensemble(**content["ensemble"]),
             "files": {path: FileInfo(**info) for path, info in content["files"].items()},
             "tensors": {
                 path: {
@@ -239,8 +215,6 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
             _check_calibration(name, calibration)
         if manifest.ensemble is not None:
             _check_ensemble(manifest.ensemble, manifest)
-        if manifest.windows is not None:
-            _check_windows(manifest.windows, manifest.encoder)
     except (AttributeError, KeyError, TypeError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
@@ -284,7 +258,7 @@ def _check_calibration(name: str, found: Calibration) -> None:
         raise TypeError(f"the knots of {name!r}, {found.knots}, do not rise")
     if len(found.slopes) != len(found.knots) + 1 or min(found.slopes) <= 0:
         raise TypeError(
-            f"the slopes of {name!r}, {found.slopes}, wanted {len(found.knots) + 1} above 0"
+            f"the slopes of {name!r}, {found.slopes}, expected {len(found.knots) + 1} above 0"
         )
 
 
@@ -297,41 +271,10 @@ def _check_ensemble(found: Ensemble, manifest: Manifest) -> None:
     weights = list(found.weights.values())
     _check_finite(weights)
     if not weights or min(weights) < 0 or abs(sum(weights) - 1) > _WEIGHT_TOLERANCE:
-        raise TypeError(f"ensemble weights {weights}, wanted at least 0 each and 1 in all")
+        raise TypeError(f"ensemble weights {weights}, expected at least 0 each and 1 in all")
     for name in found.weights:
         if name not in manifest.scorers or name not in manifest.calibrations:
             raise TypeError(f"an ensemble weight of {name!r}, which is not calibrated or no scorer")
-
-
-def _windows_of(content: dict[str, Any]) -> Windows:
-    """Return the windows that a manifest tells of.
-
-    Raises:
-        TypeError: They are none.
-    """
-    overlap, pool, most = (content.get(name) for name in ("overlap", "pool", "most"))
-    is_known = pool in get_args(WindowPool) and len(content) == len(fields(Windows))
-    if type(overlap) is not int or type(most) is not int or not is_known:
-        raise TypeError(
-            f"windows {content}, wanted whole numbers 'overlap' and 'most', and a 'pool' of "
-            f"{get_args(WindowPool)}"
-        )
-    return Windows(**content)
-
-
-def _check_windows(found: Windows, encoder: EncoderInfo | None) -> None:
-    """Refuse windows without an encoder, or of sizes that can't be read.
-
-    Raises:
-        TypeError: They are so.
-    """
-    if encoder is None:
-        raise TypeError(f"{found} without an encoder")
-    if not 0 <= found.overlap <= encoder.max_tokens // 2 or found.most < 2:
-        raise TypeError(
-            f"{found}, wanted at least 2 windows, that overlap by at most half of the "
-            f"{encoder.max_tokens} tokens of one"
-        )
 
 
 def _check_finite(numbers: list[float]) -> None:
@@ -347,9 +290,8 @@ def _check_choices(manifest: Manifest) -> None:
         TypeError: There are some.
     """
     choices: dict[str, tuple[object, ...]] = {
-        "input": get_args(Input),
         "linear_correction": (None, *get_args(CorrectionName)),
     }
-    for name, wanted in choices.items():
-        if (found := getattr(manifest, name)) not in wanted:
-            raise TypeError(f"{name} {found!r}, wanted one of {wanted}")
+    for name, expected in choices.items():
+        if (found := getattr(manifest, name)) not in expected:
+            raise TypeError(f"{name} {found!r}, expected one of {expected}")

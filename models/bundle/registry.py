@@ -19,10 +19,10 @@ from pathlib import Path
 
 from models.bundle.bundle import Bundle, open_bundle, read_manifest
 from models.bundle.manifest import Manifest
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from models.files.durable import read_json, sync_folder, write_json_durably
 from models.files.failures import doing
-from models.files.outputs import check_writable_folder
+from models.files.outputs import check_writable_folder, visible_names
 
 CURRENT = "current"
 STATE_NAME = "registry.json"
@@ -78,10 +78,16 @@ class Registry:
             number = int(number)
         if isinstance(number, int) and (self.folder / str(number)).is_dir():
             return number
-        there = ", ".join(map(str, self.versions())) or "none"
+        versions = self.versions()
+        if not versions:
+            advice = "train one with 'longtail train'"
+        elif version == CURRENT:
+            advice = "choose one with 'longtail registry activate'"
+        else:
+            advice = "name one of these"
         raise BundleNotFoundError(
-            f"registry {str(self.folder)!r}: no version {version!r}; there are: {there}; "
-            "train one with 'longtail train', or choose one with 'longtail registry activate'"
+            f"registry {str(self.folder)!r}: no version {version!r}; "
+            f"there are: {', '.join(map(str, versions)) or 'none'}; {advice}"
         )
 
     def folder_of(self, version: int | str = CURRENT) -> Path:
@@ -106,11 +112,18 @@ class Registry:
         """Refuse a registry in which nothing can be published: before the work, not after it.
 
         Raises:
-            ConfigError: Its folder can't be written to.
+            ConfigError: Its folder can't be written to, or holds something else than versions.
             BundleCorruptError: Its file can't be read.
         """
         self._state()
         check_writable_folder(self.folder, "--registry")
+        if not self.folder.is_dir() or (self.folder / STATE_NAME).is_file() or self.versions():
+            return
+        if names := visible_names(self.folder):
+            raise ConfigError(
+                f"--registry {str(self.folder)!r}: holds other files ({names[0]!r}) and no "
+                "version; expected a registry or an empty folder; choose one"
+            )
 
     def publish(self, write: Callable[[Path], Manifest], *, activate: bool = True) -> int:
         """Add a bundle under the next number, unless the very same one is there already.

@@ -55,7 +55,7 @@ class Shard:
         whole = shard.whole
         numbers = (shard.number, shard.num_shards, shard.first, *asdict(whole).values())
         if any(type(number) is not int for number in numbers) or type(shard.digest) is not str:
-            raise TypeError(f"{fields}: wanted whole numbers and a digest")
+            raise TypeError(f"{fields}: expected whole numbers and a digest")
         if not 0 <= shard.number < shard.num_shards or not 0 <= shard.first < whole.num_labels:
             raise ValueError(f"{fields}: there is no such shard")
         return shard
@@ -110,7 +110,7 @@ def _split_models(text: str) -> list[SplitModel]:
     ]
     lengths = {len(x) for model in models for x in (model.shard_digests, model.shard_sizes)}
     if len(lengths) != 1:
-        raise ValueError("wanted models of as many shards each, and the size of each shard")
+        raise ValueError("expected models of as many shards each, and the size of each shard")
     return models
 
 

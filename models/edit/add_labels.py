@@ -6,22 +6,26 @@ training documents in the corpus has none; `retrieval` ranks it, and what is ble
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
+from models.bundle.bundle import (
+    ENCODER_FOLDER,
+    LABELS_NAME,
+    Bundle,
+    read_manifest,
+    write_bundle,
+)
 from models.bundle.manifest import Manifest
+from models.bundle.registry import Registry
 from models.encoders.dual_encoder import encode_all
-from models.encoders.pretrained import load_tokenizer, window_of
+from models.encoders.families import num_positions
+from models.encoders.pretrained import load_tokenizer
 from models.encoders.tokens import tokenize_texts
 from models.errors import BundleError, DataError
 from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
@@ -30,34 +34,7 @@ from models.parts.model_parts import RETRIEVAL_FILE
 from models.parts.storage import read_dual_encoder
 
 _VECTORS = "label_vectors"
-_MOST_IDS = 5
-_LISTS = (("alternative_names", "alt"), ("parents",))
-_NAMES = (("id", "uid"), ("name", "title"), ("description", "content"))
-"""Of the fields of a label, in either form of a corpus."""
-
-
-def read_new_labels(path: Path) -> list[Label]:
-    """Read labels from JSON lines, plain or gzip-compressed, as a corpus lists its labels.
-
-    Args:
-        path: A line holds `id`, `name` and, if there is one, `description`; or `uid`, `title` and
-            `content`, as in the Extreme Classification Repository. `alternative_names` or `alt`,
-            and `parents`, which are ids, may join them. Other fields are left out.
-
-    Raises:
-        DataError: The file can't be read, or a line is none of this; the message names the line.
-    """
-    try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
-        lines = content.decode("utf-8-sig").split("\n")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: can't be read ({error})") from error
-    labels = [_label_of_line(f"{path}, line {i}", x) for i, x in enumerate(lines, 1) if x.strip()]
-    if not labels:
-        raise DataError(f"{path}: no labels; give one a line")
-    return labels
+_MAX_IDS = 5
 
 
 def add_labels(
@@ -92,12 +69,52 @@ def add_labels(
         )
     given = list(labels)
     if not given:
-        raise DataError("new labels: none came; give at least one")
+        raise DataError("new labels: got none; give at least one")
     named = with_names_of_parents(given, [*bundle.catalogue, *given])
     new = [_checked(label, bundle) for label in named]
     catalogue = LabelCatalogue([*bundle.catalogue, *new])
     vectors = _encoded(bundle, [label.pseudo_description for label in new], progress)
     return lambda folder: _write(folder, bundle, catalogue, vectors)
+
+
+def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -> None:
+    """Refuse to add to a version beside another one that has more labels added to it.
+
+    Otherwise the second of two calls would start from the trained model, and leave out what the
+    first one added. A call that is repeated adds the same labels, and is no such case.
+
+    Args:
+        registry: Of the versions.
+        version: That labels are to be added to.
+        labels: These.
+
+    Raises:
+        BundleError: There is such a version; the message says what to choose.
+    """
+    manifest = read_manifest(registry.folder_of(version))
+    ids = {label.id.strip() for label in labels}
+    for other in reversed(registry.versions()):
+        if other == version or not _is_extended(manifest, registry.folder_of(other)):
+            continue
+        added = list(registry.open(other).catalogue)[manifest.label_count :]
+        if not ids <= {label.id for label in added}:
+            known = ", ".join(repr(label.id) for label in added[:_MAX_IDS])
+            raise BundleError(
+                f"registry {str(registry.folder)!r}: version {other} is version {version} with "
+                f"{len(added)} more labels ({known}); choose --version {other} to add to those, "
+                f"or --version {version} to leave them out"
+            )
+
+
+def _is_extended(before: Manifest, folder: Path) -> bool:
+    """Whether a folder holds what `add_labels` made of a bundle, as far as manifests tell."""
+    try:
+        after = read_manifest(folder)
+    except BundleError:
+        return False  # a broken version is none
+    changed = (LABELS_NAME, RETRIEVAL_FILE)
+    kept = [{k: v for k, v in each.files.items() if k not in changed} for each in (before, after)]
+    return kept[0] == kept[1] and after.label_count > before.label_count
 
 
 def equal_names(catalogue: LabelCatalogue, labels: Iterable[Label]) -> list[str]:
@@ -114,7 +131,7 @@ def equal_names(catalogue: LabelCatalogue, labels: Iterable[Label]) -> list[str]
     for label in labels:
         others = ids_of.setdefault(_folded(label.name), [])
         if others:
-            there = ", ".join(map(repr, others[:_MOST_IDS]))
+            there = ", ".join(map(repr, others[:_MAX_IDS]))
             warnings.append(
                 f"new label {label.id!r} ({label.name!r}): a label with this name is there "
                 f"already, with the id {there}; both will be answered"
@@ -125,34 +142,6 @@ def equal_names(catalogue: LabelCatalogue, labels: Iterable[Label]) -> list[str]
 
 def _folded(name: str) -> str:
     return " ".join(name.casefold().split())
-
-
-def _label_of_line(where: str, line: str) -> Label:
-    try:
-        fields = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not JSON ({error})") from error
-    if not isinstance(fields, dict):
-        raise DataError(f"{where}: {line.strip()!r:.60} came, wanted an object")
-    label_id, name, description = (_text_of(where, fields, keys) for keys in _NAMES)
-    alternatives, parents = (_texts_of(where, fields, keys) for keys in _LISTS)
-    return Label(label_id, name, description, alternative_names=alternatives, parents=parents)
-
-
-def _text_of(where: str, fields: dict[str, Any], keys: Sequence[str]) -> str:
-    found = next((fields[key] for key in keys if fields.get(key) is not None), "")
-    if type(found) is int and keys[0] == "id":
-        return str(found)
-    if not isinstance(found, str):
-        raise DataError(f"{where}: {keys[0]} is {found!r:.60}; wanted a string")
-    return found
-
-
-def _texts_of(where: str, fields: dict[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
-    found: Any = next((fields[key] for key in keys if fields.get(key) is not None), [])
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise DataError(f"{where}: {keys[0]} is {found!r:.60}; wanted a list of strings")
-    return tuple(each.strip() for each in found if each.strip())
 
 
 def _checked(label: Label, bundle: Bundle) -> Label:
@@ -176,7 +165,7 @@ def _checked(label: Label, bundle: Bundle) -> Label:
     try:
         " ".join([trimmed.id, pseudo_description(trimmed)]).encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"{what}: it is no Unicode text ({error}); mend it") from error
+        raise DataError(f"{what}: it is no Unicode text ({error}); correct it") from error
     if (row := bundle.catalogue.row_of_id(trimmed.id)) is not None:
         raise DataError(
             f"{what}: the bundle has a label with this id, {bundle.catalogue[row].name!r}; "
@@ -192,7 +181,7 @@ def _encoded(
     encoder = read_dual_encoder(bundle)
     tokenizer = load_tokenizer(bundle.encoder_folder)
     settings = bundle.manifest.training.get("descriptions", {})
-    max_tokens = settings.get("max_tokens", window_of(encoder.transformer))
+    max_tokens = settings.get("max_tokens", num_positions(encoder.transformer))
     tokens = tokenize_texts(tokenizer, texts, max_tokens)
     pad_id = int(tokenizer.pad_token_id or 0)
     return encode_all(encoder, tokens, "label", pad_id=pad_id, progress=progress)

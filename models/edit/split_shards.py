@@ -73,8 +73,8 @@ def split_bundle(bundle: Bundle, num_shards: int) -> list[Callable[[Path], Manif
         )
     if not 1 <= num_shards <= len(bundle.catalogue):
         raise BundleError(
-            f"bundle {bundle.folder.name!r}: {num_shards} shards came for "
-            f"{len(bundle.catalogue)} labels; wanted from 1 to so many"
+            f"bundle {bundle.folder.name!r}: got {num_shards} shards for "
+            f"{len(bundle.catalogue)} labels; expected from 1 to as many"
         )
     parts = read_parts(bundle)
     ranges = shard_ranges(len(bundle.catalogue), num_shards)
@@ -105,8 +105,8 @@ def publish_shards(
     known = read_map(path) if path.exists() else []
     if known and len(known[0].shard_digests) != num_shards:
         raise BundleError(
-            f"{str(folder)!r} holds models of {len(known[0].shard_digests)} shards, {num_shards} "
-            "came; split into as many, or choose another folder"
+            f"{str(folder)!r} holds models of {len(known[0].shard_digests)} shards, got "
+            f"{num_shards}; split into as many, or choose another folder"
         )
     digests = []
     for number, write in enumerate(writers):

@@ -23,7 +23,7 @@ from models.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 _NUM_TOKENS = 8
-_MOST_MISSING = 0.5
+_MAX_MISSING = 0.5
 """Share of an encoder's weights that its files may lack."""
 _LEAST_DIFFERENCE = 1e-6
 """Of the first token's vectors of two texts, relative to their size; float32 rounds to 6e-8."""
@@ -62,7 +62,7 @@ def check_weights(transformer: PreTrainedModel, missing: Collection[str], folder
         ConfigError: More than half are missing.
     """
     num_weights = len(list(transformer.named_parameters()))
-    if len(missing) > _MOST_MISSING * num_weights:
+    if len(missing) > _MAX_MISSING * num_weights:
         raise ConfigError(
             f"encoder in {str(folder)!r}: its *.safetensors lack {len(missing)} of the "
             f"{num_weights} weights of {type(transformer).__name__}, {min(missing)!r} among them; "

@@ -47,13 +47,12 @@ class DualEncoder(nn.Module):
     def forward(self, batch: TokenBatch, role: Role) -> Float[Tensor, "batch dim"]:
         """Return phi_doc or phi_label of a batch of texts.
 
-        Documents: W_doc BERT(x, [CLS]) + b_doc, and what the batch says is made of those of their
-        windows, where they are read in several. Labels: the mean of the last layer over the text's
+        Documents: W_doc BERT(x, [CLS]) + b_doc. Labels: the mean of the last layer over the text's
         tokens (DEPL Eq. 2) or, with `label_pooling` "cls", [CLS]; then W_label and b_label (Eq. 1).
         """
         if role == "document":
             document: Tensor = self.document_pooler(self._first_states(batch))
-            return document if batch.windows is None else batch.windows.pooled(document)
+            return document
         hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
         label: Tensor = self.label_pooler(self._pooled(hidden, batch))
         return label

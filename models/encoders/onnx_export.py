@@ -18,10 +18,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from models.encoders.families import num_positions
 from models.encoders.onnx import OnnxPrecision
-from models.encoders.pretrained import load_transformer, window_of
+from models.encoders.pretrained import load_transformer
 
-_MOST_DIFFERENCE = 1e-3
+_MAX_DIFFERENCE = 1e-3
 """Between a number of the graph's and the transformer's last layer, which are of order 1."""
 
 
@@ -53,15 +54,18 @@ def export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
     """
     transformer = load_transformer(folder)
     model = _LastLayer(transformer)
-    window = min(window_of(transformer), 2**16)
-    shape = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("token", min=1, max=window)}
+    most_tokens = min(num_positions(transformer), 2**16)
+    shape = {
+        0: torch.export.Dim("batch", min=1),
+        1: torch.export.Dim("token", min=1, max=most_tokens),
+    }
     is_int8 = precision == "onnx-int8"
     exact = target.with_name("exact.onnx") if is_int8 else target
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch about itself
         torch.onnx.export(
             model,
-            _example(2, min(9, window)),
+            _example(2, min(9, most_tokens)),
             exact,
             input_names=["input_ids", "attention_mask"],
             output_names=["hidden"],
@@ -70,7 +74,7 @@ def export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
             external_data=False,
             verbose=False,
         )
-    _compare(exact, model, window)
+    _compare(exact, model, most_tokens)
     if is_int8:
         _quantise(exact, target)
         exact.unlink()
@@ -84,7 +88,7 @@ def _example(num_texts: int, num_tokens: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
-def _compare(path: Path, model: _LastLayer, window: int) -> None:
+def _compare(path: Path, model: _LastLayer, most_tokens: int) -> None:
     """Refuse a graph whose answers differ, for example because it ignores the mask.
 
     Raises:
@@ -93,14 +97,14 @@ def _compare(path: Path, model: _LastLayer, window: int) -> None:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for num_texts, num_tokens in ((1, 1), (3, min(14, window))):
+    for num_texts, num_tokens in ((1, 1), (3, min(14, most_tokens))):
         ids, mask = _example(num_texts, num_tokens)
         given = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
         (found,) = session.run(None, given)
         with torch.inference_mode():
-            wanted = model(ids, mask).numpy()
-        difference = float(np.abs(found - wanted)[mask.numpy() == 1].max())
-        if not difference <= _MOST_DIFFERENCE:
+            expected = model(ids, mask).numpy()
+        difference = float(np.abs(found - expected)[mask.numpy() == 1].max())
+        if not difference <= _MAX_DIFFERENCE:
             raise RuntimeError(f"the graph's answers differ from the encoder's by {difference:.2g}")
 
 

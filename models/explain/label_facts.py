@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 
 from models.explain.neighbours import Neighbours, VectorNeighbours, WeightNeighbours
 from models.labels.catalogue import LabelCatalogue
-from models.names import TEXT
 from models.parts.model_parts import ModelParts
 from models.ranking.top_k import NO_LABEL
 from models.results import Keyword, NearLabel
@@ -20,7 +19,7 @@ from models.scorers.sparse import SparseModel
 
 NUM_KEYWORDS = 10
 NUM_NEAREST = 5
-_MOST_KEPT = 4096
+_MAX_KEPT = 4096
 """Labels whose neighbours are remembered."""
 
 
@@ -38,7 +37,7 @@ class RememberedNeighbours:
         """Return the nearest labels of each of these; `find` gives those that are not known yet."""
         kept = self._kept  # never made smaller: another thread may read it
         unknown = [label for label in dict.fromkeys(labels) if label not in kept]
-        if len(kept) + len(unknown) > _MOST_KEPT:
+        if len(kept) + len(unknown) > _MAX_KEPT:
             kept = self._kept = {}
             unknown = list(dict.fromkeys(labels))
         if unknown:
@@ -52,7 +51,6 @@ class LabelFacts:
     def __init__(self, parts: ModelParts) -> None:
         self.catalogue: LabelCatalogue = parts.catalogue
         self._sparse = parts.sparse
-        self._reads_texts = parts.input == TEXT
         self._neighbours: Neighbours = (
             WeightNeighbours(parts.sparse, len(parts.catalogue))
             if parts.dense is None
@@ -63,7 +61,7 @@ class LabelFacts:
     def keywords(self, label: int) -> tuple[Keyword, ...]:
         """Return the tokens of largest positive weight; ties in the order of the vocabulary.
 
-        Of a text's tokens only those with a letter: the number of a document is no keyword.
+        Only tokens with a letter: the number of a document is no keyword.
         """
         row = row_of(self._sparse, label)
         if row is None:
@@ -72,14 +70,11 @@ class LabelFacts:
         order = np.lexsort((columns, -weights))
         tokens = self._sparse.tfidf.tokens
         keywords = (
-            Keyword(tokens[columns[place]], float(weights[place]))
-            for place in order
-            if weights[place] > 0 and self._is_keyword(tokens[columns[place]])
+            Keyword(tokens[columns[i]], float(weights[i]))
+            for i in order
+            if weights[i] > 0 and any(map(str.isalpha, tokens[columns[i]]))
         )
         return tuple(islice(keywords, NUM_KEYWORDS))
-
-    def _is_keyword(self, token: str) -> bool:
-        return not self._reads_texts or any(character.isalpha() for character in token)
 
     def nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
         """Return the nearest labels of each of these, the nearest first."""
@@ -90,7 +85,7 @@ class LabelFacts:
 
     @property
     def num_nearest(self) -> int:
-        """Labels that a label is told to be like, where there are so many."""
+        """Number of nearest labels that a label is given, where there are so many."""
         return NUM_NEAREST
 
     @property

@@ -13,12 +13,10 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from models.ranking.exhaustive import MAX_PRODUCTS, row_parts
 from models.ranking.inner_products import products_with_rows
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates, top_of_scores
+from models.ranking.top_k import NO_LABEL, Ranking, nothing, top_of_candidates, top_of_scores
 from models.scorers.sparse import SparseModel
-
-_MOST_PRODUCTS = 2**22
-"""Held at a time: 16 MiB."""
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
@@ -84,8 +82,7 @@ class VectorNeighbours:
     ) -> Ranking:
         """Return the nearest labels (see `Neighbours.nearest_to`)."""
         queries = vectors.toarray()
-        num_parts = len(queries) * len(self._vectors) // _MOST_PRODUCTS + 1
-        parts = np.array_split(np.arange(len(queries)), num_parts)
+        parts = row_parts(len(queries), len(self._vectors), MAX_PRODUCTS)
         return _joined(
             [self._nearest(queries[part], left_out[part], k) for part in parts], len(queries), k
         )
@@ -178,10 +175,7 @@ def _row_lengths(rows: Float32[csr_array, "label feature"]) -> Float32[np.ndarra
 
 
 def _joined(parts: list[list[Ranking]], num_rows: int, k: int) -> Ranking:
-    best = Ranking(
-        labels=np.full((num_rows, k), NO_LABEL, dtype=np.int64),
-        scores=np.full((num_rows, k), -np.inf, dtype=np.float32),
-    )
+    best = nothing(num_rows, k)
     for row, found in enumerate(each for part in parts for each in part):
         best.labels[row], best.scores[row] = found.labels[0], found.scores[0]
     return best

@@ -12,25 +12,25 @@ from models.scorers.character_terms import placed_terms
 from models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel
 
 
-def spans_of(text: str, tfidf: TfidfModel, wanted: Container[str]) -> dict[str, list[Span]]:
+def spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[str, list[Span]]:
     """Return where some tokens stand in a text, in rising order.
 
     Args:
         text: Any.
         tfidf: Whose words, lemmas and phrases the tokens are.
-        wanted: The tokens; those that the text does not have are not in the answer.
+        requested: The tokens; those that the text does not have are not in the answer.
     """
     lowered = text.lower()
     placed = placed_terms(lowered) if tfidf.analyzer == CHAR else _placed_words(lowered, tfidf)
     spans: dict[str, list[Span]] = {}
     for token, start, stop in placed:
-        if token in wanted:
+        if token in requested:
             spans.setdefault(token, []).append((start, stop))
     if len(lowered) == len(text):
         return spans
-    places = _places(text)
+    positions = _positions(text)
     return {
-        token: [(int(places[start]), int(places[end - 1]) + 1) for start, end in each]
+        token: [(int(positions[start]), int(positions[end - 1]) + 1) for start, end in each]
         for token, each in spans.items()
     }
 
@@ -49,7 +49,7 @@ def _placed_words(lowered: str, tfidf: TfidfModel) -> Iterator[tuple[str, int, i
             yield " ".join(words[first : first + length]), start, stop
 
 
-def _places(text: str) -> Int64[np.ndarray, lowered]:
+def _positions(text: str) -> Int64[np.ndarray, lowered]:
     """Return of each character of the lower-case text the place of the one that it comes from."""
     lengths = [len(character.lower()) for character in text]
     return np.repeat(np.arange(len(text), dtype=np.int64), lengths)

@@ -30,7 +30,7 @@ DEBUG_VARIABLE = "LONGTAIL_DEBUG"
 
 _RESUMED = frozenset({"train", "predict", "experiment", "demo"})
 """Commands that go on where they were stopped."""
-_MOST_CHARACTERS = 500
+_MAX_CHARACTERS = 500
 """Of an error of another library, which may hold a whole document."""
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust show them
 _WRITE_ELSEWHERE = "write to another folder, or change its permissions"
@@ -181,4 +181,4 @@ def _how_to_see_more() -> str:
 
 def _shortened(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."

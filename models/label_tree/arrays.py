@@ -46,12 +46,12 @@ ARRAYS = {
 def problem_of(arrays: Mapping[str, np.ndarray]) -> str | None:
     """Return what of these arrays is no tree's, or None."""
     if set(arrays) != set(ARRAYS):
-        return f"arrays {sorted(arrays)}, wanted {sorted(ARRAYS)}"
+        return f"arrays {sorted(arrays)}, expected {sorted(ARRAYS)}"
     for name, (dtype, num_axes) in ARRAYS.items():
         array = arrays[name]
         if array.dtype != dtype or array.ndim != num_axes:
-            wanted = f"{np.dtype(dtype)} with {num_axes}"
-            return f"{name} is {array.dtype} with {array.ndim} axes, wanted {wanted}"
+            expected = f"{np.dtype(dtype)} with {num_axes}"
+            return f"{name} is {array.dtype} with {array.ndim} axes, expected {expected}"
     return _problem_of_shapes(arrays) or _problem_of_values(arrays)
 
 
@@ -61,19 +61,19 @@ def _problem_of_shapes(arrays: Mapping[str, np.ndarray]) -> str | None:
     num_labels = int((arrays["label_of_leaf"] != NO_LABEL).sum())
     if not num_labels or num_leaves != 2 ** depth_of(num_labels):
         return (
-            f"{num_leaves} leaves for {num_labels} labels, wanted at least one and the smallest "
+            f"{num_leaves} leaves for {num_labels} labels, expected at least one and the smallest "
             "power of two that holds them"
         )
     if not num_features or not dim:
-        return f"components has shape {(num_features, dim)}, wanted one of each at least"
-    wanted = {
+        return f"components has shape {(num_features, dim)}, expected one of each at least"
+    expected = {
         "mean": (dim,),
         "weights": (num_leaves - 1, num_features),
         "biases": (num_leaves - 1,),
     }
-    for name, shape in wanted.items():
+    for name, shape in expected.items():
         if arrays[name].shape != shape:
-            return f"{name} has shape {arrays[name].shape}, wanted {shape}"
+            return f"{name} has shape {arrays[name].shape}, expected {shape}"
     return None
 
 

@@ -75,9 +75,11 @@ def _log_decisions(weights, biases, node, features, document):
 
     Rows are named by their place: making views of them would take longer than the sum.
     """
-    score = np.float64(biases[node])
+    score = np.float64(biases[node])  # s = w·x + b, Eq. 7; a product of float32 is exact in float64
     for i in range(features.shape[1]):
         score += np.float64(weights[node, i]) * np.float64(features[document, i])
+    # log sigma(s) = min(s, 0) - log(1 + e^-|s|), and log sigma(-s) = -max(s, 0) less the same:
+    # neither overflows, and infinite biases, which padding forces, give 0 and -inf.
     rest = math.log1p(math.exp(-abs(score)))
     return -max(score, 0.0) - rest, min(score, 0.0) - rest
 
@@ -87,12 +89,16 @@ def _log_prob_of_leaves(weights, biases, features, documents, leaves, found):
     depth = 0
     while (1 << depth) - 1 < len(biases):
         depth += 1
-    path = np.zeros(depth + 1, dtype=np.float64)  # log-probability of coming to each level
+    # Invariant: path[0 .. level] are the log-probabilities, for `document`, of coming to the nodes
+    # above `leaf_before` on these levels.
+    path = np.zeros(depth + 1, dtype=np.float64)
     document, leaf_before = -1, 0
     for i in range(len(leaves)):
         leaf = leaves[i]
         level = 0
         if documents[i] == document:
+            # Bit depth - 1 of a leaf is the first decision: paths part at the highest bit in which
+            # two leaves differ, and are one above it.
             differing = leaf ^ leaf_before
             level = depth
             while differing:
@@ -100,16 +106,19 @@ def _log_prob_of_leaves(weights, biases, features, documents, leaves, found):
                 level -= 1
         document, leaf_before = documents[i], leaf
         while level < depth:
-            node = (1 << level) - 1 + (leaf >> (depth - level))
+            node = (
+                (1 << level) - 1 + (leaf >> (depth - level))
+            )  # as in a heap: 2^level - 1 above it
             left, right = _log_decisions(weights, biases, node, features, document)
             goes_right = (leaf >> (depth - level - 1)) & 1
             path[level + 1] = path[level] + (right if goes_right else left)
             level += 1
-        found[i] = path[depth]
+        found[i] = path[depth]  # log p_n, the sum over the path (Eq. 7)
 
 
 @compiled
 def _log_reach(weights, biases, features, reach):
+    # reach: (document, node, then leaf), the root's column 0; a node comes before its children.
     for document in range(len(features)):
         for node in range(len(biases)):
             left, right = _log_decisions(weights, biases, node, features, document)
@@ -124,7 +133,7 @@ def _best_leaves(weights, biases, label_of_leaf, features, labels, scores):
         leaves, found = _most_probable_leaves(weights, biases, label_of_leaf, features, document, m)
         found_labels = label_of_leaf[leaves]
         start = 0
-        while start < min(len(found), m):  # equal scores came in the order of float64 bounds
+        while start < min(len(found), m):  # equal float32 scores are in the order of float64 bounds
             stop = start + 1
             while stop < len(found) and found[stop] == found[start]:
                 stop += 1
@@ -138,15 +147,18 @@ def _best_leaves(weights, biases, label_of_leaf, features, labels, scores):
 @compiled
 def _most_probable_leaves(weights, biases, label_of_leaf, features, document, m):
     """Return the m most probable leaves to be found, and all that equal the last one in float32."""
+    # A binary heap of nodes, the largest bound first, and the bound of each: log-probability of
+    # coming to it, so none below it can have more. It begins with the root, of bound 0.
     heap, bounds, size = np.zeros(256, dtype=np.int64), np.zeros(256, dtype=np.float64), 1
     leaves, scores = np.empty(m + 16, dtype=np.int64), np.empty(m + 16, dtype=np.float32)
     num_found = 0
+    # Leaves come out in falling order of their scores; float32 rounding keeps that order.
     while size and (num_found < m or np.float32(bounds[0]) >= scores[m - 1]):
         node, bound = heap[0], bounds[0]
         size -= 1
         heap[0], bounds[0] = heap[size], bounds[size]
         _sink(heap, bounds, size)
-        if node >= len(biases):
+        if node >= len(biases):  # a leaf: all that is left in the heap has a bound at most this one
             if num_found == len(leaves):
                 leaves = np.concatenate((leaves, np.empty_like(leaves)))
                 scores = np.concatenate((scores, np.empty_like(scores)))
@@ -160,8 +172,8 @@ def _most_probable_leaves(weights, biases, label_of_leaf, features, document, m)
         for side in range(2):
             below = bound + decisions[side]
             child = 2 * node + 1 + side
-            is_wanted = child < len(biases) or label_of_leaf[child - len(biases)] >= 0
-            if is_wanted and np.float32(below) > -np.inf:
+            has_labels = child < len(biases) or label_of_leaf[child - len(biases)] >= 0
+            if has_labels and np.float32(below) > -np.inf:
                 _rise(heap, bounds, size, child, below)
                 size += 1
     return leaves[:num_found], scores[:num_found]

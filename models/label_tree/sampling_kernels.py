@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from models.jit import vectorised
+from models.label_tree.exponential import exp_of_minus
 from models.label_tree.kernels import Nodes
 
 _TOGETHER = 256  # walks
-_LARGEST = 40.0  # of |s| where e^-|s| is not 0; below, 1 + e^-|s| is 1
 
 
 def draw_leaves(
@@ -68,7 +68,7 @@ def _draw_leaves(weights, biases, features, rows, uniform, leaves, log_probs):
                 scores[i] = _score(features, rows[first + i], weights, biases, nodes[i])
             for i in range(len(nodes)):
                 score, size = scores[i], abs(scores[i])
-                power = _exp_of_minus(size)
+                power = exp_of_minus(size)
                 likely = widths[i] / (1.0 + power)
                 right = likely if score >= 0 else power * likely
                 # At an infinite score, whatever rounding left of `rests`.
@@ -101,26 +101,10 @@ def _log_prob_of_leaves(weights, biases, features, leaves, log_probs):
                 scores[i] = _score(features, first + i, weights, biases, nodes[i])
             for i in range(num):
                 size = abs(scores[i])
-                products[i] *= 1.0 + _exp_of_minus(size)
+                products[i] *= 1.0 + exp_of_minus(size)
                 unlikely[i] += size if scores[i] * signs[i] < 0 else 0.0
         for i in range(num):
             log_probs[first + i] = -unlikely[i] - math.log(products[i])
-
-
-@vectorised
-def _exp_of_minus(size: float) -> float:
-    """Return e^-size for size >= 0 as the 128th power of a Taylor series, to 1e-8 of its value."""
-    x = min(size, _LARGEST) * (-1 / 128)
-    series = 1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320))))
-    power = 1.0 + x * (1.0 + x * (1 / 2 + x * (1 / 6 + x * series)))
-    power *= power
-    power *= power
-    power *= power
-    power *= power
-    power *= power
-    power *= power
-    power *= power
-    return power if size < _LARGEST else 0.0
 
 
 @vectorised

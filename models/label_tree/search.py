@@ -2,8 +2,7 @@
 
 The search is a `Source` of `models.ranking.top_k`: the tree's side of scores corrected by log p_n
 (Bamler & Mandt 2020, Eq. 5). On a CPU `models.label_tree.kernels` searches for each document with a
-heap;
-`BestFirstSearch` goes level by level for a whole batch, as a GPU wants it.
+heap; `BestFirstSearch` goes level by level for a whole batch, as a GPU wants it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from models.label_tree.kernels import best_leaves
 from models.label_tree.tree import LabelTree
 from models.ranking.top_k import Ranking, top_of_candidates
 
-_MOST_ENTRIES = 2**20  # entries of frontiers at a time: opening all of them takes some 128 MiB
+_MAX_ENTRIES = 2**20  # entries of frontiers at a time: opening all of them takes some 128 MiB
 
 
 class BestFirstSearch:
@@ -86,25 +85,25 @@ class BestFirstSearch:
         return self._nodes < len(self._tree.biases)
 
     def _open(self, to_open: Bool[Tensor, "row entry"]) -> None:
-        """Put a node's left child in its place, and its right child behind the other entries."""
+        """Replace a node by its left child, and put its right child behind other entries."""
         rows, columns = to_open.nonzero(as_tuple=True)
         parents = self._nodes[rows, columns]
         decisions = self._tree.log_decisions(self._features.index_select(0, rows), parents)
         bounds = self._bounds[rows, columns].unsqueeze(1) + decisions
         width = self._nodes.shape[1]
-        places = width - 1 + to_open.cumsum(1)[rows, columns]
-        room = (0, int(places.max()) + 1 - width)
+        behind = width - 1 + to_open.cumsum(1)[rows, columns]  # each opened entry's new column
+        room = (0, int(behind.max()) + 1 - width)
         self._nodes = pad(self._nodes, room)
         self._bounds = pad(self._bounds, room, value=-math.inf)
         children = torch.stack([2 * parents + 1, 2 * parents + 2], dim=1)
         bounds = self._without_others(children, bounds)
-        self._nodes[rows, columns], self._nodes[rows, places] = children[:, 0], children[:, 1]
-        self._bounds[rows, columns], self._bounds[rows, places] = bounds[:, 0], bounds[:, 1]
+        self._nodes[rows, columns], self._nodes[rows, behind] = children[:, 0], children[:, 1]
+        self._bounds[rows, columns], self._bounds[rows, behind] = bounds[:, 0], bounds[:, 1]
 
     def _without_others(
         self, nodes: Int64[Tensor, "#row entry"], bounds: Float64[Tensor, "row entry"]
     ) -> Float64[Tensor, "row entry"]:
-        """Return the bounds, -inf for leaves that are not to be found."""
+        """Return the bounds, -inf for leaves without a label."""
         leaves = nodes - len(self._tree.biases)
         labels = self._tree.label_of_leaf[leaves.clamp(min=0)]
         return bounds.masked_fill((leaves >= 0) & (labels < 0), -math.inf)
@@ -114,7 +113,8 @@ class TreeSource:
     """The `Source` of log p_n of one batch of document vectors.
 
     On a GPU, what a call has searched is kept for the next one where that asks for the same rows or
-    some of them, as `models.ranking.top_k.rank` does. So a source serves one thread at a time.
+    some of them, as `models.ranking.threshold_algorithm.rank` does. So a source serves one thread
+    at a time.
     """
 
     def __init__(self, tree: LabelTree, vectors: Float32[np.ndarray, "batch dim"]) -> None:
@@ -150,7 +150,7 @@ class TreeSource:
             label_of_leaf = self._tree.label_of_leaf.numpy()
             return Ranking(*best_leaves(self._tree.nodes, label_of_leaf, features, m))
         most = 2 * len(self._tree.label_of_leaf)
-        at_a_time = max(1, _MOST_ENTRIES // min(m * (self._tree.depth + 1), most))
+        at_a_time = max(1, _MAX_ENTRIES // min(m * (self._tree.depth + 1), most))
         parts = [
             self._search_for(rows[start : start + at_a_time]).top(m)
             for start in range(0, max(1, len(rows)), at_a_time)
@@ -164,20 +164,24 @@ class TreeSource:
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
-        features = self._features[torch.from_numpy(rows).to(self._device)]
-        scores: Float32[np.ndarray, "row m"] = (
-            self._tree.log_prob(features, torch.from_numpy(labels).to(self._device)).cpu().numpy()
+        log_probs = self._tree.log_prob(
+            self.features_of(rows), torch.from_numpy(labels).to(self._device)
         )
+        scores: Float32[np.ndarray, "row m"] = log_probs.cpu().numpy()
         return scores
 
+    def features_of(self, rows: Int64[np.ndarray, row]) -> Float32[Tensor, "row k"]:
+        """Return what the tree reads of these queries: their projected vectors."""
+        return self._features[torch.from_numpy(rows).to(self._device)]
+
     def _search_for(self, rows: Int64[np.ndarray, row]) -> BestFirstSearch:
+        """Return a search for these rows: the one before, where it was for all of them."""
         order = np.argsort(self._rows, kind="stable")
-        found = np.searchsorted(self._rows, rows, sorter=order)
-        places = order[np.minimum(found, len(order) - 1)] if len(order) else found
-        if len(order) and (self._rows[places] == rows).all():
-            self._search = self._search.keep(torch.from_numpy(places).to(self._device))
+        position = np.searchsorted(self._rows, rows, sorter=order)
+        earlier = order[np.minimum(position, len(order) - 1)] if len(order) else position
+        if len(order) and (self._rows[earlier] == rows).all():
+            self._search = self._search.keep(torch.from_numpy(earlier).to(self._device))
         else:
-            features = self._features[torch.from_numpy(rows).to(self._device)]
-            self._search = BestFirstSearch(self._tree, features)
+            self._search = BestFirstSearch(self._tree, self.features_of(rows))
         self._rows = rows
         return self._search

@@ -28,7 +28,7 @@ from models.label_tree.kernels import Nodes, log_prob_of_all_leaves, log_prob_of
 from models.label_tree.sampling_kernels import draw_leaves, quick_log_prob_of_leaves
 from models.ranking.top_k import NO_LABEL
 
-_MOST_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
+_MAX_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
 _DRAWS_AT_A_TIME = 2**20  # on a GPU
 
 
@@ -154,7 +154,7 @@ class LabelTree:
 
     def log_probs(self, features: Float32[Tensor, "batch k"]) -> Float32[Tensor, "batch label"]:
         """Return log p_n(y|x), in nats, of all labels: level by level, each node scored once."""
-        rows = max(1, _MOST_PRODUCTS // max(1, self.weights.numel()))
+        rows = max(1, _MAX_PRODUCTS // max(1, self.weights.numel()))
         parts = [
             self._log_prob_of_all_leaves(part)[:, self.leaf_of_label].float()
             for part in torch.split(features, rows)
@@ -271,7 +271,7 @@ class LabelTree:
         if self.uses_kernels:
             arrays = (features.numpy(), documents.numpy(), leaves.numpy())
             return torch.from_numpy(log_prob_of_leaves(self.nodes, *arrays))
-        pairs = max(1, _MOST_PRODUCTS // features.shape[1])
+        pairs = max(1, _MAX_PRODUCTS // features.shape[1])
         parts = [
             self._walk_to_leaves(features.index_select(0, rows), part)
             for rows, part in zip(
@@ -303,7 +303,7 @@ def project(
         DataError: A vector is not finite.
     """
     check_finite(vectors)
-    rows = max(1, _MOST_PRODUCTS // components.numel())
+    rows = max(1, _MAX_PRODUCTS // components.numel())
     parts = [
         _sum_in_fixed_order((part.double() - mean.double()).unsqueeze(1) * components.double())
         for part in torch.split(vectors, rows)

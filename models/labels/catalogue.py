@@ -211,7 +211,7 @@ def _label_of_line(number: int, line: str) -> Label:
         for found in lists.values()
     )
     if not is_good or {k: type(v) for k, v in fields.items()} != _FIELDS:
-        raise DataError(f"label catalogue, line {number}: wanted the fields {', '.join(_FIELDS)}")
+        raise DataError(f"label catalogue, line {number}: expected the fields {', '.join(_FIELDS)}")
     fields |= {name: tuple(found) for name, found in lists.items()}
     return Label(**fields)
 

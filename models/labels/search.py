@@ -19,7 +19,7 @@ from jaxtyping import Bool, Int64
 
 from models.labels.catalogue import LabelCatalogue
 
-MOST_WORDS = 200
+MAX_WORDS = 200
 """Words of one label that are indexed, the first ones."""
 _WORD = re.compile(r"[^\W_]+")
 _LAST = "\U0010ffff"
@@ -68,15 +68,15 @@ class LabelSearch:
 
         Args:
             query: An empty one, or one without a letter or digit, finds all labels.
-            limit: Labels wanted.
+            limit: Number of labels to return.
             offset: Labels to pass over.
         """
         key = self._tiers(folded(query).strip()) * self._num_labels + self._place
         found = np.flatnonzero(key < _NUM_TIERS * self._num_labels)
-        wanted = min(offset + limit, len(found))
-        if not wanted:
+        count = min(offset + limit, len(found))
+        if not count:
             return Found(len(found), ())
-        best = found[np.argpartition(key[found], wanted - 1)[:wanted]]
+        best = found[np.argpartition(key[found], count - 1)[:count]]
         in_order = best[np.argsort(key[best])][offset:]
         return Found(len(found), tuple(in_order.tolist()))
 
@@ -146,6 +146,6 @@ def folded(text: str) -> str:
 def _words_of(texts: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield each label with each of its words, once."""
     for label, text in enumerate(texts):
-        words = (match.group() for match in islice(_WORD.finditer(text), MOST_WORDS))
+        words = (match.group() for match in islice(_WORD.finditer(text), MAX_WORDS))
         for word in dict.fromkeys(words):
             yield label, word

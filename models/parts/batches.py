@@ -1,10 +1,10 @@
-"""Documents made ready to be ranked; what scorers need of them is computed once, when needed."""
+"""Texts made ready to be ranked; what scorers read of them is computed once, when needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -15,6 +15,9 @@ from models.encoders.tokens import TokenizedTexts, tokenize_texts
 from models.parts.model_parts import DenseParts, ModelParts
 
 T = TypeVar("T")
+
+Reading: TypeAlias = Literal["text", "features", "vector"]
+"""What a scorer reads of a text: the text itself, its tf-idf features, or the encoder's vector."""
 
 
 class _Once(Generic[T]):
@@ -76,11 +79,6 @@ class TextBatch:
         self._progress = progress
 
     @property
-    def num_documents(self) -> int:
-        """Number of texts."""
-        return len(self.texts)
-
-    @property
     def _dense(self) -> DenseParts:
         assert self._parts.dense is not None  # only dense scorers ask, and they come with it
         return self._parts.dense
@@ -89,7 +87,7 @@ class TextBatch:
     def tokens(self) -> TokenizedTexts:
         """The texts as the encoder reads them."""
         dense = self._dense
-        return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens, dense.windows)
+        return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens)
 
     @_Once
     def vectors(self) -> Float32[np.ndarray, "text dim"]:
@@ -117,17 +115,13 @@ class TextBatch:
         tfidf = self._parts.sparse.tfidf
         return np.array([tfidf.num_words(text) for text in self.texts], dtype=np.int64)
 
-    def prepare(self, is_sparse: bool) -> Int64[np.ndarray, text]:
-        """Do what ranking needs besides the encoder; return how much is to be read of each text.
+    def lengths(self, reads: Collection[Reading]) -> Int64[np.ndarray, text]:
+        """Return how much is to be read of each text: tokens by the encoder, else words.
 
         Args:
-            is_sparse: Whether the sparse model reads the texts, in words; else the encoder does, in
-                tokens, those that two windows have in common twice.
+            reads: What the scorers read.
         """
-        if is_sparse:
-            _ = self.features
-            return self.num_words
-        return self.tokens.lengths
+        return self.tokens.lengths if "vector" in reads else self.num_words
 
     def take(self, rows: Sequence[int]) -> TextBatch:
         """Return some of the texts, with all that is known of them."""
@@ -150,25 +144,27 @@ class TextBatch:
     def _context(self) -> tuple[ModelParts, str, Callable[[int], object]]:
         return self._parts, self._device, self._progress
 
-    def extents(self, *, by_encoder: bool, by_sparse: bool) -> list[Extent]:
-        """Return how much of each text is read by the encoder, the sparse model, or both.
+    def extents(self, reads: Collection[Reading]) -> list[Extent]:
+        """Return how much of each text is read.
 
-        The encoder reads tokens, and its window or windows may end before the text does; the sparse
-        model reads all words. What both read is counted in the encoder's tokens, and is cut where
-        the encoder cuts it. Of the two numbers of known tokens the larger one counts, so that it is
-        0 only where neither knows anything.
+        The encoder reads the first tokens, all others read all words. What the encoder reads too is
+        counted in its tokens, and is cut where the encoder cuts it. Of the two numbers of known
+        tokens the larger one counts, so that it is 0 only where neither encoder nor sparse model
+        knows anything; a scorer that reads neither knows all words.
 
         Args:
-            by_encoder: Whether the encoder reads them.
-            by_sparse: Whether the sparse model does; at least one of the two.
+            reads: What the scorers read.
         """
-        known = self.num_known_features if by_sparse else np.zeros(len(self.texts), dtype=np.int64)
-        if by_encoder:
-            read, num_tokens = self.tokens.num_read, self.tokens.num_tokens
+        known = np.zeros(len(self.texts), dtype=np.int64)
+        if "features" in reads:
+            known = self.num_known_features
+        if "vector" in reads:
+            num_read, num_tokens = self.tokens.lengths, self.tokens.num_tokens
             known = np.maximum(known, self.tokens.num_known)
         else:
-            read = num_tokens = self.num_words
-        rows = zip(read.tolist(), num_tokens.tolist(), known.tolist(), strict=True)
+            num_read = num_tokens = self.num_words
+            known = known if "features" in reads else self.num_words
+        rows = zip(num_read.tolist(), num_tokens.tolist(), known.tolist(), strict=True)
         return [Extent(*row) for row in rows]
 
     @property
@@ -193,19 +189,3 @@ _JOINED: dict[str, Callable[[Any], object]] = {
     "num_words": np.concatenate,
 }
 """How one is made of those of several batches."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureBatch:
-    """Documents of which only the features are known; `Predictor.read_features` makes them.
-
-    Attributes:
-        features: Their rows, at unit length.
-    """
-
-    features: Float32[csr_array, "document feature"]
-
-    @property
-    def num_documents(self) -> int:
-        """Number of documents."""
-        return int(self.features.shape[0])

@@ -7,9 +7,9 @@ import json
 import numpy as np
 
 from models.bundle.bundle import Bundle
-from models.encoders.pretrained import window_of
+from models.encoders.families import num_positions
 from models.errors import BundleCorruptError
-from models.names import BLENDABLE, FEATURES, LINEAR
+from models.names import BLENDABLE, LINEAR
 from models.parts.model_parts import (
     _CLASSIFIER_FILE,
     _LINEAR_FILE,
@@ -35,9 +35,6 @@ def check_parts(bundle: Bundle, parts: ModelParts) -> None:
         if parts.dense.linear is not None:
             _check_linear(bundle, parts.dense.linear, parts.dense.encoder.dim)
     _check_scorers(bundle, parts)
-    if parts.input == FEATURES and parts.dense is not None:
-        said = f"input {parts.input!r} with an encoder, which reads texts"
-        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
 
 
 def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
@@ -50,13 +47,13 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
         said = f"scorers {bundle.manifest.scorers}, the files make {parts.scorers}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     if bundle.manifest.default_scorer not in parts.scorers:
-        said = f"default_scorer {bundle.manifest.default_scorer!r}, wanted one of {parts.scorers}"
+        said = f"default_scorer {bundle.manifest.default_scorer!r}, expected one of {parts.scorers}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     odd = set(parts.calibrations).difference(parts.scorers)
     if parts.ensemble is not None:
         odd |= set(parts.ensemble.weights).difference(BLENDABLE)
     if odd:
-        said = f"calibrations or ensemble weights of {sorted(odd)}, wanted those of scorers"
+        said = f"calibrations or ensemble weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
         said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"
@@ -71,7 +68,7 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
     """
     num_labels, dim = len(bundle.catalogue), dense.encoder.dim
     if dense.label_vectors.shape != (num_labels, dim):
-        shapes = f"label_vectors {dense.label_vectors.shape}, wanted {(num_labels, dim)}"
+        shapes = f"label_vectors {dense.label_vectors.shape}, expected {(num_labels, dim)}"
         raise BundleCorruptError(contradiction(bundle, RETRIEVAL_FILE, shapes))
     if dense.classifier is not None:
         _check_model(bundle, _CLASSIFIER_FILE, dense.classifier, dim)
@@ -80,9 +77,9 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
     if said.dim != dim:
         what = f"dim {said.dim}, the encoder has {dim}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
-    window = window_of(dense.encoder.transformer)
-    if not 1 <= dense.max_tokens <= window:
-        what = f"max_tokens {dense.max_tokens}, the encoder has {window} positions"
+    most_tokens = num_positions(dense.encoder.transformer)
+    if not 1 <= dense.max_tokens <= most_tokens:
+        what = f"max_tokens {dense.max_tokens}, the encoder has {most_tokens} positions"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
 
 
@@ -99,7 +96,7 @@ def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
         most, tree_dim = len(bundle.catalogue), len(linear.tree.mean)
         if not least <= num_labels <= most or tree_dim != dim:
             what = (
-                f"a tree of (labels, dimensions) {(num_labels, tree_dim)}, wanted {least} to "
+                f"a tree of (labels, dimensions) {(num_labels, tree_dim)}, expected {least} to "
                 f"{most}, and {dim}"
             )
             raise BundleCorruptError(contradiction(bundle, _TREE_FILE, what))
@@ -116,7 +113,7 @@ def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> Non
         BundleCorruptError: They are.
     """
     if model.weight.shape[1:] != (dim,):
-        raise BundleCorruptError(contradiction(bundle, name, f"{dim} dimensions wanted"))
+        raise BundleCorruptError(contradiction(bundle, name, f"{dim} dimensions expected"))
     _check_rows(bundle, name, model.labels, (len(model.weight), len(model.bias)))
 
 

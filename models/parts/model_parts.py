@@ -35,11 +35,9 @@ from models.names import (
     LINEAR,
     RETRIEVAL,
     SPARSE,
-    Input,
 )
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
-from models.windows import Windows
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 RETRIEVAL_FILE = "retrieval.safetensors"
@@ -62,7 +60,6 @@ class DenseParts:
         label_vectors: phi_label of every label.
         classifier: The dense classifier; None if the run kept none.
         linear: The linear scorer; None if the run trained none.
-        windows: How longer documents are read; None: only their beginning is.
     """
 
     encoder: DualEncoder
@@ -71,15 +68,6 @@ class DenseParts:
     label_vectors: Float32[np.ndarray, "label dim"]
     classifier: LinearModel | None
     linear: LinearScorer | None = None
-    windows: Windows | None = None
-
-    @property
-    def most_tokens(self) -> int:
-        """Tokens of the longest document of which all is read, special ones included."""
-        if self.windows is None:
-            return self.max_tokens
-        num_special = self.tokenizer.num_special_tokens_to_add()
-        return num_special + self.windows.longest(self.max_tokens - num_special)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +75,6 @@ class ModelParts:
     """Everything that scoring needs.
 
     Attributes:
-        input: What the model reads.
         catalogue: The labels.
         sparse: The sparse model.
         dense: The dense half; None if the run trained none.
@@ -96,7 +83,6 @@ class ModelParts:
         ensemble: The weights of the scorer `ensemble`; None if there is none.
     """
 
-    input: Input
     catalogue: LabelCatalogue
     sparse: SparseModel
     dense: DenseParts | None

@@ -84,7 +84,6 @@ def read_parts(bundle: Bundle) -> ModelParts:
     manifest, encoder = bundle.manifest, bundle.manifest.encoder
     try:
         parts = ModelParts(
-            input=manifest.input,
             catalogue=bundle.catalogue,
             sparse=read_sparse(bundle),
             dense=None if encoder is None else _read_dense(bundle, encoder.max_tokens),
@@ -132,7 +131,6 @@ def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
         label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
         classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
         linear=_read_linear(bundle) if has_linear else None,
-        windows=bundle.manifest.windows,
     )
 
 
@@ -162,7 +160,7 @@ def _label_pooling(bundle: Bundle) -> LabelPooling:
     """
     found = bundle.manifest.training.get("retrieval", {}).get("label_pooling", "mean")
     if found not in get_args(LabelPooling):
-        what = f"label_pooling {found!r}, wanted one of {get_args(LabelPooling)}"
+        what = f"label_pooling {found!r}, expected one of {get_args(LabelPooling)}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
     pooling: LabelPooling = found
     return pooling

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Unpack
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from models.bundle.shard import Shard
 from models.errors import BundleError, RequestError
 from models.explain.label_facts import NUM_NEAREST, RememberedNeighbours
 from models.labels.filters import LabelFilter, filters_of_parts
-from models.parts.batches import FeatureBatch, TextBatch
+from models.options import RankingKeywords, RankingOptions
+from models.parts.batches import TextBatch
 from models.predict.predictor import Predictor
 from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
 from models.results import Explanation, LabelScore, NearLabel, Prediction, with_explanations
@@ -34,7 +36,7 @@ class ShardedPredictor:
             predictors: Of all shards of one model, in their order.
         """
         self._predictors = tuple(predictors)
-        sizes = [len(each.catalogue) for each in predictors]
+        sizes = [len(shard.catalogue) for shard in predictors]
         self._firsts = [sum(sizes[:number]) for number in range(len(sizes))]
         self.num_labels = sum(sizes)
         self._remembered = RememberedNeighbours()
@@ -68,48 +70,23 @@ class ShardedPredictor:
         """Return texts made ready to be ranked by all shards (see `Predictor.read`)."""
         return self._predictors[0].read(texts)
 
-    def rank(
-        self,
-        batch: TextBatch | FeatureBatch,
-        k: int,
-        scorer: str | None = None,
-        correction: str | None = None,
-        tail_dial: float = 0.0,
-        label_filter: LabelFilter | None = None,
-    ) -> Ranking:
-        """Return the exact k best labels of each document, by their index in the whole model.
+    def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:
+        """Return the exact k best labels of each text, by their index in the whole model.
 
         Args:
             batch: What `read` returned.
-            k: From 1 to the number of labels of all shards.
-            scorer: As for `Predictor.rank`.
-            correction: As there.
-            tail_dial: As there.
-            label_filter: As there; its ids are of labels of any shard.
+            options: As for `Predictor.rank`; the filter's ids are of labels of any shard.
 
         Raises:
             RequestError: As `Predictor.rank` does.
         """
-        self._check_k(k)
-        filters = self._filters(label_filter)
         rankings = [
-            each.rank(batch, min(k, len(each.catalogue)), scorer, correction, tail_dial, wanted)
-            for each, wanted in zip(self._predictors, filters, strict=True)
+            shard.rank(batch, part)
+            for shard, part in zip(self._predictors, self._options_of(options), strict=True)
         ]
-        return merge_rankings(rankings, self._firsts, k)
+        return merge_rankings(rankings, self._firsts, options.k)
 
-    def predict(
-        self,
-        texts: Sequence[str],
-        *,
-        k: int = 5,
-        scorer: str | None = None,
-        threshold: float | None = None,
-        correction: str | None = None,
-        tail_dial: float = 0.0,
-        label_filter: LabelFilter | None = None,
-        explain: bool = False,
-    ) -> list[Prediction]:
+    def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
         """Return the best labels of each text (see `Predictor.predict`).
 
         Each label is explained by its shard; the labels that are like it are sought in all.
@@ -117,27 +94,46 @@ class ShardedPredictor:
         Raises:
             RequestError: As `Predictor.predict` does.
         """
-        self._check_k(k)
-        batch = self.read(texts)
+        return self.predict_batch(self.read(texts), RankingOptions(**options))
+
+    def predict_batch(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
+        """Return the best labels of texts that `read` has made ready (see `predict`).
+
+        Raises:
+            RequestError: As `predict` does, of what is not about the texts.
+        """
         of_shards = [
-            each.predict_batch(
-                batch, k=min(k, len(each.catalogue)), scorer=scorer, threshold=threshold,
-                correction=correction, tail_dial=tail_dial, label_filter=wanted,
-            )
-            for each, wanted in zip(self._predictors, self._filters(label_filter), strict=True)
-        ]  # fmt: skip
+            shard.predict_batch(batch, replace(part, explain=False))
+            for shard, part in zip(self._predictors, self._options_of(options), strict=True)
+        ]
         merged = [
             _with_warnings_of(
-                replace(found[0], labels=self._merged([each.labels for each in found], k)), found
+                replace(parts[0], labels=self._merged([x.labels for x in parts], options.k)), parts
             )
-            for found in zip(*of_shards, strict=True)
+            for parts in zip(*of_shards, strict=True)
         ]
-        if not explain:
+        if not options.explain:
             return merged
-        labels = [[label.index for label in each.labels] for each in merged]
-        return with_explanations(
-            merged, self._explain(batch, labels, scorer, correction, tail_dial)
-        )
+        labels = [[label.index for label in prediction.labels] for prediction in merged]
+        return with_explanations(merged, self._explain(batch, labels, options))
+
+    def _options_of(self, options: RankingOptions) -> list[RankingOptions]:
+        """Return what options mean for each shard.
+
+        Raises:
+            RequestError: k is more than there are labels, or the filter names labels that no shard
+                has.
+        """
+        if options.k > self.num_labels:
+            raise RequestError(
+                f"k is {options.k}; expected 1 to {self.num_labels}, the number of labels"
+            )
+        return [
+            replace(options, k=min(options.k, len(shard.catalogue)), label_filter=part)
+            for shard, part in zip(
+                self._predictors, self._filters(options.label_filter), strict=True
+            )
+        ]
 
     def _filters(self, label_filter: LabelFilter | None) -> Sequence[LabelFilter | None]:
         """Return what a filter means for each shard.
@@ -147,33 +143,26 @@ class ShardedPredictor:
         """
         if label_filter is None:
             return [None] * len(self._predictors)
-        known = [each.selector.known(label_filter) for each in self._predictors]
+        known = [shard.selector.known(label_filter) for shard in self._predictors]
         return filters_of_parts(label_filter, known)
 
     def _explain(
-        self,
-        batch: TextBatch,
-        labels: Sequence[Sequence[int]],
-        scorer: str | None,
-        correction: str | None,
-        tail_dial: float,
+        self, batch: TextBatch, labels: Sequence[Sequence[int]], options: RankingOptions
     ) -> list[tuple[Explanation, ...]]:
         """Return why labels, by their indices in the whole model, fit each text."""
-        found: list[dict[int, Explanation]] = [{} for _ in labels]
-        for first, predictor in zip(self._firsts, self._predictors, strict=True):
-            rows = range(first, first + len(predictor.catalogue))
-            own = [[label for label in row if label in rows] for row in labels]
-            if not any(own):
+        explanations: list[dict[int, Explanation]] = [{} for _ in labels]
+        for first, shard in zip(self._firsts, self._predictors, strict=True):
+            rows = range(first, first + len(shard.catalogue))
+            of_shard = [[label for label in of_text if label in rows] for of_text in labels]
+            if not any(of_shard):
                 continue
-            explained = predictor.explain(
-                batch, [[label - first for label in row] for row in own], scorer, correction,
-                tail_dial, partial(self._nearest_of, first),
-            )  # fmt: skip
-            for of_text, row, explanations in zip(found, own, explained, strict=True):
-                of_text.update(zip(row, explanations, strict=True))
+            local = [[label - first for label in of_text] for of_text in of_shard]
+            explained = shard.explain(batch, local, options, partial(self._nearest_of, first))
+            for of_text, names, parts in zip(explanations, of_shard, explained, strict=True):
+                of_text.update(zip(names, parts, strict=True))
         return [
             tuple(of_text[label] for label in row)
-            for of_text, row in zip(found, labels, strict=True)
+            for of_text, row in zip(explanations, labels, strict=True)
         ]
 
     def _nearest_of(self, first: int, rows: Sequence[int]) -> list[tuple[NearLabel, ...]]:
@@ -187,33 +176,32 @@ class ShardedPredictor:
         row = label - self._firsts[owner]
         vector = self._predictors[owner].facts.vectors_of([row])
         near = [
-            replace(found, index=first + found.index)
-            for number, (first, each) in enumerate(zip(self._firsts, self._predictors, strict=True))
-            for found in each.facts.nearest_to(vector, [row if number == owner else NO_LABEL])[0]
+            replace(label, index=first + label.index)
+            for number, (first, shard) in enumerate(
+                zip(self._firsts, self._predictors, strict=True)
+            )
+            for label in shard.facts.nearest_to(vector, [row if number == owner else NO_LABEL])[0]
         ]
-        return tuple(sorted(near, key=lambda each: -each.similarity)[:NUM_NEAREST])
+        return tuple(sorted(near, key=lambda label: -label.similarity)[:NUM_NEAREST])
 
-    def _merged(self, found: Sequence[Sequence[LabelScore]], k: int) -> tuple[LabelScore, ...]:
+    def _merged(self, parts: Sequence[Sequence[LabelScore]], k: int) -> tuple[LabelScore, ...]:
+        """Return the k best labels of all shards, by their indices in the whole model."""
         labels = [
             replace(label, index=first + label.index)
-            for some, first in zip(found, self._firsts, strict=True)
-            for label in some
+            for of_shard, first in zip(parts, self._firsts, strict=True)
+            for label in of_shard
         ]
         return tuple(sorted(labels, key=lambda label: (-label.score, label.index))[:k])
 
-    def _check_k(self, k: int) -> None:
-        if not 1 <= k <= self.num_labels:
-            raise RequestError(f"k is {k}; wanted 1 to {self.num_labels}, the number of labels")
 
-
-def _with_warnings_of(merged: Prediction, found: Sequence[Prediction]) -> Prediction:
-    """Return a merged answer with the shards' warnings about the labels that it has kept."""
-    about = [each.warnings for each in found]
-    return replace(merged, warnings=merge_warnings(about, [label.id for label in merged.labels]))
+def _with_warnings_of(merged: Prediction, parts: Sequence[Prediction]) -> Prediction:
+    """Return a merged answer with the shards' warnings about its labels."""
+    warnings = [part.warnings for part in parts]
+    return replace(merged, warnings=merge_warnings(warnings, [label.id for label in merged.labels]))
 
 
 def merge_rankings(rankings: Sequence[Ranking], firsts: Sequence[int], k: int) -> Ranking:
-    """Return the k best of what all shards found: higher scores first, ties by smaller index.
+    """Return the k best labels of all shards: higher scores first, ties by smaller index.
 
     Args:
         rankings: Of each shard, its best k or all its labels; numbered from 0 on.
@@ -221,10 +209,10 @@ def merge_rankings(rankings: Sequence[Ranking], firsts: Sequence[int], k: int) -
         k: At least 1.
     """
     labels = [
-        np.where(found.labels == NO_LABEL, NO_LABEL, found.labels + first)
-        for found, first in zip(rankings, firsts, strict=True)
+        np.where(ranking.labels == NO_LABEL, NO_LABEL, ranking.labels + first)
+        for ranking, first in zip(rankings, firsts, strict=True)
     ]
-    scores = [found.scores for found in rankings]
+    scores = [ranking.scores for ranking in rankings]
     return top_of_candidates(np.concatenate(labels, axis=1), np.concatenate(scores, axis=1), k)
 
 
@@ -238,9 +226,9 @@ def in_order(bundles: Sequence[Bundle]) -> list[Bundle]:
     wholes = {(x.shard.digest, x.shard.num_shards) for x in bundles if x.shard is not None}
     num_shards = next(iter(wholes))[1] if len(wholes) == 1 else 0
     if not 0 < num_shards == len(by_number) == len(bundles):
-        came = ", ".join(_shown(bundle.shard) for bundle in bundles)
+        given = ", ".join(_shown(bundle.shard) for bundle in bundles)
         raise BundleError(
-            f"shards: {came or 'nothing'} came; wanted each shard of one model once; split it "
+            f"shards: got {given or 'nothing'}, expected each shard of one model once; split it "
             "with 'longtail registry split'"
         )
     return [by_number[number] for number in range(num_shards)]

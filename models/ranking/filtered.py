@@ -1,83 +1,15 @@
-"""Exact top-k among some of the labels, over any sum of sources.
-
-Two ways, which give the same labels and scores, to the bit. Few labels are all scored, by random
-access. Many are ranked by sorted access that skips all others and reads on until it has enough.
-"""
+"""Sorted access to some of a source's labels: read on until enough of them are found."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.labels.filters import Selection
-from models.ranking.top_k import NO_LABEL, Ranking, Source, rank, top_of_candidates
+from models.labels.selection import Selection
+from models.ranking.top_k import NO_LABEL, Ranking, Source, nothing
 
-_SCORE_ALL_SHARE = 64
-"""All selected labels are scored where there are no more than the catalogue's divided by this."""
-_SCORE_ALL_UP_TO = 1024
-"""And in any case where there are no more than these; see tests/bench/labels.py."""
-_MOST_SCORES = 2**18
-"""Held at a time where all selected labels are scored."""
 _SLACK = 64
 """Labels beyond twice those expected to be needed that are read at first."""
-
-
-def rank_selected(sources: Sequence[Source], k: int, selection: Selection | None) -> Ranking:
-    """Return the k selected labels with the largest sum of scores over the sources, exactly.
-
-    Args:
-        sources: As for `models.ranking.top_k.rank`.
-        k: Labels wanted a query, at least 1; fewer are found where fewer are selected.
-        selection: Whose labels may be found; None: all.
-    """
-    if selection is None:
-        return rank(sources, k)
-    if scores_all(selection):
-        return rank_given(sources, k, selection.labels)
-    return rank([SelectedSource(source, selection) for source in sources], k)
-
-
-def scores_all(selection: Selection) -> bool:
-    """Return whether so few labels are selected that all are scored."""
-    most = max(_SCORE_ALL_UP_TO, len(selection.is_selected) // _SCORE_ALL_SHARE)
-    return len(selection) <= most
-
-
-def rank_given(sources: Sequence[Source], k: int, labels: Int64[np.ndarray, selected]) -> Ranking:
-    """Return the best of given labels, all of which are scored.
-
-    Args:
-        sources: As for `models.ranking.top_k.rank`.
-        k: At least 1.
-        labels: Distinct.
-    """
-    num_parts = sources[0].num_queries * len(labels) // _MOST_SCORES + 1
-    parts = []
-    for rows in np.array_split(np.arange(sources[0].num_queries, dtype=np.int64), num_parts):
-        given = np.tile(labels, (len(rows), 1))
-        parts.append(top_of_candidates(given, total_scores(sources, rows, given), k))
-    return Ranking(
-        labels=np.concatenate([part.labels for part in parts]),
-        scores=np.concatenate([part.scores for part in parts]),
-    )
-
-
-def total_scores(
-    sources: Sequence[Source], rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
-) -> Float32[np.ndarray, "row m"]:
-    """Return the sums of scores of given labels, as `models.ranking.top_k.rank` adds them up.
-
-    -inf for labels that a source can't score, and for `NO_LABEL`.
-    """
-    if not labels.size:
-        return np.empty(labels.shape, dtype=np.float32)
-    totals = sources[0].score(rows, labels)
-    for source in sources[1:]:
-        totals = totals + source.score(rows, labels)
-    totals[labels == NO_LABEL] = -np.inf
-    return totals
 
 
 class SelectedSource:
@@ -105,28 +37,27 @@ class SelectedSource:
         Of the other source's best, the selected ones are kept; where they are too few, four times
         as many are read.
         """
-        best = Ranking(
-            labels=np.full((len(rows), m), NO_LABEL, dtype=np.int64),
-            scores=np.full((len(rows), m), -np.inf, dtype=np.float32),
-        )
-        places = np.arange(len(rows))
+        best = nothing(len(rows), m)
+        unfinished = np.arange(len(rows))
         most = self._source.num_labels
+        # Among the best labels of the other source, so many are not selected for m that are.
         expected = m * self._num_left_out // self._num_labels
         depth = min(most, m + min(self._num_left_out, 2 * expected + _SLACK))
-        while len(places):
-            found = self._source.top(rows[places], depth)
-            is_kept = (found.labels != NO_LABEL) & self._is_selected[found.labels]
-            is_done = (is_kept.sum(axis=1) >= m) | (depth == most)
-            kept_first = np.argsort(~is_kept[is_done], axis=1, kind="stable")[:, :m]
-            for out, values, nothing in (
+        while len(unfinished):
+            found = self._source.top(rows[unfinished], depth)  # (unfinished, depth)
+            is_selected = (found.labels != NO_LABEL) & self._is_selected[found.labels]
+            is_done = (is_selected.sum(axis=1) >= m) | (depth == most)
+            # A stable sort puts the selected ones in front and leaves both kinds in order.
+            columns = np.argsort(~is_selected[is_done], axis=1, kind="stable")[:, :m]
+            for out, values, nothing_there in (
                 (best.labels, found.labels, NO_LABEL),
                 (best.scores, found.scores, -np.inf),
             ):
-                kept = np.where(is_kept, values, nothing)[is_done]
-                out[places[is_done], : kept_first.shape[1]] = np.take_along_axis(
-                    kept, kept_first, axis=1
+                selected = np.where(is_selected, values, nothing_there)[is_done]
+                out[unfinished[is_done], : columns.shape[1]] = np.take_along_axis(
+                    selected, columns, axis=1
                 )
-            places = places[~is_done]
+            unfinished = unfinished[~is_done]
             depth = min(most, 4 * depth)
         return best
 

@@ -15,12 +15,13 @@ import torch
 from jaxtyping import Float32, Int64
 
 from models.errors import ConfigError
+from models.ranking.exhaustive import row_parts
 from models.ranking.inner_products import products_with_rows
 from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
 
-_GPU_MOST_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
-_MOST_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
-_MOST_HALF = 65504.0
+_GPU_MAX_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
+_MAX_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
+_MAX_HALF = 65504.0
 _SLACK = 16  # candidates beyond k in the first search; more are asked for when ties need them
 
 
@@ -65,9 +66,9 @@ class InnerProductIndex:
             )
             self._index.add(self.vectors)
         self._is_half = half and self.is_on_gpu
-        if self._is_half and np.abs(self.vectors).max(initial=0) > _MOST_HALF:
+        if self._is_half and np.abs(self.vectors).max(initial=0) > _MAX_HALF:
             raise ConfigError(
-                f"device {device!r}: a label vector has numbers beyond {_MOST_HALF:g}, the most of "
+                f"device {device!r}: a label vector has numbers beyond {_MAX_HALF:g}, the most of "
                 "float16; search in float32"
             )
         self._largest_norm = float(np.linalg.norm(self.vectors, axis=1).max(initial=0))
@@ -91,9 +92,11 @@ class InnerProductIndex:
         rows = np.arange(len(queries))
         m = min(len(self), k_found + _SLACK)
         while len(rows) and m:
-            proposed, found = self._search(queries[rows], m)
-            exact = self._dot(queries[rows], found)
-            best = top_of_candidates(self.labels[found], exact, k_found)
+            proposed, candidates = self._search(queries[rows], m)  # (row, m)
+            exact = self._dot(queries[rows], candidates)
+            best = top_of_candidates(self.labels[candidates], exact, k_found)
+            # Proposals fall, and none is off by more than the margin: so no label beyond the m-th
+            # has an exact score above the m-th proposal plus the margin.
             is_done = best.scores[:, -1] > proposed[:, -1] + margin[rows]
             is_done |= m == len(self)
             labels[rows[is_done], :k_found] = best.labels[is_done]
@@ -107,11 +110,11 @@ class InnerProductIndex:
     ) -> Float32[np.ndarray, "row m"]:
         """Return the inner products with given labels; -inf for labels that are not indexed."""
         is_known = (labels >= 0) & (labels < len(self._row_of_label))
-        found = self._row_of_label[np.where(is_known, labels, 0)]
-        is_known &= found != NO_LABEL
+        indexed = self._row_of_label[np.where(is_known, labels, 0)]
+        is_known &= indexed != NO_LABEL
         if not len(self):
             return np.full(labels.shape, -np.inf, dtype=np.float32)
-        scores = self._dot(queries, np.where(is_known, found, 0))
+        scores = self._dot(queries, np.where(is_known, indexed, 0))
         scores[~is_known] = -np.inf
         return scores
 
@@ -128,14 +131,13 @@ class InnerProductIndex:
             everything = np.arange(m, dtype=np.int64)
             shape = (len(queries), m)
             return np.zeros(shape, dtype=np.float32), np.broadcast_to(everything, shape)
-        if self.is_on_gpu and m <= _GPU_MOST_RESULTS:
+        if self.is_on_gpu and m <= _GPU_MAX_RESULTS:
             with self._lock:
                 scores, rows = self._index.search(queries, m)
             return scores, rows
-        num_parts = len(queries) * len(self) // _MOST_PRODUCTS + 1
         parts = [
-            torch.from_numpy(part @ self.vectors.T).topk(m)
-            for part in np.array_split(queries, num_parts)
+            torch.from_numpy(queries[part] @ self.vectors.T).topk(m)
+            for part in row_parts(len(queries), len(self), _MAX_PRODUCTS)
         ]
         scores = torch.cat([part.values for part in parts]).numpy()
         return scores, torch.cat([part.indices for part in parts]).numpy()

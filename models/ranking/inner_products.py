@@ -22,7 +22,7 @@ def products_with_rows(
     Args:
         queries: What to multiply.
         vectors: All rows.
-        rows: The rows wanted of each query.
+        rows: Which rows to multiply each query with.
     """
     products = np.empty(rows.shape, dtype=np.float32)
     _products_with_rows(np.ascontiguousarray(queries), vectors, rows, products)

@@ -1,7 +1,7 @@
-"""Exact top-k labels: sources of scores, and the Threshold Algorithm over sums of them.
+"""Rankings of labels, the sources of scores that they are made from, and the best of few labels.
 
 A *source* scores labels for a batch of queries, with sorted and with random access. A scorer is a
-monotone sum of sources; `rank` returns its exact top k (Fagin, Lotem & Naor 2003, section 4).
+sum of sources; `models.ranking.threshold_algorithm` ranks by one scorer or by several combined.
 Everywhere: higher scores first, and of equal scores the smaller label index first.
 """
 
@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Float32, Int64
 
 NO_LABEL = -1
 """Fills a ranking's row where fewer than k labels can be scored; its score is -inf."""
-
-_FIRST_DEPTH = 128
-"""Labels asked of every source in the first round of the Threshold Algorithm, at least.
-
-A round costs more than labels do: see tests/bench/corrected_ranking.py.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +29,18 @@ class Ranking:
 
     labels: Int64[np.ndarray, "batch k"]
     scores: Float32[np.ndarray, "batch k"]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Ranking]) -> Ranking:
+        """Return the queries of several rankings of one width, in their order."""
+        return cls(
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+        )
+
+    def first(self, k: int) -> Ranking:
+        """Return the k best labels of each query; all where there are no more."""
+        return Ranking(self.labels[:, :k], self.scores[:, :k])
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
@@ -65,59 +71,6 @@ class Source(Protocol):
         ...
 
 
-def rank(sources: Sequence[Source], k: int) -> Ranking:
-    """Return the k labels with the largest sum of scores over the sources, exactly.
-
-    The Threshold Algorithm of Fagin, Lotem & Naor (2003, section 4), for a batch: ask every source
-    for its m best labels, score each label that any of them named on all sources, and stop for a
-    query when its k-th best total exceeds the sum of the sources' m-th scores, which bounds every
-    label not yet seen; else go on with 4m. Totals are float32 sums in the order of the sources.
-    The stop is strict, so that a label of equal total and smaller index can't be missed.
-
-    Args:
-        sources: At least one, over the same queries and the same label indices.
-        k: Labels wanted a query, at least 1.
-    """
-    assert sources and k >= 1
-    rows = np.arange(sources[0].num_queries, dtype=np.int64)
-    if len(sources) == 1:
-        return sources[0].top(rows, k)
-    result = nothing(len(rows), k)
-    # A label must be scorable by every source, so the smallest source bounds the work.
-    most = min(source.num_labels for source in sources)
-    depth = max(k, _FIRST_DEPTH)
-    while len(rows):
-        best, is_certified = _threshold_round(sources, rows, k, depth)
-        is_certified |= depth >= most
-        done = rows[is_certified]
-        result.labels[done] = best.labels[is_certified]
-        result.scores[done] = best.scores[is_certified]
-        rows = rows[~is_certified]
-        depth *= 4
-    return result
-
-
-def _threshold_round(
-    sources: Sequence[Source], rows: Int64[np.ndarray, row], k: int, depth: int
-) -> tuple[Ranking, Bool[np.ndarray, row]]:
-    """Return the best k of all labels that a source names among its `depth` best, and who is done.
-
-    A query is done when no label outside the named ones can reach its k-th total.
-    """
-    tops = [source.top(rows, min(depth, source.num_labels)) for source in sources]
-    named = np.concatenate([top.labels for top in tops], axis=1)  # (row, sources x depth)
-    named = without_repeats(named)
-    totals = np.zeros(named.shape, dtype=np.float32)
-    for source in sources:
-        totals += source.score(rows, named)
-    totals[named == NO_LABEL] = -np.inf
-    best = top_of_candidates(named, totals, k)
-    frontier = np.zeros(len(rows), dtype=np.float32)
-    for top in tops:
-        frontier += top.scores[:, -1]
-    return best, best.scores[:, -1] > frontier
-
-
 def nothing(num_rows: int, k: int) -> Ranking:
     """Return a ranking without labels."""
     return Ranking(
@@ -137,7 +90,7 @@ def top_of_candidates(
     labels: Int64[np.ndarray, "row m"], scores: Float32[np.ndarray, "row m"], k: int
 ) -> Ranking:
     """Return the k best of given labels a row; labels are distinct, and -inf scores are padding."""
-    order = np.lexsort((labels, -scores), axis=1)[:, :k]
+    order = np.lexsort((labels, -scores), axis=1)[:, :k]  # the last key sorts first
     best_scores = np.take_along_axis(scores, order, axis=1)
     best_labels = np.take_along_axis(labels, order, axis=1)
     best_labels[np.isneginf(best_scores)] = NO_LABEL
@@ -154,7 +107,7 @@ def top_of_scores(scores: Float32[np.ndarray, "row label"], k: int) -> Ranking:
 
     Args:
         scores: One score for every label; -inf for a label that can't be scored.
-        k: Labels wanted a row, at least 1; the rest of a row is padded with `NO_LABEL`.
+        k: Number of labels per row, at least 1; the rest of a row is padded with `NO_LABEL`.
     """
     num_rows, num_labels = scores.shape
     if k >= num_labels:
@@ -164,8 +117,8 @@ def top_of_scores(scores: Float32[np.ndarray, "row label"], k: int) -> Ranking:
     kth = -np.partition(-scores, k - 1, axis=1)[:, k - 1]
     for row in range(num_rows):
         # All labels of at least the k-th score, in index order: a stable sort keeps ties right.
-        found = np.flatnonzero(scores[row] >= kth[row])
-        labels[row] = found[np.argsort(-scores[row, found], kind="stable")[:k]]
+        candidates = np.flatnonzero(scores[row] >= kth[row])
+        labels[row] = candidates[np.argsort(-scores[row, candidates], kind="stable")[:k]]
     best = np.take_along_axis(scores, labels, axis=1)
     labels[np.isneginf(best)] = NO_LABEL
     return Ranking(labels=labels, scores=best)

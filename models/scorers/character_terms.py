@@ -62,12 +62,30 @@ def num_words(text: str) -> int:
     )
 
 
+class LetterCount:
+    """Counts the letters of texts, and those of scripts without spaces between words."""
+
+    def __init__(self) -> None:
+        """Start with no letters."""
+        self._num_letters = 0
+        self._num_unspaced = 0
+
+    def add(self, text: str) -> None:
+        """Count the letters of a text."""
+        self._num_letters += sum(map(len, _LETTERS.findall(text)))
+        if not text.isascii():
+            unspaced = "".join(_UNSPACED.findall(text))
+            self._num_unspaced += sum(map(len, _LETTERS.findall(unspaced)))
+
+    @property
+    def unspaced_share(self) -> float:
+        """Which share of the letters are of scripts without spaces; 0 without letters."""
+        return self._num_unspaced / max(1, self._num_letters)
+
+
 def unspaced_share(texts: Iterable[str]) -> float:
     """Return which share of the letters of texts are of scripts without spaces between words."""
-    num_unspaced = num_letters = 0
+    count = LetterCount()
     for text in texts:
-        num_letters += sum(map(len, _LETTERS.findall(text)))
-        if not text.isascii():
-            found = "".join(_UNSPACED.findall(text))
-            num_unspaced += sum(map(len, _LETTERS.findall(found)))
-    return num_unspaced / max(1, num_letters)
+        count.add(text)
+    return count.unspaced_share

@@ -13,19 +13,19 @@ The table of probabilities in a model's evaluation and report shows its own figu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Literal, Protocol, runtime_checkable
 
 from models.labels.catalogue import LabelCatalogue
 from models.results import UNRELIABLE_PROBABILITIES, AnswerWarning
 
-MOST_DOCUMENTS = 1
+MAX_DOCUMENTS = 1
 """Training documents of a label, up to which a text-matching scorer's probability is too high."""
 CONFIDENT = 0.5
 """Where no threshold is given, the probability from which a reader takes a label to be right."""
-_MOST_WEIGHT = 0.5
-"""Of `retrieval` in a blend, above which the blend's probabilities are too high as well."""
+_MAX_WEIGHT = 0.5
+"""Of text-matching scorers in a blend, above which its probabilities are too high as well."""
 
 
 @runtime_checkable
@@ -42,15 +42,13 @@ class _Warning(Protocol):
     def label_ids(self) -> Sequence[str]: ...
 
 
-def is_overconfident(scorer: str, weights: Mapping[str, float], matching: str) -> bool:
+def is_overconfident(weight: float) -> bool:
     """Return whether a scorer's probabilities are too high for labels hardly seen in training.
 
     Args:
-        scorer: Its name.
-        weights: Of the scorers that it blends; empty where it blends none.
-        matching: The scorer that compares texts.
+        weight: Of the scorers that compare texts in its blend; 1 of such a scorer alone.
     """
-    return scorer == matching or weights.get(matching, 0.0) > _MOST_WEIGHT
+    return weight > _MAX_WEIGHT
 
 
 def warnings_about(
@@ -68,12 +66,12 @@ def warnings_about(
         threshold: That all of these labels have passed; None: those of at least `CONFIDENT` count.
     """
     least = CONFIDENT if threshold is None else threshold
-    found = (catalogue[index] for index, p in labels if p is not None and p >= least)
-    rare = tuple(label.id for label in found if label.training_count <= MOST_DOCUMENTS)
+    confident = (catalogue[index] for index, p in labels if p is not None and p >= least)
+    rare = tuple(label.id for label in confident if label.training_count <= MAX_DOCUMENTS)
     if not rare:
         return ()
     detail = (
-        f"labels with at most {MOST_DOCUMENTS} training document: the probabilities that "
+        f"labels with at most {MAX_DOCUMENTS} training document: the probabilities that "
         f"{scorer!r} gives them are often far too high; don't decide by probability or threshold "
         "alone, but let a person check them, or use another scorer"
     )

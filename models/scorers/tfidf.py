@@ -1,4 +1,4 @@
-"""Features that were made elsewhere, as a model reads them: each row at unit length."""
+"""Tf-idf of texts: words, phrases or character n-grams, weighted, each row at unit length."""
 
 from __future__ import annotations
 
@@ -16,22 +16,6 @@ from sklearn.preprocessing import normalize
 
 from models.errors import BundleCorruptError
 from models.scorers.character_terms import num_words, placed_terms
-
-
-def unit_rows(
-    features: Float32[csr_array, "document feature"],
-) -> Float32[csr_array, "document feature"]:
-    """Return the rows scaled to length one, rows of zeros as they are.
-
-    Values are not weighed: whoever made them has chosen counts, tf-idf or anything else.
-
-    Args:
-        features: Finite; left as it is.
-    """
-    rows = csr_array(features, dtype=np.float32, copy=True)
-    rows.sum_duplicates()
-    return csr_array(normalize(rows, copy=False))
-
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
@@ -120,10 +104,9 @@ class TfidfModel:
     def to_json(self) -> str:
         """Return vocabulary, lemmas, phrase length and analyzer; the idf goes with the weights."""
         fields: dict[str, object] = {
-            "tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram
+            "tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram,
+            "analyzer": self.analyzer,
         }  # fmt: skip
-        if self.analyzer != WORD:  # which bundles of earlier releases do not name
-            fields["analyzer"] = self.analyzer
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @classmethod
@@ -136,8 +119,7 @@ class TfidfModel:
         try:
             fields = json.loads(text)
             tokens, lemmas = fields["tokens"], fields["lemmas"]
-            max_ngram = int(fields["max_ngram"])
-            analyzer = fields.get("analyzer", WORD)
+            max_ngram, analyzer = int(fields["max_ngram"]), fields["analyzer"]
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
         if analyzer not in get_args(Analyzer):

@@ -26,7 +26,7 @@ Version: TypeAlias = int | Literal["current"]
 
 AGAIN = frozenset({429, 503})
 """Statuses that ask to come back."""
-_MOST_DETAIL_CHARACTERS = 500
+_MAX_DETAIL_CHARACTERS = 500
 _chance = random.SystemRandom()
 
 
@@ -294,7 +294,7 @@ def raise_problem(status: int, headers: Mapping[str, str], content: bytes) -> No
     try:
         problem = Problem.model_validate_json(content, extra="ignore")
     except ValidationError:
-        detail = content[:_MOST_DETAIL_CHARACTERS].decode(errors="replace")
+        detail = content[:_MAX_DETAIL_CHARACTERS].decode(errors="replace")
         problem = Problem(
             type="about:blank", title="Not answered by Longtail", status=status, detail=detail
         )

@@ -12,9 +12,16 @@ It loads neither PyTorch nor the service.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
-from threading import Thread
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from threading import Lock, Thread
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx
@@ -45,8 +52,8 @@ CHUNK_TEXTS = 32
 DEFAULT_RETRY = Retry()
 
 
-class Client:
-    """Asks the service; several threads may share one. Close it, or use it as a context.
+class AsyncClient:
+    """Asks the service from asyncio; belongs to one event loop. Close it, or use it as a context.
 
     Every method raises `ProblemError` where the service answers with a problem,
     `ConnectionFailedError` where it can't be reached, and `NoAnswerError` where it is too late;
@@ -69,143 +76,6 @@ class Client:
             timeout_s: Seconds to wait for an answer; loading a model may take longer.
             retry: What to do where the service is busy or away.
         """
-        self._target = _target(url, key, timeout_s, retry)
-        self._http = httpx.Client(**_options_of(self._target))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Hang up."""
-        self._http.close()
-
-    def predict(
-        self, texts: str | Sequence[str], **options: Unpack[RequestOptions]
-    ) -> PredictResponse:
-        """Return the best labels of one text or several, as many as one request may have."""
-        return self._do(calls.predict(texts, options))
-
-    def predict_many(
-        self,
-        texts: Iterable[str],
-        *,
-        chunk_texts: int = CHUNK_TEXTS,
-        **options: Unpack[RequestOptions],
-    ) -> Iterator[TextResult]:
-        """Yield the best labels of any number of texts, by one request after the other.
-
-        Each request comes back by itself where the service is away for a while; `stream_batch` is
-        faster, and does not.
-
-        Args:
-            texts: Read as the results are.
-            chunk_texts: Texts in one request.
-            options: As of `predict`.
-        """
-        for chunk in calls.chunks_of(iter(texts), chunk_texts):
-            yield from self.predict(chunk, **options).results
-
-    def stream_batch(
-        self, lines: Iterable[Line], **options: Unpack[PredictOptions]
-    ) -> Iterator[BatchAnswer]:
-        """Yield the answer to each line, a result or an error, in order, while lines are sent.
-
-        Neither side is ever held whole. Answers that are not read stop the sending.
-
-        Args:
-            lines: Texts, or mappings as `service.schemas.batch.BatchLine`; taken on another thread,
-            where
-                they are not a sequence.
-            options: What is asked for where a line says nothing.
-
-        Raises:
-            IncompleteBatchError: It ended early; send again the lines without answers.
-        """
-        with _LoopThread() as loop:
-            stream = loop.run(open_stream(self._target, options))
-            answers = stream.answers(lines)
-            try:
-                while (found := loop.run(_next(answers))) is not None:
-                    yield from found
-            finally:
-                loop.run(stream.close())
-
-    def models(self) -> ModelList:
-        """Return all versions of the registry."""
-        return self._do(calls.models())
-
-    def labels(
-        self, query: str = "", *, limit: int = 20, offset: int = 0, version: Version | None = None
-    ) -> LabelList:
-        """Return the labels that a query finds, and how many there are."""
-        return self._do(calls.labels(query, limit, offset, version))
-
-    def label(self, label_id: str, *, version: Version | None = None) -> LabelDetail:
-        """Return all that is known of a label."""
-        return self._do(calls.label(label_id, version))
-
-    def is_ready(self) -> bool:
-        """Whether the service can predict now; asks once."""
-        try:
-            self._do(calls.ready(), NEVER)
-        except (ProblemError, ConnectionFailedError):
-            return False
-        return True
-
-    def load(self, version: int) -> ModelChange:
-        """Load a version beside the others."""
-        return self._do(calls.change_model(version, "load"))
-
-    def unload(self, version: int) -> ModelChange:
-        """Let go of a version."""
-        return self._do(calls.change_model(version, "unload"))
-
-    def activate(self, version: int) -> ModelChange:
-        """Let `current` be this version, and answer with it."""
-        return self._do(calls.change_model(version, "activate"))
-
-    def rollback(self) -> ModelChange:
-        """Go back to the version that was `current` before."""
-        return self._do(calls.rollback(), NEVER)
-
-    def set_canary(self, version: int, share: float) -> ModelChange:
-        """Give a version a share, from 0 to 1, of the requests that name none."""
-        return self._do(calls.set_canary(version, share))
-
-    def end_canary(self) -> ModelChange:
-        """Answer all requests that name no version with the default again."""
-        return self._do(calls.end_canary())
-
-    def _do(self, call: Call[T], retry: Retry | None = None) -> T:
-        attempts = Attempts(retry or self._target.retry)
-        while True:
-            try:
-                return call.read(self._send(call))
-            except (ProblemError, ConnectionFailedError) as error:
-                time.sleep(attempts.wait_after(error))
-
-    def _send(self, call: Call[T]) -> httpx.Response:
-        try:
-            return self._http.request(**_request_of(call, self._target))
-        except httpx.TransportError as error:
-            raise calls.http_error(self._target.url, error) from error
-
-
-class AsyncClient:
-    """The same for asyncio; belongs to one event loop. See `Client`."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        retry: Retry = DEFAULT_RETRY,
-    ) -> None:
-        """Prepare; see `Client`."""
         self._target = _target(url, key, timeout_s, retry)
         self._http = httpx.AsyncClient(**_options_of(self._target))
 
@@ -232,7 +102,16 @@ class AsyncClient:
         chunk_texts: int = CHUNK_TEXTS,
         **options: Unpack[RequestOptions],
     ) -> AsyncIterator[TextResult]:
-        """Yield the best labels of any number of texts, by one request after the other."""
+        """Yield the best labels of any number of texts, by one request after the other.
+
+        Each request comes back by itself where the service is away for a while; `stream_batch` is
+        faster, and does not.
+
+        Args:
+            texts: Read as the results are.
+            chunk_texts: Texts in one request.
+            options: As of `predict`.
+        """
         for chunk in calls.chunks_of(iter(texts), chunk_texts):
             for result in (await self.predict(chunk, **options)).results:
                 yield result
@@ -240,12 +119,34 @@ class AsyncClient:
     async def stream_batch(
         self, lines: Iterable[Line] | AsyncIterator[Line], **options: Unpack[PredictOptions]
     ) -> AsyncIterator[BatchAnswer]:
-        """Yield the answer to each line, a result or an error, in order, while lines are sent."""
+        """Yield the answer to each line, a result or an error, in order, while lines are sent.
+
+        Neither side is ever held whole. Answers that are not read stop the sending.
+
+        Args:
+            lines: Texts, or mappings as `service.schemas.batch.BatchLine`; taken on another thread,
+                where they are not a sequence.
+            options: What is asked for where a line says nothing.
+
+        Raises:
+            IncompleteBatchError: It ended early; send again the lines without answers.
+        """
+        async for answers in self.stream_batch_together(lines, **options):
+            for answer in answers:
+                yield answer
+
+    async def stream_batch_together(
+        self, lines: Iterable[Line] | AsyncIterator[Line], **options: Unpack[PredictOptions]
+    ) -> AsyncGenerator[list[BatchAnswer], None]:
+        """Yield what `stream_batch` does, those answers in one list that came together.
+
+        Raises:
+            IncompleteBatchError: It ended early; send again the lines without answers.
+        """
         stream = await open_stream(self._target, options)
         try:
-            async for found in stream.answers(lines):
-                for answer in found:
-                    yield answer
+            async for answers in stream.answers(lines):
+                yield answers
         finally:
             await stream.close()
 
@@ -276,11 +177,11 @@ class AsyncClient:
         return await self._do(calls.change_model(version, "load"))
 
     async def unload(self, version: int) -> ModelChange:
-        """Let go of a version."""
+        """Unload a version."""
         return await self._do(calls.change_model(version, "unload"))
 
     async def activate(self, version: int) -> ModelChange:
-        """Let `current` be this version, and answer with it."""
+        """Let `current` name this version, and answer with it."""
         return await self._do(calls.change_model(version, "activate"))
 
     async def rollback(self) -> ModelChange:
@@ -314,30 +215,146 @@ class AsyncClient:
             raise calls.http_error(self._target.url, error) from error
 
 
+class Client:
+    """`AsyncClient` for callers without asyncio, on an event loop on a thread of its own.
+
+    Several threads may share one. Close it, or use it as a context; else the thread stays.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retry: Retry = DEFAULT_RETRY,
+    ) -> None:
+        """Prepare; see `AsyncClient`."""
+        self._loop = _LoopThread()
+        self._client = AsyncClient(url, key=key, timeout_s=timeout_s, retry=retry)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._loop.close(self._client.close)
+
+    def predict(
+        self, texts: str | Sequence[str], **options: Unpack[RequestOptions]
+    ) -> PredictResponse:
+        """Return the best labels of one text or several, as many as one request may have."""
+        return self._loop.run(self._client.predict(texts, **options))
+
+    def predict_many(
+        self,
+        texts: Iterable[str],
+        *,
+        chunk_texts: int = CHUNK_TEXTS,
+        **options: Unpack[RequestOptions],
+    ) -> Iterator[TextResult]:
+        """Yield the best labels of any number of texts; see `AsyncClient.predict_many`."""
+        for chunk in calls.chunks_of(iter(texts), chunk_texts):
+            yield from self.predict(chunk, **options).results
+
+    def stream_batch(
+        self, lines: Iterable[Line], **options: Unpack[PredictOptions]
+    ) -> Iterator[BatchAnswer]:
+        """Yield the answer to each line in order, while lines are sent; see `AsyncClient`.
+
+        Raises:
+            IncompleteBatchError: It ended early; send again the lines without answers.
+        """
+        stream = self._client.stream_batch_together(lines, **options)
+        try:
+            while (answers := self._loop.run(_next(stream))) is not None:
+                yield from answers
+        finally:
+            self._loop.run(stream.aclose())
+
+    def models(self) -> ModelList:
+        """Return all versions of the registry."""
+        return self._loop.run(self._client.models())
+
+    def labels(
+        self, query: str = "", *, limit: int = 20, offset: int = 0, version: Version | None = None
+    ) -> LabelList:
+        """Return the labels that a query finds, and how many there are."""
+        return self._loop.run(
+            self._client.labels(query, limit=limit, offset=offset, version=version)
+        )
+
+    def label(self, label_id: str, *, version: Version | None = None) -> LabelDetail:
+        """Return all that is known of a label."""
+        return self._loop.run(self._client.label(label_id, version=version))
+
+    def is_ready(self) -> bool:
+        """Whether the service can predict now; asks once."""
+        return self._loop.run(self._client.is_ready())
+
+    def load(self, version: int) -> ModelChange:
+        """Load a version beside the others."""
+        return self._loop.run(self._client.load(version))
+
+    def unload(self, version: int) -> ModelChange:
+        """Unload a version."""
+        return self._loop.run(self._client.unload(version))
+
+    def activate(self, version: int) -> ModelChange:
+        """Let `current` name this version, and answer with it."""
+        return self._loop.run(self._client.activate(version))
+
+    def rollback(self) -> ModelChange:
+        """Go back to the version that was `current` before."""
+        return self._loop.run(self._client.rollback())
+
+    def set_canary(self, version: int, share: float) -> ModelChange:
+        """Give a version a share, from 0 to 1, of the requests that name none."""
+        return self._loop.run(self._client.set_canary(version, share))
+
+    def end_canary(self) -> ModelChange:
+        """Answer all requests that name no version with the default again."""
+        return self._loop.run(self._client.end_canary())
+
+
 class _LoopThread:
     """An event loop on a thread, for callers that have none, or one that is not ours."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="longtail-client", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._lock = Lock()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of some work on the loop."""
+        """Return the result of some work on the loop, which the first work starts.
+
+        Raises:
+            RuntimeError: The loop is closed.
+        """
+        with self._lock:
+            if self._loop.is_closed():
+                work.close()
+                raise RuntimeError("the client is closed; make another one")
+            if not self._thread.is_alive():
+                self._thread.start()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         finally:
             future.cancel()  # where the caller was interrupted
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """End the loop after some last work; do nothing where it has ended."""
+        if self._loop.is_closed():
+            return
+        self.run(last())
+        self.run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 async def _next(answers: AsyncIterator[Result]) -> Result | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from service.client.calls import ClientError
 from service.schemas.shards import StoredSet
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 """Shards that an error names."""
 
 
@@ -35,8 +35,8 @@ def check_alike(where: str, stored: Sequence[StoredSet]) -> None:
     if len(shards_of) == 1:
         return
     came = "; ".join(
-        f"{label_count} labels ({digest[:12]}) on shard {', '.join(shards[:_MOST_NAMED])}"
-        + (f" and {len(shards) - _MOST_NAMED} more" if len(shards) > _MOST_NAMED else "")
+        f"{label_count} labels ({digest[:12]}) on shard {', '.join(shards[:_MAX_NAMED])}"
+        + (f" and {len(shards) - _MAX_NAMED} more" if len(shards) > _MAX_NAMED else "")
         for (label_count, digest), shards in shards_of.items()
     )
     raise MixedSetsError(

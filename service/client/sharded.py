@@ -83,7 +83,7 @@ class ShardedClient:
         num_shards = len(self._models[-1].shard_digests)
         if len(urls) != num_shards or not all(urls):
             raise ConfigError(
-                f"shards: URLs of {sum(map(bool, urls))} shards came, wanted those of {num_shards}"
+                f"shards: got URLs of {sum(map(bool, urls))} shards, expected those of {num_shards}"
             )
         self._timeout_s = timeout_s
         self._hedge_after_s = hedge_after_s
@@ -184,8 +184,8 @@ class ShardedClient:
         }
         answers, model = await self._ask_some(asks, model)
         _check_k(k, [model])
-        wanted = _counts(k, [model])
-        short = {i: own for i, own in options_of.items() if counts[i] < wanted[i]}
+        expected = _counts(k, [model])
+        short = {i: own for i, own in options_of.items() if counts[i] < expected[i]}
         if short:
             more, _ = await self._best(texts, k, short, model)
             answers |= more
@@ -350,7 +350,7 @@ def _check_k(k: int, models: Sequence[SplitModel]) -> None:
     """
     most = max(model.num_labels for model in models)
     if not 1 <= k <= most:
-        raise RequestError(f"k is {k}; wanted 1 to {most}, the number of labels")
+        raise RequestError(f"k is {k}; expected 1 to {most}, the number of labels")
 
 
 def _counts(k: int, models: Sequence[SplitModel]) -> list[int]:

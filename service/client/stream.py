@@ -186,7 +186,7 @@ class BatchStream:
             except TimeoutError as error:
                 if is_due:
                     raise NoAnswerError(
-                        f"no answer came for {self._target.timeout_s:g} s; send again the lines "
+                        f"got no answer for {self._target.timeout_s:g} s; send again the lines "
                         "without answers"
                     ) from error
 

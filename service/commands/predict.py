@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from service.offline.unfinished import Tally, Task
+from models.options import MAX_TAIL_DIAL
+from service.commands.options import DEFAULT_REGISTRY, RegistryOption
 
-RegistryOption = Annotated[
-    Path, typer.Option("--registry", envvar="LONGTAIL_REGISTRY", help="Folder of the registry.")
-]
-DEFAULT_REGISTRY = Path("registry")
+if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from service.offline.unfinished import Task
+    from service.wire.tally import Tally
 
 
 def predict(
@@ -37,17 +36,29 @@ def predict(
     version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels for each text.")] = 5,
     scorer: Annotated[
-        str | None, typer.Option(help="One of the model's.", show_default="the model's default")
+        str | None,
+        typer.Option(
+            help="How to score labels; one of the model's scorers.",
+            show_default="the model's default",
+        ),
     ] = None,
     threshold: Annotated[
         float | None, typer.Option(min=0, max=1, help="Least probability of a label.")
     ] = None,
     correction: Annotated[
         str | None,
-        typer.Option(help="none, prior or tree.", show_default="what the scorer was trained with"),
+        typer.Option(
+            help="Correction of the scores: none, prior or tree.",
+            show_default="what the scorer was trained with",
+        ),
     ] = None,
     tail_dial: Annotated[
-        float, typer.Option(min=0, max=1000, help="How much rare labels are raised.")
+        float,
+        typer.Option(
+            min=0,
+            max=MAX_TAIL_DIAL,
+            help="Strength of logit adjustment at query time: more of it favours rare labels.",
+        ),
     ] = 0.0,
     include: Annotated[
         list[str] | None,
@@ -57,23 +68,25 @@ def predict(
         list[str] | None, typer.Option(help="Id of a label not to return; repeat it for more.")
     ] = None,
     include_set: Annotated[
-        str | None, typer.Option(help="Stored set of labels to return besides.")
+        str | None, typer.Option(help="Stored set of labels to return as well.")
     ] = None,
     exclude_set: Annotated[
-        str | None, typer.Option(help="Stored set of labels not to return besides.")
+        str | None, typer.Option(help="Stored set of labels not to return either.")
     ] = None,
     label_sets: Annotated[
         Path | None,
         typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why, too.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Explain why each label was found.")
+    ] = False,
     device: Annotated[
         str | None,
-        typer.Option(help="cpu or cuda (the first GPU).", show_default="chosen by itself"),
+        typer.Option(help="cpu or cuda (the first GPU).", show_default="automatic"),
     ] = None,
     num_threads: Annotated[
         int | None,
-        typer.Option(min=1, help="Threads for computing.", show_default="chosen by itself"),
+        typer.Option(min=1, help="Threads for computing.", show_default="automatic"),
     ] = None,
     precision: Annotated[
         str, typer.Option(help="auto, float32, bfloat16, onnx-float32 or onnx-int8.")
@@ -112,20 +125,20 @@ def predict(
         "exclude_set": exclude_set,
         "explain": explain or None,
     }
-    wanted, checked, by = (
+    defaults, checked, by = (
         checked_options(options),
         checked_precision(precision),
         checked_engine(engine),
     )
-    has_labels = check_source(source)
+    remarks = check_source(source)
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
     bundle = store.open(number)
-    task = Task(source, target, number, bundle.manifest.digest, wanted, sets)
+    task = Task(source, target, number, bundle.manifest.digest, defaults, sets)
     check_task(task, registry, overwrite=overwrite)
-    check_options(bundle, wanted, sets)
-    if has_labels:
-        typer.echo("The documents have labels, which are left out.", err=True)
+    check_options(bundle, defaults, sets)
+    for remark in remarks:
+        typer.echo(remark, err=True)
     if by == "ray":
         from service.offline.ray import Workers, predict_on_ray
 
@@ -144,10 +157,10 @@ def predict(
         check_answerable(predictor, task)
         with _progress_bar(source) as progress:
             tally = predict_file(task, predictor, progress)
-    _tell(tally, task)
+    _report(tally, task)
 
 
-def _tell(tally: Tally, task: Task) -> None:
+def _report(tally: Tally, task: Task) -> None:
     """Print what became of the lines.
 
     Raises:
@@ -156,17 +169,17 @@ def _tell(tally: Tally, task: Task) -> None:
     from models.errors import DataError
 
     typer.echo(
-        f"{tally.num_lines} lines: {tally.num_results} answered, {tally.num_errors} with "
+        f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "
         f"errors, {tally.num_truncated} texts cut. Written: {task.target}"
     )
     if tally.num_errors and not tally.num_results:
         raise DataError(
-            f"none of the {tally.num_lines} lines of {str(task.source)!r} could be answered; "
-            f"{tally.first_error}"
+            f"none of the {tally.num_lines} documents of {str(task.source)!r} could be answered; "
+            f"the first: {tally.first_error}"
         )
     if tally.num_errors:
         typer.echo(
-            f"{tally.num_errors} of {tally.num_lines} lines could not be answered; the first: "
+            f"{tally.num_errors} of {tally.num_lines} documents could not be answered; the first: "
             f"{tally.first_error}",
             err=True,
         )

@@ -32,7 +32,7 @@ registry_app = typer.Typer(no_args_is_help=True, help="Look at model versions an
 @registry_app.command("list")
 def list_versions(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
     """List all versions, the current one marked with a star."""
-    store = _registry(registry)
+    store = _existing(registry)
     rows = [_summary(store, version) for version in store.versions()]
     if as_json:
         print_json(rows)
@@ -143,11 +143,18 @@ def add_label(
     description: Annotated[str, typer.Option(help="A text about the label.")] = "",
     source: Annotated[
         Path | None,
-        typer.Option("--file", help="JSON lines with id, name, description instead; or .gz."),
+        typer.Option(
+            "--file",
+            help="A label file instead: JSON lines or CSV with id, name, description; or .gz.",
+        ),
     ] = None,
     version: Annotated[
-        str, typer.Option(help="The version to add to: a number, or 'current'.")
-    ] = "current",
+        str | None,
+        typer.Option(
+            help="The version to add to: a number, or 'current'; without it the current one, "
+            "unless another one has labels added to that."
+        ),
+    ] = None,
     move: Annotated[
         bool, typer.Option("--activate", help="Let 'current' name the new version.")
     ] = False,
@@ -158,12 +165,14 @@ def add_label(
     from tqdm import tqdm
 
     from models.bundle.bundle import read_manifest
-    from models.edit.add_labels import add_labels, equal_names
+    from models.edit.add_labels import add_labels, check_is_latest, equal_names
 
     labels = _new_labels(label_id, name, description, source)
     store = _registry(registry)
-    number = store.resolve(version)
+    number = store.resolve(version or "current")
     store.check_writable()
+    if version is None:
+        check_is_latest(store, number, labels)
     bundle = store.open(number)
     for warning in equal_names(bundle.catalogue, labels):
         print(f"Warning: {warning}", file=sys.stderr)
@@ -220,25 +229,41 @@ def _new_labels(
     Raises:
         ConfigError: Neither is asked for in full, or both.
     """
-    from models.edit.add_labels import read_new_labels
     from models.errors import ConfigError
     from models.files.outputs import check_readable_file
     from models.labels.catalogue import Label
+    from models.labels.files import form_of, read_label_file
 
     if source is None and label_id is not None and name is not None:
         return [Label(label_id, name, description)]
     if source is not None and label_id is None and not description:
         check_readable_file(source, "--file")
-        return read_new_labels(source)
-    came = {"ID": label_id, "NAME": name, "--description": description, "--file": source}
-    given = ", ".join(key for key, value in came.items() if value) or "nothing"
-    raise ConfigError(f"add-label: {given} came; wanted ID and NAME, or --file alone")
+        return read_label_file(source, form_of(source))
+    values = {"ID": label_id, "NAME": name, "--description": description, "--file": source}
+    given = ", ".join(key for key, value in values.items() if value) or "nothing"
+    raise ConfigError(f"add-label: got {given}; expected ID and NAME, or --file alone")
 
 
 def _registry(folder: Path) -> Registry:
     from models.bundle.registry import Registry
 
     return Registry(folder)
+
+
+def _existing(folder: Path) -> Registry:
+    """Return a registry whose folder is there.
+
+    Raises:
+        BundleNotFoundError: It is not.
+    """
+    from models.errors import BundleNotFoundError
+
+    if not folder.is_dir():
+        raise BundleNotFoundError(
+            f"registry {str(folder)!r}: there is no such folder; check the path, or train a "
+            "version with 'longtail train'"
+        )
+    return _registry(folder)
 
 
 def _summary(store: Registry, version: int) -> dict[str, Any]:

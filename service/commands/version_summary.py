@@ -18,7 +18,6 @@ def version_rows(
     rows = {
         "version": f"{number}{' (current)' if is_current else ''}",
         "published": published_at or "unknown",
-        "reads": manifest.input,
         "labels": f"{manifest.label_count:,}",
         "trained on": f"{manifest.training_document_count:,} documents",
         "encoder": "none"

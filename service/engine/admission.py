@@ -1,7 +1,7 @@
 """Who may wait: a bound on unfinished work, measured in tokens and in the time that it would take.
 
 One rule for all work: what finds no room is refused before any of it is done. A single request is
-refused at once, before its body is read where that can be told (`take_place`); a stream waits for
+refused at once, before its body is read where that can be told (`reserve`); a stream waits for
 room instead, which makes its client wait. Belongs to one event loop; only `note_speed` may be
 called from elsewhere.
 """
@@ -32,14 +32,14 @@ _SIZE_DECAY = 0.99
 _FIRST_SIZE = 16.0
 """Tokens that a request is taken to have as long as none has been seen."""
 _SMALLEST_SIZE = 2.0
-_PLACES = 64
+_MIN_RESERVATIONS = 64
 """Requests, at least, that may be read at a time: the learned size of a request never takes more
 than this share of the room, so that a few huge requests can't shut out all others."""
-_PLACE_S = 1.0
-_NUM_DESKS = 4
+_RESERVATION_S = 1.0
+_NUM_PARSE_SLOTS = 4
 """Requests that are read, from JSON to their texts, at a time. It takes the event loop a
 millisecond each; what comes meanwhile must not wait for hundreds of them."""
-_MOST_RETRY_AFTER_S = 60
+_MAX_RETRY_AFTER_S = 60
 
 
 class Priority(IntEnum):
@@ -49,44 +49,47 @@ class Priority(IntEnum):
     BULK = 1
 
 
-class Place:
-    """Room for a request of which only is known that it comes.
+class Reservation:
+    """Room in the queue for a request whose body has not been read yet.
 
-    It is held until more is known, or for a second: a slow client must not keep others out.
+    It is held until the size of the request is known, or for a second: a slow client must not keep
+    others out.
     """
 
-    def __init__(self, room: AbstractContextManager[None], desks: asyncio.Semaphore) -> None:
-        """Hold it.
+    def __init__(self, room: AbstractContextManager[None], parse_slots: asyncio.Semaphore) -> None:
+        """Hold the room.
 
         Args:
-            room: Entered now, and left when it is given back.
-            desks: Where requests are read, each at one.
+            room: Entered now, and left when the reservation is released.
+            parse_slots: Permits to parse a request.
         """
         self._room: AbstractContextManager[None] | None = room
-        self._desks = desks
-        self._has_desk = False
-        self._lapse = asyncio.get_running_loop().call_later(_PLACE_S, self.give_back)
+        self._parse_slots = parse_slots
+        self._has_parse_slot = False
+        self._lapse = asyncio.get_running_loop().call_later(_RESERVATION_S, self.release)
         room.__enter__()
 
-    async def wait_for_desk(self) -> None:
-        """Wait until few other requests are being read; to be called when all of this has come."""
-        if self._room is not None and not self._has_desk:
+    async def wait_for_parse_slot(self) -> None:
+        """Wait until few other requests are being parsed; to be called when the body is whole."""
+        if self._room is not None and not self._has_parse_slot:
             self._lapse.cancel()  # what is to come now takes no client's time
-            await self._desks.acquire()
-            self._has_desk = True
+            await self._parse_slots.acquire()
+            self._has_parse_slot = True
 
-    def give_back(self) -> None:
-        """Hold it no longer; what has been given back stays so."""
+    def release(self) -> None:
+        """Release the room; releasing it again does nothing."""
         room, self._room = self._room, None
         if room is not None:
             self._lapse.cancel()
             room.__exit__(None, None, None)
-        if self._has_desk:
-            self._has_desk = False
-            self._desks.release()
+        if self._has_parse_slot:
+            self._has_parse_slot = False
+            self._parse_slots.release()
 
 
-_PLACE: ContextVar[Place | None] = ContextVar("place of the request at hand", default=None)
+_RESERVATION: ContextVar[Reservation | None] = ContextVar(
+    "reservation of the request at hand", default=None
+)
 
 
 def estimate_tokens(texts: Sequence[str], most: int | None) -> int:
@@ -120,10 +123,10 @@ class Admission:
         self._size = MovingAverage(  # tokens of a request
             decay=_SIZE_DECAY,
             lower=_SMALLEST_SIZE,
-            upper=max(_FIRST_SIZE, max_tokens / _PLACES),
+            upper=max(_FIRST_SIZE, max_tokens / _MIN_RESERVATIONS),
             initial=_FIRST_SIZE,
         )
-        self._desks = asyncio.Semaphore(_NUM_DESKS)
+        self._parse_slots = asyncio.Semaphore(_NUM_PARSE_SLOTS)
         self._turns: list[asyncio.Future[None]] = []
 
     @property
@@ -167,7 +170,7 @@ class Admission:
                 _retry_after_s(wait_s - _WAIT_SHARE * timeout_s),
             )
 
-    def take_place(self, timeout_s: float) -> Place:
+    def reserve(self, timeout_s: float) -> Reservation:
         """Hold room for the request at hand, as for one of usual size, before anything is read.
 
         `admit`, within the same request, gives it back for the room that is really needed; so does
@@ -178,9 +181,9 @@ class Admission:
         """
         tokens = math.ceil(self._size.value or _FIRST_SIZE)
         self.check(tokens, timeout_s)
-        place = Place(self._held(tokens, Priority.INTERACTIVE), self._desks)
-        _PLACE.set(place)
-        return place
+        reservation = Reservation(self._held(tokens, Priority.INTERACTIVE), self._parse_slots)
+        _RESERVATION.set(reservation)
+        return reservation
 
     @contextmanager
     def admit(self, tokens: int, timeout_s: float) -> Iterator[None]:
@@ -189,8 +192,8 @@ class Admission:
         Raises:
             QueueFullError: There is none (see `check`).
         """
-        if (place := _PLACE.get()) is not None:
-            place.give_back()
+        if (reservation := _RESERVATION.get()) is not None:
+            reservation.release()
         self.check(tokens, timeout_s)
         self._size.add(tokens)
         with self._held(tokens, Priority.INTERACTIVE):
@@ -253,4 +256,4 @@ class Streams:
 
 
 def _retry_after_s(wait_s: float) -> int:
-    return min(max(1, math.ceil(wait_s)), _MOST_RETRY_AFTER_S)
+    return min(max(1, math.ceil(wait_s)), _MAX_RETRY_AFTER_S)

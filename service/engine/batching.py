@@ -14,50 +14,31 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
 
-from models.labels.filters import LabelFilter
+from models.options import RankingOptions
+from models.predict.protocol import PreparedTexts
+from models.results import Prediction
 from service.engine.admission import Priority
-
-if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
-    from models.results import Prediction
-    from service.versions.serving import LoadedModel, TextBatch
+from service.versions.serving import LoadedModel
 
 _TOKENISED_CHARACTERS = 2**16
 """In one go: a job that comes meanwhile waits no longer than these take."""
 _WINDOW = 4
-"""Batches' worth of texts among which those of like length are sought."""
+"""Texts are batched by length from among the oldest ones: so many batches' worth of them."""
 BATCH_COST = 40
 """What a batch costs beside its tokens, in tokens: hundred steps on few rows, and Python."""
 _BULK_TURN = 8
-"""Every so manieth batch is one of bulk work where some waits, however much else does."""
+"""Every 8th batch serves bulk work if any waits, so that interactive load cannot starve it."""
 
 
 EXPLANATION_TOKENS = 16
 """Tokens of text that take about as long as the explanation of a label."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What to answer about a text; texts of equal options are ranked together."""
-
-    k: int
-    scorer: str
-    threshold: float | None = None
-    correction: str | None = None
-    tail_dial: float = 0.0
-    label_filter: LabelFilter | None = None
-    explain: bool = False
-
-    @property
-    def extra_tokens(self) -> int:
-        """What has to be done for a text besides reading it, in tokens that take as long."""
-        return EXPLANATION_TOKENS * self.k if self.explain else 0
-
-    def as_arguments(self) -> dict[str, Any]:
-        """Return them as `Predictor.predict` takes them."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+def extra_tokens(options: RankingOptions) -> int:
+    """Return what has to be done for a text besides reading it, in tokens that take as long."""
+    return EXPLANATION_TOKENS * options.k if options.explain else 0
 
 
 @dataclass(slots=True)
@@ -87,7 +68,7 @@ class Job:
     Attributes:
         model: Who is to answer.
         texts: What about.
-        options: What to answer.
+        options: What to answer; they name the scorer.
         priority: Who goes first.
         on_done: Called once, on whatever thread, when there are answers or an error.
         predictions: The answers so far, by the number of the text.
@@ -100,7 +81,7 @@ class Job:
 
     model: LoadedModel
     texts: Sequence[str]
-    options: Options
+    options: RankingOptions
     priority: Priority
     on_done: Callable[[Job], None]
     predictions: dict[int, Prediction] = field(default_factory=dict)
@@ -109,6 +90,12 @@ class Job:
     added_at: float = field(default_factory=time.perf_counter)
     is_over: bool = False
     items: Sequence[Item] = ()
+
+    @property
+    def scorer(self) -> str:
+        """Who scores the labels."""
+        assert self.options.scorer is not None
+        return self.options.scorer
 
     def answer(self, number: int, prediction: Prediction) -> None:
         """Take the answer about one text."""
@@ -138,7 +125,7 @@ class Item:
 
     Attributes:
         job: Whose it is.
-        number: Its place there.
+        number: Its number there.
         batch: The text alone, tokenised.
         tokens: That have to be read of it, and what else there is to do for it; at least 1, so that
             texts without a known token are computed together, and not all at once.
@@ -146,18 +133,18 @@ class Item:
 
     job: Job
     number: int
-    batch: TextBatch
+    batch: PreparedTexts
     tokens: int
 
     @property
     def kind(self) -> tuple[int, bool]:
         """What texts must have in common to be computed together."""
         predictor = self.job.model.predictor
-        return id(predictor), predictor.needs_encoder(self.job.options.scorer)
+        return id(predictor), predictor.needs_encoder(self.job.scorer)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ThreadCall:
     """Something else that the first compute thread is to do."""
 
     function: Callable[[], object]
@@ -192,7 +179,7 @@ class WorkQueue:
         # Dictionaries, of which only the keys matter: in order of age, and any can leave at once.
         self._jobs: dict[Priority, dict[Job, None]] = {priority: {} for priority in Priority}
         self._items: dict[Priority, dict[Item, None]] = {priority: {} for priority in Priority}
-        self._calls: list[Call] = []
+        self._calls: list[ThreadCall] = []
         self._num_batches = 0
         self._is_closed = False
         lock = threading.Lock()
@@ -222,7 +209,7 @@ class WorkQueue:
             self._jobs[job.priority].pop(job, None)
             for item in job.items:
                 self._items[job.priority].pop(item, None)
-            job.items = ()  # a circle would hold the model until the garbage is next collected
+            job.items = ()  # a cycle would hold the model until it is next collected
 
     def add_items(self, job: Job, items: Sequence[Item]) -> None:
         """Let the texts of a job wait, which is tokenised now; unless it was dropped meanwhile."""
@@ -238,12 +225,12 @@ class WorkQueue:
         Returns:
             How that ends; cancelled when the queue is closed before.
         """
-        call = Call(function)
+        call = ThreadCall(function)
         with self._has_items:
             self._calls.append(call)
             if self._is_closed:
                 call.future.cancel()
-            self._has_items.notify_all()  # whoever takes no calls goes on waiting
+            self._has_items.notify_all()  # threads that take no calls keep waiting
         return call.future
 
     def close(self) -> None:
@@ -283,10 +270,10 @@ class WorkQueue:
                 del waiting[job]
             return taken
 
-    def next_work(self, *, takes_calls: bool = True) -> list[Item] | Call | None:
+    def next_work(self, *, takes_calls: bool = True) -> list[Item] | ThreadCall | None:
         """Wait for work of a compute thread: a batch, or a call; None when the queue is closed.
 
-        A batch holds the text that has waited longest, and those of like length behind it.
+        A batch holds the text that has waited longest, and others of similar length.
         """
         with self._has_items:
             self._has_items.wait_for(
@@ -338,12 +325,12 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
         max_tokens: Most that they may cost together; the first is taken in any case.
         padding_cost: Of a token of padding, in tokens of text.
     """
-    order = sorted(range(len(items)), key=lambda place: items[place].tokens)  # ties by age
-    place = order.index(0)
-    sums = [0, *itertools.accumulate(items[each].tokens for each in order)]
-    best, least = slice(place, place + 1), math.inf
+    order = sorted(range(len(items)), key=lambda i: items[i].tokens)  # ties by age
+    first = order.index(0)
+    sums = [0, *itertools.accumulate(items[i].tokens for i in order)]
+    best, least = slice(first, first + 1), math.inf
     start = 0
-    for end in range(place + 1, len(order) + 1):
+    for end in range(first + 1, len(order) + 1):
         longest = items[order[end - 1]].tokens
         while True:
             tokens = sums[end] - sums[start]
@@ -351,12 +338,12 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
             if cost <= max_tokens or start == end - 1:
                 break
             start += 1
-        if start > place:  # with so long a text there is no room for the first
+        if start > first:  # with so long a text there is no room for the first
             break
         cost_of_token = (cost + BATCH_COST) / max(1, tokens)
         if cost_of_token < least:
             best, least = slice(start, end), cost_of_token
-    return [items[each] for each in order[best]]
+    return [items[i] for i in order[best]]
 
 
 def _cost(tokens: int, padded_tokens: int, padding_cost: float) -> float:

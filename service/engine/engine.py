@@ -1,4 +1,4 @@
-"""Text to labels, for whatever face asks; knows no HTTP.
+"""Text to labels, whatever protocol asks; knows no HTTP.
 
 A query is admitted or refused, its texts are tokenised on one thread and computed on others, in
 batches that queries share. On a GPU there is one compute thread, as its indexes are not thread-safe
@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from models.errors import LabelNotFoundError, NotReadyError, RequestError
-from models.labels.filters import KnownLabels, LabelFilter, LabelSet
+from models.labels.filters import KnownLabels, LabelFilter
+from models.options import RankingOptions
+from models.predict.protocol import Predictor
+from models.results import LabelDetails, Prediction
 from service.engine.admission import Admission, Priority, estimate_tokens
-from service.engine.batching import EXPLANATION_TOKENS, Job, Options, Seconds, WorkQueue
+from service.engine.batching import EXPLANATION_TOKENS, Job, Seconds, WorkQueue, extra_tokens
 from service.engine.label_sets import LabelSets
-from service.engine.queries import Limits, Query, check_filter, check_query
+from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
 from service.engine.worker import (
     Observer,
     compute_batches,
@@ -29,10 +32,7 @@ from service.engine.worker import (
     tokenise_jobs,
 )
 from service.errors import DeadlineError
-from service.versions.serving import LoadedModel, ModelManager, Predictor
-
-if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
-    from models.results import LabelDetails, Prediction
+from service.versions.serving import LoadedModel, ModelManager
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ _OWN_TEXT = "The service asks itself about imports of olive oil from third count
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineAnswer:
     """The labels of each text, and who found them in what time."""
 
     model: LoadedModel
@@ -69,7 +69,7 @@ class Engine:
         Args:
             manager: Has the models.
             limits: What queries may ask for.
-            observer: Is told of every batch.
+            observer: Takes every batch.
             label_sets: The sets of labels that queries may name.
             num_workers: Compute threads at most.
             prepare_thread: Called first of all on each compute thread; says whether models can be
@@ -117,22 +117,22 @@ class Engine:
             return None
         return f"the thread {ended[0]!r} has ended, its cause is in the log; restart the service"
 
-    async def ask_itself(self, timeout_s: float) -> Answer:
+    async def ask_itself(self, timeout_s: float) -> EngineAnswer:
         """Return the best label of a text by the way that requests go: admission and all threads.
 
         Raises:
             LongtailError: As `predict` does.
         """
-        place = self.admission.take_place(timeout_s)
+        reservation = self.admission.reserve(timeout_s)
         try:
             version = self._manager.serving().default  # a canary does not decide on readiness
             return await self.predict(
-                Query((_OWN_TEXT,), k=1, version=version, timeout_s=timeout_s)
+                Query((_OWN_TEXT,), RankingOptions(k=1), version=version, timeout_s=timeout_s)
             )
         finally:
-            place.give_back()
+            reservation.release()
 
-    async def predict(self, query: Query) -> Answer:
+    async def predict(self, query: Query) -> EngineAnswer:
         """Return the best labels of each text, in order.
 
         Raises:
@@ -155,7 +155,7 @@ class Engine:
                     "time, or ask again later"
                 ) from error
 
-    async def predict_in_stream(self, query: Query) -> Answer:
+    async def predict_in_stream(self, query: Query) -> EngineAnswer:
         """Return the best labels of each text as soon as there is room for them.
 
         They go behind what `predict` is asked for, and have no time limit.
@@ -192,12 +192,7 @@ class Engine:
         return model, await self._look_up(1, partial(model.predictor.describe, row))
 
     def known_labels(
-        self,
-        include: Sequence[str],
-        exclude: Sequence[str],
-        include_set: str | None,
-        exclude_set: str | None,
-        version: int | str | None = None,
+        self, labels: NamedLabels, version: int | str | None = None
     ) -> tuple[LoadedModel, LabelFilter, KnownLabels]:
         """Return a filter with its sets, and which of the labels that it names a model has.
 
@@ -206,12 +201,10 @@ class Engine:
             BundleNotFoundError: The version is not loaded.
             NotReadyError: No model is loaded yet.
         """
-        check_filter(len(include) + len(exclude), self._limits)
+        check_filter(labels, self._limits)
         model = self._manager.get(version)
-        wanted = LabelFilter(
-            tuple(include), tuple(exclude), self._set_of(include_set), self._set_of(exclude_set)
-        )
-        return model, wanted, model.predictor.selector.known(wanted)
+        label_filter = self.label_sets.filter_of(labels)
+        return model, label_filter, model.predictor.selector.known(label_filter)
 
     async def compare(
         self, num_labels: int, version: int | str | None, work: Callable[[Predictor], T]
@@ -232,7 +225,7 @@ class Engine:
         """
         if num_labels > self._limits.max_explained_labels:
             raise RequestError(
-                f"{num_labels} labels are to be compared; wanted at most "
+                f"{num_labels} labels are to be compared; expected at most "
                 f"{self._limits.max_explained_labels}; ask for fewer"
             )
         model = self._manager.get(version)
@@ -293,7 +286,7 @@ class Engine:
         for job in self._queue.drain():
             job.fail(NotReadyError(_STOPPING))
 
-    def _examine(self, query: Query) -> tuple[LoadedModel, Options, int]:
+    def _examine(self, query: Query) -> tuple[LoadedModel, RankingOptions, int]:
         """Return who is to answer, what, and about how many tokens that is.
 
         Raises:
@@ -303,30 +296,20 @@ class Engine:
         """
         check_query(query, self._limits)
         model = self._manager.get(query.version)
-        scorer = query.scorer or model.predictor.default_scorer
-        options = Options(
-            query.k, scorer, query.threshold, query.correction, query.tail_dial,
-            label_filter=self._filter_of(query), explain=query.explain,
-        )  # fmt: skip
+        scorer = query.options.scorer or model.predictor.default_scorer
+        label_filter = self.label_sets.filter_of(query.labels)
+        options = replace(
+            query.options,
+            scorer=scorer,
+            label_filter=None if label_filter.is_empty else label_filter,
+        )
         most = model.predictor.max_tokens if model.predictor.needs_encoder(scorer) else None
-        tokens = estimate_tokens(query.texts, most) + len(query.texts) * options.extra_tokens
+        tokens = estimate_tokens(query.texts, most) + len(query.texts) * extra_tokens(options)
         return model, options, tokens
 
-    def _filter_of(self, query: Query) -> LabelFilter | None:
-        wanted = LabelFilter(
-            include=query.include,
-            exclude=query.exclude,
-            include_set=self._set_of(query.include_set),
-            exclude_set=self._set_of(query.exclude_set),
-        )
-        return None if wanted.is_empty else wanted
-
-    def _set_of(self, name: str | None) -> LabelSet | None:
-        return None if name is None else self.label_sets.get(name)
-
     async def _answer(
-        self, model: LoadedModel, texts: Sequence[str], options: Options, priority: Priority
-    ) -> Answer:
+        self, model: LoadedModel, texts: Sequence[str], options: RankingOptions, priority: Priority
+    ) -> EngineAnswer:
         if self._is_closed:
             raise NotReadyError(_STOPPING)
         loop = asyncio.get_running_loop()
@@ -349,4 +332,4 @@ class Engine:
         if job.error is not None:
             raise job.error
         self.num_answered += 1
-        return Answer(model, options.scorer, job.answers, job.seconds)
+        return EngineAnswer(model, job.scorer, job.answers, job.seconds)

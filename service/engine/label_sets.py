@@ -6,11 +6,12 @@ import hashlib
 import json
 import logging
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import ConfigError, RequestError
-from models.labels.filters import LabelSet
+from models.labels.filters import LabelFilter, LabelSet
+from service.engine.queries import NamedLabels
+from service.process.reloading_file import ReloadingFile
 
 logger = logging.getLogger(__name__)
 
@@ -18,15 +19,7 @@ MAX_BYTES = 2**24
 """Of one file, so that reading it again holds up nobody for long."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _SUFFIXES = (".json", ".txt")
-_MOST_NAMED = 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A set, and what differs when its file has changed."""
-
-    label_set: LabelSet
-    stamp: tuple[int, ...]
+_MAX_NAMED = 20
 
 
 class LabelSets:
@@ -43,7 +36,7 @@ class LabelSets:
                 the same name.
         """
         self._folder = folder
-        self._entries: dict[str, _Entry] = {}
+        self._files: dict[str, ReloadingFile[LabelSet]] = {}
         if folder is None:
             return
         if not folder.is_dir():
@@ -62,14 +55,24 @@ class LabelSets:
         """
         path = self._path_of(name)
         if path is None:
-            self._entries.pop(name, None)
+            self._files.pop(name, None)
             raise RequestError(self._unknown(name))
-        stamp = _stamp(path)
-        if name not in self._entries or self._entries[name].stamp != stamp:
-            self._refresh(name, path, stamp)
-        if name not in self._entries:
+        self._refresh(name, path)
+        if name not in self._files:
             raise RequestError(self._unknown(name))
-        return self._entries[name].label_set
+        return self._files[name].content
+
+    def filter_of(self, labels: NamedLabels) -> LabelFilter:
+        """Return the filter of labels that a query names.
+
+        Raises:
+            RequestError: There is no set of a name.
+        """
+        include_set, exclude_set = (
+            None if name is None else self.get(name)
+            for name in (labels.include_set, labels.exclude_set)
+        )
+        return LabelFilter(labels.include, labels.exclude, include_set, exclude_set)
 
     def all(self) -> list[LabelSet]:
         """Return all sets as their files are now, by name."""
@@ -77,7 +80,7 @@ class LabelSets:
             return []
         names = {path.stem for path in self._folder.iterdir() if path.suffix in _SUFFIXES}
         found = []
-        for name in sorted(names | set(self._entries)):
+        for name in sorted(names | set(self._files)):
             try:
                 found.append(self.get(name))
             except RequestError:
@@ -102,24 +105,24 @@ class LabelSets:
         return next((path for path in paths if path.is_file()), None)
 
     def _add(self, path: Path) -> None:
-        if path.stem in self._entries:
+        if path.stem in self._files:
             raise ConfigError(f"label set {path.stem!r} has two files; remove one of them")
-        stamp = _stamp(path)
-        self._entries[path.stem] = _Entry(read_label_set(path), stamp)
+        self._files[path.stem] = ReloadingFile(path, read_label_set)
 
-    def _refresh(self, name: str, path: Path, stamp: tuple[int, ...]) -> None:
+    def _refresh(self, name: str, path: Path) -> None:
+        file = self._files.get(name)
         try:
-            label_set = read_label_set(path)
+            if file is None or file.path != path:
+                file = self._files[name] = ReloadingFile(path, read_label_set)
+            elif not file.refresh():
+                return
         except ConfigError as error:
             logger.error("the label set stays as it was: %s", error)
-            if name in self._entries:  # until the file changes again
-                self._entries[name] = _Entry(self._entries[name].label_set, stamp)
-            return
-        logger.info("read the label set %s: %d labels", name, len(label_set.ids))
-        self._entries[name] = _Entry(label_set, stamp)
+        else:
+            logger.info("read the label set %s: %d labels", name, len(file.content.ids))
 
     def _unknown(self, name: str) -> str:
-        known = ", ".join(sorted(self._entries)[:_MOST_NAMED])
+        known = ", ".join(sorted(self._files)[:_MAX_NAMED])
         what = f"the sets are {known}" if known else "there are no sets"
         return (
             f"label set {name[:100]!r} is not stored; {what}; name one of them, or put a file into "
@@ -136,7 +139,7 @@ def read_label_set(path: Path) -> LabelSet:
     where = f"label set {str(path)!r}"
     if not _NAME.fullmatch(path.stem):
         raise ConfigError(
-            f"{where}: wanted a name of 1 to 100 letters, digits, dots, hyphens or underscores"
+            f"{where}: expected a name of 1 to 100 letters, digits, dots, hyphens or underscores"
         )
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -146,7 +149,7 @@ def read_label_set(path: Path) -> LabelSet:
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where} can't be read ({type(error).__name__})") from error
     if not isinstance(ids, list) or not all(isinstance(each, str) and each for each in ids):
-        raise ConfigError(f"{where}: wanted a JSON list of label ids, which are text")
+        raise ConfigError(f"{where}: expected a JSON list of label ids, which are text")
     if not ids:
         raise ConfigError(f"{where}: has no label; put at least one id into it, or remove it")
     return LabelSet(path.stem, tuple(dict.fromkeys(ids)))
@@ -154,11 +157,3 @@ def read_label_set(path: Path) -> LabelSet:
 
 def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from models.errors import RequestError
+from models.options import RankingOptions
+from service.schemas.base import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +25,71 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedLabels:
+    """The labels that a query may get, as it names them.
+
+    Attributes:
+        include: Ids of the only labels to return; None: all, or those of the set.
+        exclude: Ids of labels not to return.
+        include_set: Name of a stored set of labels to return besides `include`.
+        exclude_set: Name of one of labels not to return besides `exclude`.
+    """
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    include_set: str | None = None
+    exclude_set: str | None = None
+
+    @property
+    def num_ids(self) -> int:
+        """Labels that are named one by one."""
+        return len(self.include or ()) + len(self.exclude)
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """Texts, and what to answer about each.
 
     Attributes:
         texts: At least one.
-        k: Labels wanted a text.
-        scorer: One of the model's; None: its default.
-        threshold: Least probability of a label.
-        correction: As in `models.predict.predictor.Predictor.rank`.
-        tail_dial: As there.
+        options: What to answer; they have no filter yet.
+        labels: What becomes the filter.
         version: A version's number, or "current"; None: the service's first.
-        include: Ids of the only labels wanted; None: all, or those of the set.
-        exclude: Ids of labels not wanted.
-        include_set: Name of a stored set of labels wanted besides.
-        exclude_set: Name of one of labels not wanted besides.
-        explain: Whether to say why a text got its labels.
         timeout_s: Seconds in which the answer is of use; None: the service's limit, which also
             bounds it.
     """
 
     texts: Sequence[str]
-    k: int = 5
-    scorer: str | None = None
-    threshold: float | None = None
-    correction: str | None = None
-    tail_dial: float = 0.0
+    options: RankingOptions = field(default_factory=RankingOptions)
+    labels: NamedLabels = field(default_factory=NamedLabels)
     version: int | str | None = None
-    include: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] = ()
-    include_set: str | None = None
-    exclude_set: str | None = None
-    explain: bool = False
     timeout_s: float | None = None
+
+
+def query_of(requested: Options, texts: Sequence[str], timeout_s: float | None = None) -> Query:
+    """Return what a request, or a line of a batch, asks of the engine.
+
+    The only place where the fields of the API become `RankingOptions`.
+    """
+    return Query(
+        texts=texts,
+        options=RankingOptions(
+            k=requested.k,
+            scorer=requested.scorer,
+            threshold=requested.threshold,
+            correction=requested.correction,
+            tail_dial=requested.tail_dial,
+            explain=requested.explain,
+        ),
+        labels=NamedLabels(
+            include=None if requested.include is None else tuple(requested.include),
+            exclude=tuple(requested.exclude),
+            include_set=requested.include_set,
+            exclude_set=requested.exclude_set,
+        ),
+        version=requested.version,
+        timeout_s=timeout_s,
+    )
 
 
 def check_query(query: Query, limits: Limits) -> None:
@@ -66,34 +100,35 @@ def check_query(query: Query, limits: Limits) -> None:
     """
     if not 1 <= len(query.texts) <= limits.max_texts:
         raise RequestError(
-            f"the request has {len(query.texts)} texts; wanted 1 to {limits.max_texts}; "
+            f"the request has {len(query.texts)} texts; expected 1 to {limits.max_texts}; "
             "send the others in further requests"
         )
     for index, text in enumerate(query.texts):
         if len(text) > limits.max_text_characters:
             raise RequestError(
-                f"text {index} has {len(text)} characters; wanted at most "
+                f"text {index} has {len(text)} characters; expected at most "
                 f"{limits.max_text_characters}; shorten it"
             )
-    if not 1 <= query.k <= limits.max_k:
-        raise RequestError(f"k is {query.k}; wanted 1 to {limits.max_k}")
-    check_filter(len(query.include or ()) + len(query.exclude), limits)
-    num_explained = query.k * len(query.texts)
-    if query.explain and num_explained > limits.max_explained_labels:
+    options = query.options
+    if options.k > limits.max_k:
+        raise RequestError(f"k is {options.k}; expected 1 to {limits.max_k}")
+    check_filter(query.labels, limits)
+    num_explained = options.k * len(query.texts)
+    if options.explain and num_explained > limits.max_explained_labels:
         raise RequestError(
-            f"{num_explained} labels are to be explained (k times texts); wanted at most "
+            f"{num_explained} labels are to be explained (k times texts); expected at most "
             f"{limits.max_explained_labels}; ask for fewer, or send the texts one by one"
         )
 
 
-def check_filter(num_ids: int, limits: Limits) -> None:
+def check_filter(labels: NamedLabels, limits: Limits) -> None:
     """Check that a filter names no more labels than it may.
 
     Raises:
         RequestError: It does.
     """
-    if num_ids > limits.max_filter_labels:
+    if labels.num_ids > limits.max_filter_labels:
         raise RequestError(
-            f"include and exclude name {num_ids} labels; wanted at most "
+            f"include and exclude name {labels.num_ids} labels; expected at most "
             f"{limits.max_filter_labels}; let the service store them as a set, and name that"
         )

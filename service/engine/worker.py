@@ -11,14 +11,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import current_thread
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from models.errors import LongtailError, RequestError
-from service.engine.batching import BATCH_COST, Call, Item, Job, Options, WorkQueue, jobs_of
-
-if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
-    from models.results import Prediction
-    from service.versions.serving import TextBatch
+from models.options import RankingOptions
+from models.predict.protocol import PreparedTexts
+from models.results import Prediction
+from service.engine.batching import (
+    BATCH_COST,
+    Item,
+    Job,
+    ThreadCall,
+    WorkQueue,
+    extra_tokens,
+    jobs_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +106,7 @@ def compute(items: Sequence[Item], observer: Observer) -> None:
         _fail_or_split(items, error, lambda part: compute(part, observer))
         return
     encoded = time.perf_counter()
-    rows_of: dict[Options, list[int]] = {}
+    rows_of: dict[RankingOptions, list[int]] = {}
     for row, item in enumerate(items):
         rows_of.setdefault(item.job.options, []).append(row)
     answers: list[tuple[Item, Prediction]] = []
@@ -125,7 +132,7 @@ def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
     jobs = queue.next_jobs()
     groups: dict[tuple[int, str], list[Job]] = {}
     for job in jobs:
-        groups.setdefault((id(job.model.predictor), job.options.scorer), []).append(job)
+        groups.setdefault((id(job.model.predictor), job.scorer), []).append(job)
     for group in groups.values():
         started = time.perf_counter()
         with _failing(group):
@@ -145,7 +152,7 @@ def _compute_next(
     work = queue.next_work(takes_calls=takes_calls)
     if work is None:
         return False
-    if isinstance(work, Call):
+    if isinstance(work, ThreadCall):
         work.run()
         return True
     started = time.perf_counter()
@@ -175,16 +182,18 @@ def _failing(jobs: Sequence[Job]) -> Iterator[None]:
         yield
     except BaseException as error:
         logger.exception("jobs failed outside of the model with %s", type(error).__name__)
-        told = error if isinstance(error, Exception) else RuntimeError(f"a thread ended: {error!r}")
+        cause = (
+            error if isinstance(error, Exception) else RuntimeError(f"a thread ended: {error!r}")
+        )
         for job in jobs:
-            job.fail(told)
-        if told is not error:
+            job.fail(cause)
+        if cause is not error:
             raise
 
 
 def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
     """Turn jobs of one model and scorer into texts that wait to be computed."""
-    predictor, scorer = jobs[0].model.predictor, jobs[0].options.scorer
+    predictor, scorer = jobs[0].model.predictor, jobs[0].scorer
     started = time.perf_counter()
     try:
         batch = predictor.read([text for job in jobs for text in job.texts])
@@ -201,7 +210,7 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
     texts = iter([(batch if is_one else batch.take([i]), tokens[i]) for i in range(len(tokens))])
     for job in jobs:
         job.seconds.note("tokenise", started, ended)
-        extra = job.options.extra_tokens
+        extra = extra_tokens(job.options)
         numbered = zip(range(len(job.texts)), texts, strict=False)
         queue.add_items(
             job,
@@ -209,29 +218,29 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
         )
 
 
-def _encoded(items: Sequence[Item]) -> TextBatch:
+def _encoded(items: Sequence[Item]) -> PreparedTexts:
     job = items[0].job
-    batch: TextBatch = type(items[0].batch).joined([item.batch for item in items])
-    if job.model.predictor.needs_encoder(job.options.scorer):
+    batch: PreparedTexts = type(items[0].batch).joined([item.batch for item in items])
+    if job.model.predictor.needs_encoder(job.scorer):
         job.model.predictor.encode(batch)
     return batch
 
 
-def _ranked(batch: TextBatch, items: Sequence[Item]) -> list[tuple[Item, Prediction]]:
+def _ranked(batch: PreparedTexts, items: Sequence[Item]) -> list[tuple[Item, Prediction]]:
     """Return the answers about texts of the same options, those that there are."""
     model, options = items[0].job.model, items[0].job.options
     answers: list[tuple[Item, Prediction]] = []
     try:
-        predictions = model.predictor.predict_batch(batch, **options.as_arguments())
+        predictions = model.predictor.predict_batch(batch, options)
         answers += zip(items, predictions, strict=True)
     except RequestError as error:  # all have asked for the same
         for job in jobs_of(items):
             job.fail(error)
     except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to a job
-        place = {item: row for row, item in enumerate(items)}
+        row_of = {item: row for row, item in enumerate(items)}
 
         def try_again(part: Sequence[Item]) -> None:
-            answers.extend(_ranked(batch.take([place[item] for item in part]), part))
+            answers.extend(_ranked(batch.take([row_of[item] for item in part]), part))
 
         _fail_or_split(items, error, try_again)
     return answers
@@ -255,7 +264,7 @@ def _answer(item: Item, prediction: Prediction) -> None:
         if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):
             item.job.fail(
                 LongtailError(
-                    f"version {item.job.model.version}, scorer {item.job.options.scorer!r}: label "
+                    f"version {item.job.model.version}, scorer {item.job.scorer!r}: label "
                     f"{label.id!r} got the score {label.score!r}; the model is damaged or "
                     "numerically unstable: retrain it, or roll back with 'longtail registry "
                     "rollback'"

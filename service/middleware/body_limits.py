@@ -12,9 +12,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.web.encodings import inflater_for
-from service.web.paths import STREAM_PATHS
+from service.web.paths import STREAM_PATHS, path_of
 from service.web.problem_handlers import HTTP_KINDS, BodyError, problem_response
-from service.web.root_path import path_of
 from service.wire.decompression import BadGzipError, Inflater
 
 

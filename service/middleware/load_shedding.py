@@ -19,9 +19,8 @@ from service.errors import QueueFullError
 from service.middleware.security import RAW_SECURITY_HEADERS
 from service.telemetry.logs import REQUEST_ID_HEADER, request_id_of
 from service.telemetry.metrics import Telemetry
-from service.web.paths import STREAM_PATHS
-from service.web.problem_handlers import overload_body
-from service.web.root_path import path_of
+from service.web.paths import STREAM_PATHS, path_of
+from service.web.problem_handlers import problem_body
 from service.wire.problems import MEDIA_TYPE, OVERLOADED
 
 logger = logging.getLogger(__name__)
@@ -32,8 +31,8 @@ _ID_HEADER = REQUEST_ID_HEADER.lower().encode()
 _HEADERS = [(b"content-type", MEDIA_TYPE.encode()), *RAW_SECURITY_HEADERS]
 
 
-class GateMiddleware:
-    """Holds a place for each request that asks for work, or answers 429."""
+class LoadSheddingMiddleware:
+    """Holds a reservation for each request that asks for work, or answers 429."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class GateMiddleware:
         self._told_at = -_LOG_EVERY_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, with a place in the queue if it asks for work, or refuse it."""
+        """Pass the request on, with a reservation if it asks for work, or refuse it."""
 
         async def send_and_note(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] in _FAILURES:
@@ -93,7 +92,7 @@ class GateMiddleware:
             return
         started = time.perf_counter()
         try:
-            place = self._admission.take_place(self._timeout_s)
+            reservation = self._admission.reserve(self._timeout_s)
         except QueueFullError as error:
             await self._refuse(scope, send, error)
             seconds = time.perf_counter() - started
@@ -103,17 +102,17 @@ class GateMiddleware:
         async def receive_in_turn() -> Message:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False):
-                await place.wait_for_desk()
+                await reservation.wait_for_parse_slot()
             return message
 
         try:
             if path_of(scope) in STREAM_PATHS:
-                place.give_back()  # a stream's lines wait for room, each by itself
+                reservation.release()  # a stream's lines wait for room, each by itself
                 await self._app(scope, receive, send)
             else:
                 await self._app(scope, receive_in_turn, send)
         finally:
-            place.give_back()
+            reservation.release()
 
     def _route_of(self, scope: Scope) -> APIRoute | None:
         """Return the route of a request for work; None where it is none or may not be refused."""
@@ -131,7 +130,7 @@ class GateMiddleware:
         if now >= self._told_at + _LOG_EVERY_S:
             logger.warning("overloaded: %d requests refused unread; %s", self._num_refused, error)
             self._num_refused, self._told_at = 0, now
-        body = overload_body(scope, str(error))
+        body = problem_body(scope, OVERLOADED, str(error))
         given = _header(scope, _ID_HEADER)
         headers = [
             *_HEADERS,
@@ -144,7 +143,7 @@ class GateMiddleware:
         await send({"type": "http.response.body", "body": body})
 
 
-def _header(scope: Scope, wanted: bytes) -> str | None:
+def _header(scope: Scope, expected: bytes) -> str | None:
     """Return the value of a request's header; None where it has none of this name."""
-    found = (value.decode("latin-1") for name, value in scope["headers"] if name == wanted)
+    found = (value.decode("latin-1") for name, value in scope["headers"] if name == expected)
     return next(found, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -9,7 +10,7 @@ class RootPathMiddleware:
     """Says in every request under which prefix the proxy's clients see the service.
 
     The proxy may strip the prefix or leave it. Redirects, the API's documentation and problem
-    documents then name paths as clients must ask for them; probes ask without the prefix.
+    documents then name paths as clients must ask for them; health checks ask without the prefix.
     """
 
     def __init__(self, app: ASGIApp, root_path: str) -> None:
@@ -26,6 +27,9 @@ class RootPathMiddleware:
         """Pass the request on, its path below the prefix (in place: error handlers see it too)."""
         if scope["type"] == "http":
             scope["root_path"] = self._root
+            if scope["path"] == self._root:  # the page is below it
+                await RedirectResponse(f"{self._root}/")(scope, receive, send)
+                return
             if not f"{scope['path']}/".startswith(f"{self._root}/"):
                 scope["path"] = self._root + scope["path"]
         await self._app(scope, receive, send)

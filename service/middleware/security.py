@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.web.api_keys import KeyRing, Keys
-from service.web.paths import PAGE_PREFIX
+from service.web.paths import PAGE_PREFIX, path_of
 from service.web.problem_handlers import problem_response
 from service.web.request_state import add_log_fields
-from service.web.root_path import path_of
 from service.wire.problems import Kind
 
 ADMIN_PREFIX = "/v1/admin"
@@ -21,7 +20,7 @@ PUBLIC_PATHS = frozenset(
     {"/", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/livez", "/readyz", "/metrics",
      "/v2/health/live", "/v2/health/ready"}
 )  # fmt: skip
-"""Which need no key: those of probes, and those that tell nothing about texts."""
+"""Paths that need no key: health checks, and those that reveal nothing about texts."""
 
 NO_KEY = Kind("unauthorized", 401, "A key is needed")
 ADMIN_OFF = Kind("admin-off", 403, "The admin routes are off")
@@ -49,7 +48,7 @@ _DOCS_POLICY = (  # FastAPI's page brings its scripts from there, and one of its
 
 
 class AuthMiddleware:
-    """Lets requests through that bring the key that their path wants, before their body is read."""
+    """Lets requests through that have the key that their path requires, before reading the body."""
 
     def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self._app = app

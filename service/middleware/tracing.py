@@ -8,15 +8,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.telemetry.logs import add_log_context
 from service.telemetry.tracing import Tracing
+from service.web.paths import path_of
 from service.web.request_state import QUIET_ROUTES, final_status, log_fields_of, route_of
-from service.web.root_path import path_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 
 class TracingMiddleware:
-    """Makes a span of every request that asks for work; probes have none."""
+    """Makes a span of every request that asks for work; health checks have none."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app

@@ -2,8 +2,8 @@
 
 - JSON lines, by any other name than those below: as `POST /v1/batch` takes them, or documents of a
   corpus: `title` and `content` may stand for `text`, and labels are left out.
-- CSV (`.csv`): a column `text`, or `title` and `content`; `id` if there is one. Other columns are
-  left out.
+- CSV (`.csv`): a column `text`, or `title` and `content`; `id` if there is one, in any case. Other
+  columns are left out. The delimiter is a comma, a semicolon or a tab, whichever gives the columns.
 - Plain text (`.txt`): one document a line.
 
 Each may be gzip-compressed, with `.gz` added to its name. Every form becomes JSON lines, one at a
@@ -18,28 +18,36 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
 from models.errors import DataError
+from models.files.csv_columns import find_header, not_csv
 from models.files.failures import reason_of
 from models.files.outputs import check_readable_file
 from service.schemas.batch import BatchLine
-from service.wire.lines import LineSplitter
+from service.wire.lines import LineError, LineSplitter
+from service.wire.problems import INVALID
 
 MAX_LINE_BYTES = 2**24
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _READ_BYTES = 2**20
 _LABEL_FIELDS = frozenset({"labels", "target_ind", "target_rel"})
 _TITLED = ("title", "content")
+_LABELS_LEFT_OUT = "The documents have labels, which are left out."
+_COLUMNS = (("text", *_TITLED),)
+_MORE_COLUMNS = ("id", "uid", *_LABEL_FIELDS)
+_TORN = "\0torn"
+"""The field of a row that has other cells than the header: why it can't be read."""
 _KNOWN_FIELDS = frozenset(BatchLine.model_fields) | {*_TITLED, "uid"}
 
 
-def check_source(path: Path) -> bool:
+def check_source(path: Path) -> list[str]:
     """Refuse a file that can't be read, before a model is loaded.
 
     Returns:
-        Whether its first document has labels, which are left out.
+        What a person should know of how it is read: sentences.
 
     Raises:
         ConfigError: It is no file, or can't be opened.
@@ -47,15 +55,19 @@ def check_source(path: Path) -> bool:
     """
     check_readable_file(path, "--input")
     if not path.is_file():
-        return False  # a pipe, which can be read only once
+        return []  # a pipe, which can be read only once
     if _form_of(path) == ".csv":
-        return bool(_LABEL_FIELDS & set(_Table(path, int).header))
+        header = _Table(path, int).header
+        has_labels = bool(_LABEL_FIELDS & set(header.names))
+        remarks = [f"{path}: {remark}" for remark in header.remarks()]
+        return [_LABELS_LEFT_OUT, *remarks] if has_labels else remarks
     first = next((line for line in document_lines(path) if line is None or line.strip()), None)
     try:
         content = json.loads((first or b"null").removeprefix(BYTE_ORDER_MARK))
     except (ValueError, RecursionError):
-        return False  # it gets an answer that says so
-    return isinstance(content, dict) and bool(_LABEL_FIELDS & content.keys())
+        return []  # it gets an answer that says so
+    has_labels = isinstance(content, dict) and bool(_LABEL_FIELDS & content.keys())
+    return [_LABELS_LEFT_OUT] if has_labels else []
 
 
 def is_plain_json_lines(path: Path) -> bool:
@@ -92,9 +104,14 @@ def as_question(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a line as `POST /v1/batch` takes it; one of a corpus has its labels left out.
 
     Of a line with labels, only what is asked about it counts, as in training: fields that mean
-    nothing here are left out, too. Other lines keep theirs, so that a misspelt one is told.
+    nothing here are left out, too. Other lines keep theirs, so that a misspelt one is refused.
+
+    Raises:
+        LineError: It is a row of a CSV file with other cells than the header.
     """
     found = dict(content)
+    if _TORN in found:
+        raise LineError(INVALID, found[_TORN])
     if _LABEL_FIELDS & found.keys():
         found = {name: value for name, value in found.items() if name in _KNOWN_FIELDS}
     if "text" not in found and set(_TITLED) & found.keys():
@@ -118,28 +135,34 @@ class _Table:
         """
         self._path = path
         csv.field_size_limit(MAX_LINE_BYTES)
-        self._rows = csv.reader(self._decoded_lines(progress))
-        self.header = [name.strip() for name in next(self._records(), [])]
-        if not {"text", *_TITLED} & set(self.header):
-            raise DataError(
-                f"{path}, line 1: the header has the columns {self.header!r:.200}; expected "
-                "'text', or 'title' and 'content', among them, separated by commas"
-            )
+        head, lines = tee(self._decoded_lines(progress))
+        try:
+            self.header = find_header(head, _COLUMNS, _MORE_COLUMNS, strict=False)
+        except DataError as error:
+            raise DataError(f"{path}, line 1: {error}") from error
+        del head  # else all lines would be kept for it
+        self._rows = csv.reader(lines, delimiter=self.header.delimiter)
+        next(self._records())
 
     def __iter__(self) -> Iterator[bytes | None]:
-        known = {"id", "uid", "text", *_TITLED}
-        for cells in self._records():
-            if cells:
-                fields = zip(self.header, cells, strict=False)
+        known, names = {"id", "uid", "text", *_TITLED}, self.header.names
+        for cells in filter(None, self._records()):
+            if len(cells) == len(names):
+                fields = zip(names, cells, strict=True)
                 yield _json_line({name: cell for name, cell in fields if name in known})
+            else:
+                # It may be a delimiter within a text: what stands behind it must not get lost.
+                yield _json_line({_TORN: (
+                    f"the row has {len(cells)} cells; expected {len(names)}, as in the header; put "
+                    "a text with delimiters in it between quotes"
+                )})  # fmt: skip
 
     def _records(self) -> Iterator[list[str]]:
         try:
             yield from self._rows
         except csv.Error as error:
             raise DataError(
-                f"{self._path}, line {self._rows.line_num}: not CSV ({error}); save it as CSV in "
-                "UTF-8, with commas"
+                f"{self._path}, line {self._rows.line_num}: {not_csv(error)}"
             ) from error
 
     def _decoded_lines(self, progress: Callable[[int], object]) -> Iterator[str]:

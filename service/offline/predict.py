@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
+from models.bundle.bundle import Bundle
 from models.encoders.onnx import OnnxPrecision
 from models.encoders.pretrained import Precision
 from models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
 from models.files.outputs import check_output_file
-from models.labels.filters import LabelFilter
-from models.names import TEXT
-from service.engine.batching import Options
+from models.files.validation import problem_in_words
+from models.options import RankingOptions
+from models.predict.protocol import Predictor
 from service.engine.label_sets import LabelSets
+from service.engine.queries import query_of
 from service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
-from service.offline.unfinished import Tally, Task, check_left, finish, option_of, resume, working
+from service.offline.unfinished import Task, check_left, finish, option_of, resume, working
 from service.schemas.batch import BatchLine, BatchOptions
 from service.wire.lines import (
     TOO_LONG,
@@ -29,10 +32,7 @@ from service.wire.lines import (
     result_line,
 )
 from service.wire.problems import KINDS
-
-if TYPE_CHECKING:  # the second brings PyTorch
-    from models.bundle.bundle import Bundle
-    from models.predict.predictor import Predictor
+from service.wire.tally import Tally
 
 MAX_LINE_BYTES = 2**24
 ENGINES = ("local", "ray")
@@ -46,13 +46,13 @@ def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
     Raises:
         ConfigError: It is not as lines may have it.
     """
-    wanted = {name: value for name, value in given.items() if value is not None}
+    expected = {name: value for name, value in given.items() if value is not None}
     try:
-        return BatchOptions.model_validate(wanted).model_dump(exclude_unset=True)
+        return BatchOptions.model_validate(expected).model_dump(exclude_unset=True)
     except ValidationError as error:
         found = error.errors(include_url=False)[0]
-        name = str(found["loc"][0])
-        raise ConfigError(f"{option_of(name)}: got {found['input']!r}; {found['msg']}") from error
+        option = option_of(str(found["loc"][0]))
+        raise ConfigError(f"{option}: {problem_in_words(found, repr)}") from error
 
 
 def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -> None:
@@ -68,11 +68,6 @@ def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -
         RequestError: There is no such stored set.
     """
     manifest = bundle.manifest
-    if manifest.input != TEXT:
-        raise ConfigError(
-            "predict: the model reads features, not texts; choose a version that was trained on "
-            "texts, with --version"
-        )
     scorer = options.get("scorer", manifest.default_scorer)
     if scorer not in manifest.scorers:
         known = ", ".join(manifest.scorers)
@@ -102,7 +97,7 @@ def check_answerable(predictor: Predictor, task: Task) -> None:
     line = BatchLine(text="text", **task.defaults)
     try:
         options = _options_of(line, task, predictor.default_scorer)
-        predictor.predict([line.text], **options.as_arguments())
+        predictor.predict_batch(predictor.read([line.text]), options)
     except (RequestError, LineError) as error:
         raise ConfigError(f"predict: {error}") from error
 
@@ -115,7 +110,7 @@ def checked_precision(name: str) -> Precision | OnnxPrecision:
     """
     known = get_args(Precision) + get_args(OnnxPrecision)
     if name not in known:
-        raise ConfigError(f"--precision: got {name!r}; wanted one of {known}")
+        raise ConfigError(f"--precision: got {name!r}; expected one of {known}")
     return cast(Precision | OnnxPrecision, name)
 
 
@@ -126,7 +121,7 @@ def checked_engine(name: str) -> str:
         ConfigError: There is none of this name.
     """
     if name not in ENGINES:
-        raise ConfigError(f"--engine: got {name!r}; wanted one of {ENGINES}")
+        raise ConfigError(f"--engine: got {name!r}; expected one of {ENGINES}")
     return name
 
 
@@ -175,7 +170,7 @@ def predict_file(
                 index = number * CHUNK_LINES
                 left = lines[max(0, num_kept - index) :]
                 for answer in answers_to(predictor, task, max(index, num_kept), left):
-                    tally.note(answer)
+                    tally.note_answer(answer)
                     out.write(answer)
                 out.flush()
                 os.fsync(out.fileno())
@@ -208,7 +203,7 @@ def answers_to(
         lines: That are not blank; None for one too long.
     """
     answers: dict[int, bytes] = {}
-    groups: dict[Options, list[tuple[int, BatchLine]]] = {}
+    groups: dict[RankingOptions, list[tuple[int, BatchLine]]] = {}
     for index, content in enumerate(lines, first):
         try:
             line = _parsed(content, task)
@@ -241,36 +236,39 @@ def _parsed(content: bytes | None, task: Task) -> BatchLine:
     return line
 
 
-def _options_of(line: BatchLine, task: Task, default_scorer: str) -> Options:
+def _options_of(line: BatchLine, task: Task, default_scorer: str) -> RankingOptions:
     """Return what a line asks for, as it is computed together with others.
 
     Raises:
         LineError: It names a set of labels that there is not.
     """
+    query = query_of(line, (line.text,))
     try:
-        include_set, exclude_set = (
-            None if name is None else task.label_sets.get(name)
-            for name in (line.include_set, line.exclude_set)
-        )
+        label_filter = task.label_sets.filter_of(query.labels)
     except RequestError as error:
         raise LineError(KINDS[RequestError], str(error), known_by=line.id) from error
-    include = None if line.include is None else tuple(line.include)
-    wanted = LabelFilter(include, tuple(line.exclude), include_set, exclude_set)
-    return Options(
-        line.k, line.scorer or default_scorer, line.threshold, line.correction, line.tail_dial,
-        label_filter=None if wanted.is_empty else wanted, explain=line.explain,
-    )  # fmt: skip
+    return replace(
+        query.options,
+        scorer=line.scorer or default_scorer,
+        label_filter=None if label_filter.is_empty else label_filter,
+    )
 
 
 def _answer_group(
-    predictor: Predictor, task: Task, options: Options, group: Sequence[tuple[int, BatchLine]]
+    predictor: Predictor,
+    task: Task,
+    options: RankingOptions,
+    group: Sequence[tuple[int, BatchLine]],
 ) -> dict[int, bytes]:
+    """Return the answers to lines that ask for the same."""
+    scorer = options.scorer or predictor.default_scorer
     try:
-        predictions = predictor.predict([line.text for _, line in group], **options.as_arguments())
+        batch = predictor.read([line.text for _, line in group])
+        predictions = predictor.predict_batch(batch, options)
     except LongtailError as error:  # all have asked for the same
         problem = problem_of_error(error)
         return {index: error_line(index, line.id, problem) for index, line in group}
     return {
-        index: result_line(index, line, task.version, options.scorer, prediction)
+        index: result_line(index, line, task.version, scorer, prediction)
         for (index, line), prediction in zip(group, predictions, strict=True)
     }

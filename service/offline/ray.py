@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -21,15 +21,14 @@ from models.encoders.onnx import OnnxPrecision
 from models.encoders.pretrained import Precision
 from models.errors import DataError
 from models.files.failures import reason_of
+from models.predict.protocol import Predictor
 from models.ray_runtime import start_ray
 from service.engine.label_sets import LabelSets
 from service.offline.documents import document_lines, is_plain_json_lines
 from service.offline.predict import CHUNK_LINES, MAX_LINE_BYTES, answers_to
-from service.offline.unfinished import Tally, Task, finish, resume, working
+from service.offline.unfinished import Task, finish, resume, working
 from service.wire.lines import LineSplitter
-
-if TYPE_CHECKING:  # they bring PyTorch, which only workers need
-    from models.predict.predictor import Predictor
+from service.wire.tally import Tally
 
 _READ_BYTES = 2**20
 _UNPACKED = ".unpacked-lines"
@@ -69,11 +68,11 @@ class Answerer:
             ends: Where in the source each chunk ends, in bytes.
         """
         from models.bundle.registry import Registry
-        from models.predict.predictor import Predictor
+        from models.predict.predictor import Predictor as BundlePredictor  # brings PyTorch
 
         self._task = replace(task, label_sets=LabelSets(workers.label_sets))
         self._ends = ends
-        self._predictor: Predictor = Predictor.of_bundle(
+        self._predictor: Predictor = BundlePredictor.of_bundle(
             Registry(workers.registry).open(task.version),
             device=workers.device,
             num_threads=workers.num_threads,
@@ -91,8 +90,8 @@ class Answerer:
             content = file.read(int(self._ends[number]) - start)
         splitter = LineSplitter(MAX_LINE_BYTES)
         lines = [*splitter.feed(content), *splitter.finish()]
-        wanted = [line for line in lines if line is None or line.strip()]
-        return b"".join(answers_to(self._predictor, self._task, number * CHUNK_LINES, wanted))
+        expected = [line for line in lines if line is None or line.strip()]
+        return b"".join(answers_to(self._predictor, self._task, number * CHUNK_LINES, expected))
 
 
 def predict_on_ray(task: Task, workers: Workers, progress: Callable[[int], object] = int) -> Tally:
@@ -145,7 +144,7 @@ def _answer_on_ray(
         for number, answers in enumerate(chunks, first):
             lines = answers.splitlines(keepends=True)[max(0, num_kept - number * CHUNK_LINES) :]
             for line in lines:
-                tally.note(line)
+                tally.note_answer(line)
             out.writelines(lines)
             out.flush()
             os.fsync(out.fileno())
@@ -175,18 +174,18 @@ def chunk_ends(source: Path) -> Int64[np.ndarray, chunk]:
 
 def _line_ends(source: Path) -> Iterator[tuple[int, bool]]:
     """Yield where each line ends, in bytes, and whether it is blank; holds a piece at a time."""
-    start, place, is_blank = 0, 0, True
+    start, position, is_blank = 0, 0, True
     with source.open("rb") as file:
         while piece := file.read(_READ_BYTES):
             *ends, rest = piece.split(b"\n")
             for end in ends:
-                place += len(end) + 1
-                is_short = place - start <= MAX_LINE_BYTES + 1  # else it is no longer looked at
-                yield place, is_short and is_blank and not end.strip()
-                start, is_blank = place, True
-            place += len(rest)
+                position += len(end) + 1
+                is_short = position - start <= MAX_LINE_BYTES + 1  # else it is no longer looked at
+                yield position, is_short and is_blank and not end.strip()
+                start, is_blank = position, True
+            position += len(rest)
             is_blank = is_blank and not rest.strip()
-    yield place, place - start <= MAX_LINE_BYTES and is_blank
+    yield position, position - start <= MAX_LINE_BYTES and is_blank
 
 
 def _unpacked(task: Task) -> Task:
@@ -200,7 +199,7 @@ def _unpacked(task: Task) -> Task:
     path = task.target.resolve().with_name(task.target.name + _UNPACKED)
     with path.open("wb") as out:
         for line in document_lines(task.source, max_line_bytes=MAX_LINE_BYTES):
-            # One that is too long becomes another that is: workers tell so.
+            # One that is too long becomes another that is too long, which workers refuse.
             out.write((b"x" * (MAX_LINE_BYTES + 1) if line is None else line) + b"\n")
     return replace(task, source=path)
 
@@ -208,7 +207,7 @@ def _unpacked(task: Task) -> Task:
 def _chunks_of_answers(
     ray: Any, task: Task, workers: Workers, ends: Int64[np.ndarray, chunk], first: int
 ) -> Iterator[bytes]:
-    """Yield the answers to the lines of each chunk, in order, from the first one wanted on."""
+    """Yield the answers to the lines of each chunk, in order, from the first missing one on."""
     if first == len(ends):
         return
     context = ray.data.DataContext.get_current()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import held
 from service.engine.label_sets import LabelSets
+from service.wire.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +66,6 @@ class Task:
         }
 
 
-@dataclass(slots=True)
-class Tally:
-    """What has become of the lines so far."""
-
-    num_lines: int = 0
-    num_errors: int = 0
-    num_truncated: int = 0
-    versions: Counter[int] = field(default_factory=Counter)
-    first_error: str = ""
-    """Why the first line that has no answer has none, and which line it is."""
-
-    def note(self, answer: bytes) -> None:
-        """Count the answer to a line."""
-        content = json.loads(answer)
-        self.num_lines += 1
-        if "error" in content:
-            self.num_errors += 1
-            self.first_error = self.first_error or (
-                f"document {content['index'] + 1}: {content['error']['detail']}"
-            )
-        else:
-            self.num_truncated += content["truncated"]
-            self.versions[content["version"]] += 1
-
-    @property
-    def num_results(self) -> int:
-        """How many lines were answered."""
-        return self.versions.total()
-
-
 @contextmanager
 def working(task: Task) -> Iterator[None]:
     """Hold the output, so that two runs never write one file; errors of the disk name it.
@@ -137,9 +107,9 @@ def resume(task: Task, tally: Tally) -> int:
         DataError: There is no such source.
         ConfigError: They are about something else.
     """
-    wanted = check_left(task)
+    expected = check_left(task)
     if not (task.part.exists() and task.state.exists()):
-        task.state.write_text(json.dumps(wanted), encoding="utf-8")
+        task.state.write_text(json.dumps(expected), encoding="utf-8")
         task.part.write_bytes(b"")
         return 0
     whole = 0
@@ -154,7 +124,7 @@ def resume(task: Task, tally: Tally) -> int:
 
 def _count(tally: Tally, answer: bytes, part: Path) -> None:
     try:
-        tally.note(answer)
+        tally.note_answer(answer)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{str(part)!r}, line {tally.num_lines + 1}: is no answer of an earlier run; remove "
@@ -170,12 +140,12 @@ def check_left(task: Task) -> dict[str, Any]:
         ConfigError: What is left is about something else, or is no such work.
     """
     try:
-        wanted = task.describe()
+        expected = task.describe()
     except OSError as error:
         raise DataError(f"input {str(task.source)!r}: {error.strerror}") from error
     if task.state.exists():
         found = _read_state(task.state)
-        if differing := _differences(found, wanted):
+        if differing := _differences(found, expected):
             raise ConfigError(
                 f"{str(task.part)!r} holds unfinished answers of another run ({differing}); give "
                 f"the same command to resume it, or remove {task.part.name!r} and "
@@ -186,7 +156,7 @@ def check_left(task: Task) -> dict[str, Any]:
             f"{str(task.part)!r} is there, and is not unfinished work (it has no "
             f"{task.state.name!r}); move it away, or choose another --output"
         )
-    return wanted
+    return expected
 
 
 def _read_state(path: Path) -> dict[str, Any]:
@@ -202,17 +172,17 @@ def _read_state(path: Path) -> dict[str, Any]:
     return found
 
 
-def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+def _differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return in words what differs between two runs; empty where nothing does."""
-    told = {
+    reasons = {
         "source": "its --input is another file",
         "size": "its --input has changed since",
         "modified_ns": "its --input has changed since",
         "digest": "its model is another version",
         "label_sets": "a stored label set has changed since",
     }
-    words = [words for name, words in told.items() if found.get(name) != wanted[name]]
-    before, now = found["defaults"], wanted["defaults"]
+    words = [words for name, words in reasons.items() if found.get(name) != expected[name]]
+    before, now = found["defaults"], expected["defaults"]
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             values = (repr(x[name]) if name in x else "not given" for x in (before, now))

@@ -44,7 +44,7 @@ async function look() {
 
 function notReady({ models, problem }) {
   const why = problem ?? models.findLast((model) => model.load_problem)?.load_problem;
-  return { title: "No model is ready yet", detail: why ?? "This page goes on by itself once there is one." };
+  return { title: "No model is ready yet", detail: why ?? "This page continues automatically once there is one." };
 }
 
 /** Show what is wrong with the service, once for as long as it lasts. */

@@ -4,7 +4,7 @@ import { Panel } from "./panel.js";
 import { showProblem } from "./problems.js";
 
 const TYPING_PAUSE_MS = 500;
-const MOST_FILE_BYTES = 4_000_000;
+const MAX_FILE_BYTES = 4_000_000;
 const EXAMPLE =
   "Commission Regulation opening tariff quotas for imports of olive oil originating in Tunisia. " +
   "Import licences shall be issued for a fixed quantity each month, and customs duties shall be " +
@@ -81,8 +81,8 @@ export class AskView {
   }
 
   async read(file) {
-    if (file.size > MOST_FILE_BYTES) {
-      this.refuse("The file is too large", `${file.name} has ${count(file.size)} bytes; wanted at most ${count(MOST_FILE_BYTES)}.`);
+    if (file.size > MAX_FILE_BYTES) {
+      this.refuse("The file is too large", `${file.name} has ${count(file.size)} bytes; expected at most ${count(MAX_FILE_BYTES)}.`);
       return;
     }
     try {

@@ -1,4 +1,4 @@
-"""What is set once for computing: threads, of our own and of the libraries, and told; caches.
+"""One-time set-up for computing: numbers of threads (ours and the libraries') and cache sizes.
 
 Several compute threads with few threads of the libraries each answer more texts, and sooner, than
 one that has all: the work of a small encoder on one text is too little to be shared out, and who
@@ -12,7 +12,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from service.process.memory import search_rarely
+from service.process.memory import collect_rarely
 from service.process.priority import lower_priority
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep a compute thread from going on; Python's default is ten times as
 long, and a compute thread asks again some twenty times a batch."""
 
-_MOST_SHAPES = "128"
+_MAX_SHAPES = "128"
 """Shapes of matrix products that oneDNN, and PyTorch's layer over it, keep what they have made for.
 By default it is 1,024 of them: with texts of all lengths, half a gigabyte. An encoder of BERT's
 architecture needs about a hundred (see `models.encoders.cpu.unpadded`)."""
@@ -29,7 +29,7 @@ architecture needs about a hundred (see `models.encoders.cpu.unpadded`)."""
 
 _OFF = frozenset({"off", "false", "f", "no", "n", "0"})
 """What turns a variable of the tokenisers off."""
-_MOST_WORKERS = 4
+_MAX_WORKERS = 4
 """Where nobody says how many: beyond it, a batch gets more threads instead."""
 _NICENESS = 10
 """Of a compute thread: the event loop goes before it, and it before a load."""
@@ -44,9 +44,9 @@ def prepare_process(num_threads: int | None) -> None:
         num_threads: Of each library; None: as they choose.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    search_rarely()
+    collect_rarely()
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, _MOST_SHAPES)
+        os.environ.setdefault(name, _MAX_SHAPES)
     if num_threads is not None:
         for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # RAYON: the tokenisers
             os.environ.setdefault(name, str(num_threads))
@@ -84,8 +84,8 @@ class ComputeSetup:
         self.libraries: ComputeLibraries | None = None
         self._num_threads = num_threads
         self._device = device
-        wanted = num_workers or min(num_threads or _num_processors(), _MOST_WORKERS)
-        self.num_workers = 1 if device == "cuda" else wanted
+        expected = num_workers or min(num_threads or _num_processors(), _MAX_WORKERS)
+        self.num_workers = 1 if device == "cuda" else expected
 
     def prepare_thread(self) -> bool:
         """Set them up; to be called on each thread that will compute.
@@ -138,7 +138,7 @@ def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibra
 
 
 def _num_processors() -> int:
-    """Return about how many threads the libraries choose: what OpenMP is told, or one a core."""
+    """Return about how many threads the libraries choose: what OpenMP is set to, or one a core."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return int(said) if said.isdecimal() and int(said) else usable

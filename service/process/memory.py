@@ -1,4 +1,4 @@
-"""How much memory a process may still take, and giving back what it no longer needs."""
+"""Memory: how much a process may still take, giving free memory back, and the garbage collector."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def available_bytes(cgroup: Path = Path("/sys/fs/cgroup"), meminfo: Path = _MEMI
     return min((number for number in found if number is not None), default=None)
 
 
-def give_back() -> None:
+def return_free_memory() -> None:
     """Let the C library return memory that was freed to the system, where it is glibc."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -59,19 +59,19 @@ def _field(path: Path, name: str) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.split()[:1] == [name]), None)
 
 
-_YOUNG_SEARCHES = 200
-"""Searches among younger objects for one among all; Python does a full one after every tenth. Under
+_YOUNG_COLLECTIONS = 200
+"""Collections of younger objects for one of all; Python does a full one after every tenth. Under
 ten times the load that can be borne, it is one in some fifty seconds."""
 
 
-def search_rarely() -> None:
-    """Let full searches be rare, for the whole process."""
+def collect_rarely() -> None:
+    """Make full runs of the cyclic garbage collector rare: each stops all threads for 0.4 s."""
     youngest, young, _ = gc.get_threshold()
-    gc.set_threshold(youngest, young, _YOUNG_SEARCHES)
+    gc.set_threshold(youngest, young, _YOUNG_COLLECTIONS)
 
 
-def collect_garbage() -> None:
-    """Free all circles now, wherever they are, and leave what remains out of later searches."""
+def collect_cycles() -> None:
+    """Free all reference cycles now, and leave what remains out of later collections."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

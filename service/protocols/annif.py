@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
 import fastapi
@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from models.results import LabelScore
 from service.protocols.annif_schemas import (
     ApiInfo,
     DocumentBatch,
@@ -40,13 +41,10 @@ from service.web.deps import Service, ServiceDep, media_type_of, require_json
 from service.web.problem_handlers import BodyError, responses
 from service.wire.problems import Kind, KindError
 
-if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
-    from models.results import LabelScore
-
 NAME = "longtail"
 """Of the project for requests that name no version, and the beginning of all others' names."""
 FORM = "application/x-www-form-urlencoded"
-_MOST_FIELDS = 100
+_MAX_FIELDS = 100
 _NOT_FOUND = Kind("project-not-found", 404, "Project not found")
 _NO_LEARNING = Kind("learning-not-allowed", 403, "Learning not allowed")
 _NO_LANGUAGE = Kind("language-not-supported", 400, "Bad Request")
@@ -151,11 +149,13 @@ async def suggest_batch(
 @router.post(
     "/projects/{project_id}/learn",
     summary="Annif: learn (refused)",
+    description="Refuse, as Annif does for projects that do not learn online; train a new version "
+    "instead.",
     responses=responses(403, 404, 422, 503),
     status_code=204,
 )
 async def learn(project_id: str, service: ServiceDep) -> None:
-    """Refuse, as Annif does for projects that are not set up to learn: train a version instead.
+    """Refuse a text to learn from.
 
     Raises:
         KindError: Always.
@@ -194,9 +194,9 @@ def parse_form(body: bytes) -> dict[str, str]:
     Raises:
         BodyError: It is not UTF-8, or has too many fields.
     """
-    parts = body.split(b"&", _MOST_FIELDS)
-    if len(parts) > _MOST_FIELDS:
-        raise BodyError(400, f"The form has more than {_MOST_FIELDS} fields; send fewer")
+    parts = body.split(b"&", _MAX_FIELDS)
+    if len(parts) > _MAX_FIELDS:
+        raise BodyError(400, f"The form has more than {_MAX_FIELDS} fields; send fewer")
     fields = (part.replace(b"+", b" ").partition(b"=") for part in parts if part)
     try:
         return {
@@ -305,7 +305,7 @@ async def _read_form(request: Request) -> SuggestForm:
     try:
         return SuggestForm.model_validate(fields)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        found = error.errors(include_url=False)
         raise RequestValidationError(
             [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
         ) from error

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from service.schemas.base import Answer, check_text
 
-MOST_DOCUMENTS = 32
+MAX_DOCUMENTS = 32
 
 
 def _check_unless_blank(text: str) -> str:
@@ -38,7 +38,7 @@ class SuggestForm(SuggestOptions):
     text: _Text
 
 
-class Document(BaseModel):
+class AnnifDocument(BaseModel):
     """One text of several."""
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -53,7 +53,7 @@ class DocumentBatch(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    documents: list[Document] = Field(max_length=MOST_DOCUMENTS)
+    documents: list[AnnifDocument] = Field(max_length=MAX_DOCUMENTS)
 
 
 class ApiInfo(Answer):

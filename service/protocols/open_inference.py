@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from service.protocols.output_tensors import OUTPUTS, TensorInfo, packed
+from service.protocols.output_tensors import OUTPUTS, TensorMetadata, packed
 from service.protocols.tensors import (
     BINARY_EXTENSION,
     INPUT,
@@ -39,7 +39,7 @@ from service.wire.problems import Kind, KindError
 MODEL = "longtail"
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _NO_MODEL = Kind("model-not-found", 404, "No such model version is loaded")
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 router = APIRouter(prefix=INFERENCE_PROTOCOL, tags=["Open Inference Protocol"])
 
@@ -81,8 +81,8 @@ class ModelMetadata(Answer):
     versions: list[str]
     """Those that are loaded, or the one that was asked for."""
     platform: str
-    inputs: list[TensorInfo]
-    outputs: list[TensorInfo]
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
 
 
 @router.get("/health/live", summary="Is the process alive?", responses=responses())
@@ -196,9 +196,9 @@ async def infer_by_version(
 async def _infer(request: Request, service: Service, version: int | None) -> Response:
     asked, tensors = parse_request(await request.body(), request.headers.get(HEADER_LENGTH))
     body = _predict_request(texts_of(asked, tensors), asked, version)
-    wanted = asked.wanted_outputs()
+    outputs = asked.requested_outputs()
     answer = await answer_request(request, service, body)
-    wire = write_answer(MODEL, asked, answer, wanted, body.k)
+    wire = write_answer(MODEL, asked, answer, outputs, body.k)
     return await _response(wire, request.headers.get("accept-encoding", ""))
 
 
@@ -206,14 +206,14 @@ def _predict_request(texts: list[str], asked: InferRequest, version: int | None)
     """Return what is asked as `/v1/predict` knows it, with all its checks.
 
     Raises:
-        RequestValidationError: A text or a parameter is not as wanted.
+        RequestValidationError: A text or a parameter is not as it should be.
     """
     try:
         return PredictRequest.model_validate(
             {"texts": texts, "version": version, **options_of(asked)}
         )
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        found = error.errors(include_url=False)
         raise RequestValidationError(
             [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
         ) from error
@@ -254,8 +254,8 @@ def _loaded(service: Service, model: str, version: str) -> LoadedModel:
     _check_name(model)
     if version == "current":
         return service.manager.get(version)
-    if not (version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS):
+    if not (version.isascii() and version.isdigit() and len(version) <= _MAX_DIGITS):
         raise KindError(
-            _NO_MODEL, f"there is no version {version[:100]!r}; wanted a number, or 'current'"
+            _NO_MODEL, f"there is no version {version[:100]!r}; expected a number, or 'current'"
         )
     return service.manager.get(int(version))

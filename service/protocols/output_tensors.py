@@ -5,15 +5,12 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from service.engine.engine import EngineAnswer
 from service.schemas.base import Answer
-
-if TYPE_CHECKING:
-    from service.engine.engine import Answer as EngineAnswer
-
 
 NO_SCORE = float(np.finfo(np.float32).min)
 """Fills scores where a text has fewer labels than asked for: JSON has no infinity."""
@@ -22,7 +19,7 @@ _LENGTH = struct.Struct("<I")
 Scalar = bool | int | float | str
 
 
-class TensorInfo(Answer):
+class TensorMetadata(Answer):
     """A tensor that goes in or comes out."""
 
     name: str
@@ -129,8 +126,8 @@ _DATATYPES: dict[str, Callable[[Sequence[Any]], bytes]] = {
     "INT32": lambda values: np.asarray(values, dtype="<i4").tobytes(),
     "BOOL": lambda values: np.asarray(values, dtype="?").tobytes(),
 }
-_WRITERS: dict[str, tuple[TensorInfo, Callable[[EngineAnswer, int], list[Any]]]] = {
-    name: (TensorInfo(name=name, datatype=datatype, shape=[-1] * width), values_of)
+_WRITERS: dict[str, tuple[TensorMetadata, Callable[[EngineAnswer, int], list[Any]]]] = {
+    name: (TensorMetadata(name=name, datatype=datatype, shape=[-1] * width), values_of)
     for name, datatype, width, values_of in (
         ("label_ids", "BYTES", 2, _ids),
         ("label_names", "BYTES", 2, _names),

@@ -10,11 +10,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import RequestError
+from models.files.validation import problem_in_words
+from service.engine.engine import EngineAnswer
 from service.protocols.output_tensors import (
     _DATATYPES,
     _LENGTH,
@@ -22,12 +24,10 @@ from service.protocols.output_tensors import (
     InferAnswer,
     OutputTensor,
     Scalar,
-    TensorInfo,
+    TensorMetadata,
 )
+from service.schemas.base import Options
 from service.web.problem_handlers import BodyError
-
-if TYPE_CHECKING:
-    from service.engine.engine import Answer as EngineAnswer
 
 BINARY_EXTENSION = "binary_tensor_data"
 _TEXT_SHAPES = "[n] or [n, 1]"
@@ -51,13 +51,13 @@ class InputTensor(BaseModel):
 
 
 class RequestedOutput(BaseModel):
-    """An output that is wanted."""
+    """A requested output."""
 
     model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
     name: str
     parameters: dict[str, Any] = {}
-    """`binary_data`: whether it is wanted behind the JSON."""
+    """`binary_data`: whether it shall lie behind the JSON."""
 
 
 class InferRequest(BaseModel):
@@ -86,34 +86,34 @@ class InferRequest(BaseModel):
     outputs: list[RequestedOutput] | None = None
     """All where absent."""
 
-    def wanted_outputs(self) -> dict[str, bool]:
-        """Return the names of the outputs that are wanted, and whether they shall be binary.
+    def requested_outputs(self) -> dict[str, bool]:
+        """Return the names of the requested outputs, and whether they shall be binary.
 
         Raises:
-            RequestError: There is no such output, or it is wanted in a way that is not offered.
+            RequestError: There is no such output, or it can't be given in the way requested.
         """
         default = self.parameters.get("binary_data_output", False)
         if not isinstance(default, bool):
             raise RequestError(
-                f"parameter 'binary_data_output' is {default!r}; wanted true or false"
+                f"parameter 'binary_data_output' is {default!r}; expected true or false"
             )
         if not self.outputs:
             return dict.fromkeys(_WRITERS, default)
-        wanted = {}
+        requested = {}
         for output in self.outputs:
             if output.name not in _WRITERS:
                 raise RequestError(
-                    f"there is no output {output.name[:100]!r}; wanted some of "
+                    f"there is no output {output.name[:100]!r}; expected some of "
                     f"{', '.join(_WRITERS)}"
                 )
             unknown = sorted(set(output.parameters) - {"binary_data"})
             if unknown:
                 raise RequestError(
                     f"output {output.name!r} has the parameter {unknown[0][:100]!r}; "
-                    "wanted none but 'binary_data'"
+                    "expected none but 'binary_data'"
                 )
-            wanted[output.name] = bool(output.parameters.get("binary_data", default))
-        return wanted
+            requested[output.name] = bool(output.parameters.get("binary_data", default))
+        return requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
     """Return the request and the binary tensors behind it.
 
     Args:
-        body: All that came.
+        body: All of it.
         header_length: Bytes of its JSON, as the header says; None: all.
 
     Raises:
@@ -146,21 +146,22 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
         if not is_number or int(header_length) > len(body):
             raise BodyError(
                 400,
-                f"The header 'Inference-Header-Content-Length' is {header_length[:40]!r}; wanted "
+                f"The header 'Inference-Header-Content-Length' is {header_length[:40]!r}; expected "
                 f"the bytes of the body's JSON, at most {len(body)}",
             )
         end = int(header_length)
     try:
         return InferRequest.model_validate_json(body[:end]), body[end:]
     except ValidationError as error:
-        first, count = error.errors(include_url=False, include_input=False)[0], error.error_count()
+        first, count = error.errors(include_url=False)[0], error.error_count()
         if first["type"] == "json_invalid":
             raise BodyError(
                 400, f"The body can't be read as JSON in UTF-8: {first['msg']}"
             ) from error
         place = "".join(f"/{step}" for step in first["loc"])[:200]
         raise RequestError(
-            f"{count} things are wrong with the request; the first: {place}: {first['msg']}"
+            f"{count} things are wrong with the request; the first: {place}: "
+            f"{problem_in_words(first)}"
         ) from error
 
 
@@ -169,7 +170,7 @@ def texts_of(asked: InferRequest, binary: bytes) -> list[str]:
 
     Args:
         asked: The request.
-        binary: What came behind its JSON.
+        binary: The bytes behind its JSON.
 
     Raises:
         RequestError: The input is not `text`, or its shape, type and values do not agree.
@@ -177,7 +178,7 @@ def texts_of(asked: InferRequest, binary: bytes) -> list[str]:
     (tensor,) = asked.inputs
     if tensor.name != INPUT.name or tensor.datatype != INPUT.datatype:
         raise RequestError(
-            f"the input is {tensor.name[:100]!r} of {tensor.datatype[:40]!r}; wanted "
+            f"the input is {tensor.name[:100]!r} of {tensor.datatype[:40]!r}; expected "
             f"{INPUT.name!r} of {INPUT.datatype!r}"
         )
     size = tensor.parameters.get("binary_data_size")
@@ -190,10 +191,10 @@ def texts_of(asked: InferRequest, binary: bytes) -> list[str]:
     if size is None and binary:
         raise RequestError(f"{len(binary)} bytes follow the JSON that no input claims")
     if not 1 <= len(tensor.shape) <= 2 or tensor.shape[1:] not in ([], [1]):
-        raise RequestError(f"input 'text' has shape {tensor.shape[:9]}; wanted {_TEXT_SHAPES}")
+        raise RequestError(f"input 'text' has shape {tensor.shape[:9]}; expected {_TEXT_SHAPES}")
     if tensor.shape[0] != len(texts):
         raise RequestError(
-            f"input 'text' has shape {tensor.shape} and {len(texts)} values; wanted as many as "
+            f"input 'text' has shape {tensor.shape} and {len(texts)} values; expected as many as "
             "the shape says"
         )
     return texts
@@ -209,11 +210,11 @@ def options_of(asked: InferRequest) -> dict[str, Any]:
     for name, value in asked.parameters.items():
         if name not in _PARAMETERS:
             raise RequestError(
-                f"parameter {name[:100]!r} is not known; wanted some of {', '.join(_PARAMETERS)}"
+                f"parameter {name[:100]!r} is not known; expected some of {', '.join(_PARAMETERS)}"
             )
         if name == "timeout":
             if isinstance(value, str | bool):
-                raise RequestError(f"parameter 'timeout' is {value!r}; wanted microseconds")
+                raise RequestError(f"parameter 'timeout' is {value!r}; expected microseconds")
             options["timeout_s"] = value / 1e6
         elif name != "binary_data_output":
             options[name] = value
@@ -221,7 +222,7 @@ def options_of(asked: InferRequest) -> dict[str, Any]:
 
 
 def write_answer(
-    model: str, asked: InferRequest, answer: EngineAnswer, wanted: Mapping[str, bool], k: int
+    model: str, asked: InferRequest, answer: EngineAnswer, requested: Mapping[str, bool], k: int
 ) -> WireBody:
     """Return the answer to a request.
 
@@ -229,11 +230,11 @@ def write_answer(
         model: Its name.
         asked: The request.
         answer: What the engine found.
-        wanted: Names of outputs, and whether each shall be binary.
+        requested: Names of outputs, and whether each shall be binary.
         k: Labels a text, which is the width of the outputs.
     """
     outputs, binary = [], []
-    for name, is_binary in wanted.items():
+    for name, is_binary in requested.items():
         info, values_of = _WRITERS[name]
         values = values_of(answer, k)
         shape = [len(answer.predictions), k][: len(info.shape)]
@@ -260,7 +261,7 @@ def write_answer(
         outputs=outputs,
     )
     content = json.dumps(header.model_dump(exclude_none=True), separators=(",", ":")).encode()
-    return WireBody(b"".join((content, *binary)), len(content) if any(wanted.values()) else None)
+    return WireBody(b"".join((content, *binary)), len(content) if any(requested.values()) else None)
 
 
 def _texts_in_json(data: Sequence[Any]) -> list[str]:
@@ -270,7 +271,7 @@ def _texts_in_json(data: Sequence[Any]) -> list[str]:
     for index, item in enumerate(flat):
         if not isinstance(item, str):
             raise RequestError(
-                f"value {index} of input 'text' is a {type(item).__name__}; wanted a string"
+                f"value {index} of input 'text' is a {type(item).__name__}; expected a string"
             )
     return flat
 
@@ -279,7 +280,7 @@ def _texts_in_binary(binary: bytes, size: object) -> list[str]:
     if not isinstance(size, int) or isinstance(size, bool) or size != len(binary):
         raise RequestError(
             f"input 'text' has 'binary_data_size' {str(size)[:40]}, and {len(binary)} bytes follow "
-            "the JSON; wanted as many"
+            "the JSON; expected as many"
         )
     texts: list[str] = []
     start = 0
@@ -288,7 +289,7 @@ def _texts_in_binary(binary: bytes, size: object) -> list[str]:
         end = begin + _LENGTH.unpack_from(binary, start)[0] if begin <= len(binary) else math.inf
         if end > len(binary):
             raise RequestError(
-                f"value {len(texts)} of input 'text' ends behind the body; wanted its length in "
+                f"value {len(texts)} of input 'text' ends behind the body; expected its length in "
                 "four bytes, little-endian, and so many bytes"
             )
         start = int(end)
@@ -301,8 +302,11 @@ def _texts_in_binary(binary: bytes, size: object) -> list[str]:
     return texts
 
 
-INPUT = TensorInfo(name="text", datatype="BYTES", shape=[-1])
+INPUT = TensorMetadata(name="text", datatype="BYTES", shape=[-1])
+_NO_PARAMETERS = {"include", "exclude", "explain", "version"}
+"""Lists, which parameters can't be; what tensors don't say; and what is in the path."""
 _PARAMETERS = (
-    "k", "scorer", "threshold", "correction", "tail_dial", "include_set", "exclude_set", "timeout",
+    *(name for name in Options.model_fields if name not in _NO_PARAMETERS),
+    "timeout",
     "binary_data_output",
-)  # fmt: skip
+)

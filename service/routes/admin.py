@@ -28,7 +28,7 @@ VersionPath = Annotated[int, Path(ge=1, le=MAX_VERSION, description="Number of t
 
 @router.post("/models/{version}/load", summary="Load a version beside the others")
 async def load(version: VersionPath, service: ServiceDep) -> ModelChange:
-    """Load a version for requests that name it, and answer when it can answer.
+    """Load a version for requests that name it, and return when it is ready.
 
     It stays loaded until it is unloaded, whatever `current` names.
     """
@@ -37,7 +37,7 @@ async def load(version: VersionPath, service: ServiceDep) -> ModelChange:
 
 @router.post("/models/{version}/unload", summary="Unload a version")
 async def unload(version: VersionPath, service: ServiceDep) -> ModelChange:
-    """Let go of a version; requests that it is answering keep it until they end.
+    """Unload a version; requests that it is answering are finished first.
 
     The default, `current` and the canary are refused with 409.
     """
@@ -46,10 +46,10 @@ async def unload(version: VersionPath, service: ServiceDep) -> ModelChange:
 
 @router.post("/models/{version}/activate", summary="Serve a version")
 async def activate(version: VersionPath, service: ServiceDep) -> ModelChange:
-    """Load a version if need be, move the registry's `current` to it, and answer with it.
+    """Load a version if necessary, move the registry's `current` to it, and make it the default.
 
-    The version that it replaces is unloaded, unless it was loaded for its own sake. Where the new
-    one can't be loaded, nothing changes and the answer (409) says why.
+    The version that it replaces is unloaded, unless it was loaded by a request of its own. Where
+    the new one can't be loaded, nothing changes and the answer (409) says why.
     """
     return await _done(service.redeployer.activate(version))
 
@@ -67,7 +67,7 @@ async def rollback(service: ServiceDep) -> ModelChange:
     responses=responses(400, 413, 415),
 )
 async def put_canary(body: CanaryRequest, service: ServiceDep) -> ModelChange:
-    """Answer a share of the requests that name no version with another version than the default.
+    """Answer a share of the requests that name no version with a version other than the default.
 
     Compare the two by the label `version` of the metrics; then activate it, or end the canary.
     """
@@ -80,17 +80,17 @@ async def delete_canary(service: ServiceDep) -> ModelChange:
     return await _done(service.redeployer.set_canary(None))
 
 
-async def _done(wish: Future[Change]) -> ModelChange:
-    """Wait until a wish is granted; it goes on if the client does not wait.
+async def _done(command: Future[Change]) -> ModelChange:
+    """Wait until a command is executed; it goes on if the client does not wait.
 
     Raises:
         NotReadyError: The service stops before that.
         CancelledError: Nobody waits any more.
     """
     try:
-        change = await asyncio.shield(asyncio.wrap_future(wish))
+        change = await asyncio.shield(asyncio.wrap_future(command))
     except asyncio.CancelledError:
-        if not wish.cancelled():
+        if not command.cancelled():
             raise
         raise NotReadyError("the service is stopping; ask another instance") from None
     serving, canary = change.serving, change.serving.canary

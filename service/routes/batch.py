@@ -16,10 +16,10 @@ from service.web.problem_handlers import responses
 
 router = APIRouter()
 
-_LINES = {"type": "string", "description": "JSON objects, one a line"}
+_LINES = {"type": "string", "description": "One JSON object per line"}
 BATCH_BODY = {
     "required": True,
-    "description": "One `BatchLine` a line",
+    "description": "One `BatchLine` per line",
     "content": {MEDIA_TYPE: {"schema": _LINES}},
 }
 BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -42,13 +42,13 @@ BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
 async def batch(
     request: Request, service: ServiceDep, options: Annotated[BatchOptions, fastapi.Query()]
 ) -> BatchResponse:
-    """Return the best labels of each line's text, in order, while the lines still come.
+    """Return the best labels of each line's text, in order, while lines are still being sent.
 
-    Lines are JSON objects (`BatchLine`); every one that is not blank gets one line back, a
+    Lines are JSON objects (`BatchLine`); each one that is not blank is answered by one line, a
     `BatchResult` or a `BatchError`, with its `id`. The last line is a `BatchEnd`; where it is
-    missing, the answer is not whole. What the query says holds for lines that say nothing
-    themselves. Body and answer may be gzip (`Content-Encoding`, `Accept-Encoding`). Read answers
-    while you send: who does not read is not read from either.
+    missing, the answer is incomplete. Query parameters are the defaults for every line. Body and
+    answer may be gzip (`Content-Encoding`, `Accept-Encoding`). Read answers while you send: the
+    service stops reading from a client that does not read its answers.
     """
     is_packed = inflater_for(request.headers) is not None
     service.streams.check()

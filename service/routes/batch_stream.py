@@ -1,7 +1,7 @@
 """The answer to a batch: a stream of lines in, a line for each of them out, in bounded memory.
 
 Lines are read only while there is room for their answers, and answers are written as fast as the
-client reads them: whoever is slow makes the other wait.
+client reads them: the slower side sets the pace.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import asyncio
 import logging
 import time
 import zlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -20,12 +20,12 @@ from starlette.types import Receive, Scope, Send
 
 from models.errors import LongtailError, RequestError
 from service.engine.admission import Streams
-from service.engine.engine import Answer, Engine
+from service.engine.engine import Engine, EngineAnswer
+from service.engine.queries import query_of
 from service.errors import DeadlineError
-from service.schemas.batch import BatchLine, BatchSummary
+from service.schemas.batch import BatchLine
 from service.schemas.problem import Problem
 from service.telemetry.metrics import Telemetry
-from service.web.answering import query_of
 from service.web.problem_handlers import HTTP_KINDS
 from service.web.request_state import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
 from service.wire.decompression import Inflater
@@ -40,6 +40,7 @@ from service.wire.lines import (
     too_long,
 )
 from service.wire.problems import INTERNAL, TYPE_PREFIX, problem_of
+from service.wire.tally import Tally
 
 logger = logging.getLogger(__name__)
 
@@ -74,27 +75,6 @@ class BatchSettings:
     idle_timeout_s: float
     is_gzip_in: bool = False
     is_gzip_out: bool = False
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What has become of the lines so far."""
-
-    num_lines: int = 0
-    num_errors: int = 0
-    num_truncated: int = 0
-    versions: Counter[int] = field(default_factory=Counter)
-
-    def summary(self, error: Problem | None) -> BatchSummary:
-        return BatchSummary(
-            complete=error is None,
-            num_lines=self.num_lines,
-            num_results=self.versions.total(),
-            num_errors=self.num_errors,
-            num_truncated=self.num_truncated,
-            versions=dict(self.versions),
-            error=error,
-        )
 
 
 class _Window:
@@ -156,7 +136,7 @@ class BatchResponse(Response):
         self._streams = streams
         self._on_failure = on_failure
         self._settings = settings
-        self._tally = _Tally()
+        self._tally = Tally()
         self._window = _Window(_WINDOW_BYTES)
         self._entries: deque[_Entry] = deque()
         self._has_entries = asyncio.Event()
@@ -231,8 +211,8 @@ class BatchResponse(Response):
                     message = await receive()
             except TimeoutError as error:
                 raise DeadlineError(
-                    f"nothing came for {self._settings.idle_timeout_s:g} s, so that the batch ends "
-                    "here; send the lines that have no answer again"
+                    f"the client sent nothing for {self._settings.idle_timeout_s:g} s, so that the "
+                    "batch ends here; send the lines that have no answer again"
                 ) from error
             if message["type"] == "http.disconnect":
                 raise ConnectionError
@@ -284,15 +264,14 @@ class BatchResponse(Response):
             return self._error_line(index, line.id, problem_of(INTERNAL, detail))
 
     def _error_line(self, index: int, known_by: str | int | None, problem: Problem) -> bytes:
-        self._tally.num_errors += 1
+        self._tally.note_error(index, problem.detail)
         self._telemetry.count_line(problem.type.removeprefix(TYPE_PREFIX))
         return error_line(index, known_by, problem)
 
-    def _result_line(self, index: int, line: BatchLine, answer: Answer) -> bytes:
+    def _result_line(self, index: int, line: BatchLine, answer: EngineAnswer) -> bytes:
         prediction = answer.predictions[0]
         result = result_line(index, line, answer.model.version, answer.scorer, prediction)
-        self._tally.versions[answer.model.version] += 1
-        self._tally.num_truncated += prediction.truncated
+        self._tally.note_result(answer.model.version, truncated=prediction.truncated)
         self._telemetry.count_line("result")
         return result
 

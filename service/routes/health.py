@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/livez", tags=["operation"], summary="Is the process alive?", responses=responses())
 async def livez() -> Health:
-    """Answer 200 as long as the process can answer at all, whether or not a model is loaded."""
+    """Answer 200 while the process is alive, whether or not a model is loaded."""
     return Health(status="alive")
 
 
@@ -23,9 +23,9 @@ async def livez() -> Health:
 async def readyz(service: ServiceDep) -> Health:
     """Answer 200 while requests can be answered, and 503 with the reason while they can't be.
 
-    They can be once all models are loaded and have made a first prediction. When requests fail with
-    internal errors or run out of time, the service asks itself for the labels of a text of its own,
-    and is not ready from when that fails until it is answered again.
+    The service is ready once all models are loaded and have made a first prediction. When requests
+    fail with internal errors or run out of time, it sends itself a request; while that fails, the
+    service is not ready.
     """
     service.check_ready()
     return Health(status="ready")

@@ -57,7 +57,7 @@ async def list_labels(
         ),
     ] = None,
 ) -> LabelList | LabelDetail:
-    """Return the labels that a query finds; or, given an `id`, all that is known of that label.
+    """Return the labels that match a query; or, given an `id`, all that is known of that label.
 
     First come those whose name or id is the query, then those whose name or id begins with it,
     those that have all its words in the name, and all others; among equals those with more training

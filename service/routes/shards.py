@@ -1,15 +1,19 @@
-"""The routes for whoever asks all shards of a model: see `service.client.sharded`."""
+"""The routes for clients that ask all shards of a model: see `service.client.sharded`."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from fastapi import APIRouter, Depends
+from jaxtyping import Float32
+from scipy.sparse import csr_array
 
 from models.errors import RequestError
+from models.predict.protocol import Predictor
 from models.ranking.top_k import NO_LABEL
+from models.results import NearLabel
+from service.engine.queries import NamedLabels
 from service.schemas.base import ModelReference
 from service.schemas.shards import (
     KnownLabels,
@@ -22,16 +26,10 @@ from service.schemas.shards import (
     SetMembers,
     StoredSet,
 )
-from service.versions.serving import LoadedModel, Predictor
+from service.versions.serving import LoadedModel
 from service.web.deps import ServiceDep, require_json, require_known_query
 from service.web.problem_handlers import responses
 from service.wire.labels import near_labels
-
-if TYPE_CHECKING:  # they bring PyTorch and SciPy, which only a real model needs
-    from jaxtyping import Float32
-    from scipy.sparse import csr_array
-
-    from models.results import NearLabel
 
 _REFUSED = (400, 404, 413, 415, 422, 503)
 router = APIRouter(
@@ -45,14 +43,15 @@ router = APIRouter(
     "/known-labels", summary="Which labels of a filter there are", responses=responses(*_REFUSED)
 )
 def show_known_labels(body: KnownLabelsRequest, service: ServiceDep) -> KnownLabels:
-    """Return the labels of a filter that a version has; others are no error.
+    """Return the labels of a filter that a version has; it is no error if it lacks some.
 
     A shard has some of the labels only, so only who asks all of them can tell which are unknown.
     """
-    model, wanted, known = service.engine.known_labels(
-        body.include, body.exclude, body.include_set, body.exclude_set, body.version
+    labels = NamedLabels(
+        tuple(body.include), tuple(body.exclude), body.include_set, body.exclude_set
     )
-    included, excluded = wanted.include_set, wanted.exclude_set
+    model, label_filter, known = service.engine.known_labels(labels, body.version)
+    included, excluded = label_filter.include_set, label_filter.exclude_set
     return KnownLabels(
         model=_reference(model),
         include=list(known.include),
@@ -72,7 +71,7 @@ def show_known_labels(body: KnownLabelsRequest, service: ServiceDep) -> KnownLab
     "/label-vectors", summary="Vectors of labels", responses=responses(*_REFUSED, 429, 504)
 )
 async def show_label_vectors(body: LabelVectorsRequest, service: ServiceDep) -> LabelVectors:
-    """Return what labels are compared with others by.
+    """Return the vectors by which labels are compared with others.
 
     Rows of the encoder's label vectors; of the sparse model's weights where there is no encoder.
     """
@@ -98,7 +97,7 @@ async def show_label_vectors(body: LabelVectorsRequest, service: ServiceDep) -> 
     "/nearest-labels", summary="Labels nearest to vectors", responses=responses(*_REFUSED, 429, 504)
 )
 async def show_nearest_labels(body: NearestLabelsRequest, service: ServiceDep) -> NearestLabels:
-    """Return the labels of a version that are most like those which the vectors are of."""
+    """Return the labels of a version that are nearest to vectors of other labels."""
     model, (most, nearest) = await service.engine.compare(
         len(body.vectors), body.version, partial(_nearest_to, vectors=body.vectors)
     )
@@ -112,8 +111,8 @@ def _reference(model: LoadedModel) -> ModelReference:
 
 
 def _vectors_of(predictor: Predictor, ids: list[str]) -> Float32[csr_array, "label column"]:
-    rows = [predictor.catalogue.row_of_id(each) for each in ids]
-    unknown = [each for each, row in zip(ids, rows, strict=True) if row is None]
+    rows = [predictor.catalogue.row_of_id(label_id) for label_id in ids]
+    unknown = [label_id for label_id, row in zip(ids, rows, strict=True) if row is None]
     if unknown:
         raise RequestError(
             f"ids: this version has no label with the id {unknown[0][:100]!r}; ask the shard that "
@@ -125,14 +124,12 @@ def _vectors_of(predictor: Predictor, ids: list[str]) -> Float32[csr_array, "lab
 def _nearest_to(
     predictor: Predictor, vectors: list[LabelVector]
 ) -> tuple[int, list[tuple[NearLabel, ...]]]:
-    from scipy.sparse import csr_array
-
     num_columns = predictor.facts.num_columns
     last = max((each.columns[-1] for each in vectors if each.columns), default=0)
     if last >= num_columns:
         raise RequestError(
-            f"vectors: column {last} came, wanted columns below {num_columns}; send vectors of the "
-            "same model"
+            f"vectors: got column {last}, expected columns below {num_columns}; send vectors of "
+            "the same model"
         )
     starts = np.cumsum([0, *(len(each.columns) for each in vectors)])
     columns = np.array([column for each in vectors for column in each.columns], dtype=np.int64)

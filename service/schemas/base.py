@@ -18,11 +18,13 @@ from pydantic import (
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
+from models.options import MAX_TAIL_DIAL
+
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_text(text: str) -> str:
-    """Return a text that can be labelled, as it came.
+    """Return a text that can be labelled, unchanged.
 
     Raises:
         PydanticCustomError: It can't be labelled.
@@ -83,17 +85,18 @@ class Options(BaseModel):
     scorer: Annotated[str, Field(max_length=100)] | None = None
     """How to score labels; one of the model's `scorers`, its default where absent."""
     threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    """Return only labels of at least this probability; for scorers that give one. The answer has
-    `warnings` where labels that passed have a probability that is often far too high."""
+    """Return only labels of at least this probability; for scorers that give probabilities. The
+    answer has `warnings` where labels passed whose probabilities are often far too high."""
     correction: Literal["none", "prior", "tree"] | None = None
     """What to add to the scores against the bias of negative sampling: nothing, or what the scorer
     was trained with, which is also the default."""
-    tail_dial: float = Field(0.0, ge=0, le=1000, allow_inf_nan=False)
-    """How much rare labels are raised: this times the log of its share of the training data is
-    taken off each label's score. Above 0, labels have no probabilities."""
+    tail_dial: float = Field(0.0, ge=0, le=MAX_TAIL_DIAL, allow_inf_nan=False)
+    """Strength of logit adjustment at query time: this times the log of a label's share of the
+    training data is subtracted from its score, so that more of it favours rare labels. Above 0,
+    labels have no probabilities."""
     include: list[str] | None = Field(None, examples=[["1264", "1309"]])
     """Ids of the only labels to return, together with those of `include_set`; all where neither is
-    given. The answer is exact all the same."""
+    given. The answer stays exact."""
     exclude: list[str] = Field([], examples=[["2136"]])
     """Ids of labels not to return, even if they are included."""
     include_set: LabelSetName | None = None
@@ -101,7 +104,7 @@ class Options(BaseModel):
     exclude_set: LabelSetName | None = None
     """Name of a stored set of labels not to return besides `exclude`."""
     explain: bool = False
-    """Whether to say of each label why it was found."""
+    """Whether to explain why each label was found."""
     version: Version | None = None
     """Model version, a number or `current`; the service's first where absent."""
 

@@ -15,7 +15,7 @@ from service.schemas.problem import Problem
 
 
 class BatchOptions(Options):
-    """What to answer about the lines of a batch that say nothing about it, from the query."""
+    """Defaults for the lines of a batch, from the query."""
 
     model_config = ConfigDict(strict=False)  # a query has strings only
 
@@ -26,16 +26,16 @@ class BatchLine(Options):
     text: Text
     """The text to label."""
     id: Annotated[str, Field(max_length=1000)] | WholeNumber | None = None
-    """Whatever the answer shall be known by."""
+    """Returned with the answer to this line."""
 
 
 class BatchResult(TextResult):
-    """The line that answers one line of a batch."""
+    """The answer to one line of a batch."""
 
     index: int
     """Number of the line among those that are not blank, from 0."""
     id: str | int | None
-    """As the line had it."""
+    """That of the line; null where it has none."""
     version: int
     """Number of the model version that answered."""
     scorer: str
@@ -44,7 +44,7 @@ class BatchResult(TextResult):
 
 
 class BatchError(Answer):
-    """The line that answers one line of a batch that can't be answered otherwise."""
+    """The answer to a line of a batch that could not be answered with labels."""
 
     index: int
     id: str | int | None
@@ -60,19 +60,19 @@ class BatchSummary(Answer):
     num_results: int
     num_errors: int
     num_truncated: int
-    """Results for texts that were longer than the scorer reads."""
+    """Results for texts that the scorer did not read to their end."""
     versions: dict[int, int]
-    """Results by model version."""
+    """Number of results by model version."""
     error: Problem | None
     """Why the batch ended early, if it did."""
 
 
 class BatchEnd(Answer):
-    """The last line of the answer to a batch; where it is missing, the answer is not whole."""
+    """The last line of the answer to a batch; where it is missing, the answer is incomplete."""
 
     summary: BatchSummary
 
 
 def batch_schemas() -> dict[str, Any]:
-    """Return the OpenAPI schemas of the lines of a batch, which no route names by itself."""
+    """Return the OpenAPI schemas of the lines of a batch, which no route refers to."""
     return schemas_of(BatchLine, BatchResult, BatchError, BatchEnd)

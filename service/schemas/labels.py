@@ -12,14 +12,14 @@ from service.schemas.base import Answer, ModelReference
 
 
 class Keyword(Answer):
-    """A token by which the sparse model knows a label."""
+    """A token with a high weight for a label in the sparse model."""
 
     token: str
     weight: FiniteFloat
 
 
 class NearLabel(Answer):
-    """A label that is like another one."""
+    """A label that is similar to another one."""
 
     id: str
     name: str
@@ -61,9 +61,9 @@ class LabelList(Answer):
 
     model: ModelReference
     total: int
-    """How many it finds in all."""
+    """Number of labels found in all."""
     labels: list[LabelSummary]
-    """Those that were asked for, the best first."""
+    """The requested page of them, the best first."""
 
 
 class LabelDetail(LabelSummary):
@@ -88,11 +88,11 @@ class LabelDetail(LabelSummary):
     pseudo_description: str
     """Name, description and keywords, as the label encoder read them; may be empty."""
     keywords: list[Keyword]
-    """What the sparse model knows the label by, the largest weight first."""
+    """Tokens with a high weight for the label in the sparse model, the highest first."""
     nearest: list[NearLabel]
-    """Labels that are like it, the nearest first."""
+    """The most similar labels, the nearest first."""
     scorers: list[str]
-    """Those that can give it a score."""
+    """The scorers that can score it."""
 
 
 class LabelSetSummary(Answer):
@@ -100,11 +100,11 @@ class LabelSetSummary(Answer):
 
     name: str
     label_count: int
-    """How many ids it has; a model version may lack some of them."""
+    """Number of its ids; a model version may lack some of these labels."""
 
 
 class LabelSetList(Answer):
     """The stored sets of labels."""
 
     label_sets: list[LabelSetSummary]
-    """By name."""
+    """In order of name."""

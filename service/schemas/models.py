@@ -30,47 +30,46 @@ class ModelSummary(Answer):
     scorers: list[str]
     default_scorer: str | None
     corrections: dict[str, list[Literal["none", "prior", "tree"]]]
-    """Of each scorer, what its scores can be corrected with; what holds where a request says
-    nothing comes first."""
+    """The corrections that each scorer offers, its default first."""
     metrics: dict[str, Any]
-    """As measured after training; empty where it was not."""
+    """As measured after training; empty where nothing was measured."""
     problem: str | None
     """Why the version can't be read, if so; the fields about its content are then empty."""
     state: Literal["loaded", "loading", "draining", "failed", "not-loaded"]
-    """`draining`: it answers no new requests, but has not ended those that it had."""
+    """`draining`: it takes no new requests, but has not finished those that it had."""
     traffic_share: float
-    """Share of the requests naming no version that it gets."""
+    """Its share of the requests that name no version."""
     load_problem: str | None
-    """Why it could not be loaded when it was last tried, if so."""
+    """Why the last attempt to load it failed, if it did."""
 
 
 class ServiceLimits(Answer):
-    """What one request may ask for; more is refused with 422."""
+    """The limits of one request; what exceeds them is refused with 422."""
 
     max_k: int
-    """Labels of each text."""
+    """Labels per text."""
     max_texts: int
     max_text_characters: int
     """Characters (Unicode code points) of one text."""
     max_explained_labels: int
     """Labels to explain: `k` times the texts."""
     max_queue_tokens: int
-    """Tokens that may wait, of all requests together, before more are refused with 429."""
+    """Tokens of all requests that may wait; requests beyond that are refused with 429."""
 
 
 class Runtime(Answer):
-    """What the service computes with; numbers of threads are those of each library in a worker."""
+    """How the service computes; numbers of threads are those of each library in one worker."""
 
     device: str | None
-    """`cpu` or `cuda`; null as long as no model is loaded."""
+    """`cpu` or `cuda`; null until a model is loaded."""
     encoder_precision: str | None
-    """What the encoder of the default model computes in; null where it has none."""
+    """Number format of the default model's encoder; null where the model has no encoder."""
     max_batch_tokens: int | None
-    """Tokens computed together, padding included; null as long as no model is loaded."""
+    """Tokens computed together, padding included; null until a model is loaded."""
     compute_workers: int
     """Batches computed at a time."""
     torch_threads: int | None
-    """Of PyTorch; null, like all below, where the service was started without these libraries."""
+    """Of PyTorch; null, like all below, where the service runs without these libraries."""
     faiss_threads: int | None
     """Of FAISS."""
     tokeniser_threads: int | None
@@ -87,7 +86,7 @@ class ModelList(Answer):
     models: list[ModelSummary]
     """In rising order of version."""
     problem: str | None
-    """Why the registry's `current` can't be followed at the moment, if so."""
+    """Why the service can't follow the registry's `current` at the moment, if so."""
     limits: ServiceLimits
     runtime: Runtime
 
@@ -104,7 +103,7 @@ class CanaryRequest(BaseModel):
     )
 
     version: VersionNumber
-    """Number of the version; it is loaded if need be."""
+    """Number of the version; it is loaded if necessary."""
     share: float = Field(ge=0, le=1, allow_inf_nan=False)
     """Share of the requests that name no version."""
 
@@ -120,10 +119,10 @@ class ModelChange(Answer):
     """All versions that requests can name."""
     canary: CanaryRequest | None
     seconds: float
-    """How long the change took."""
+    """Duration of the change."""
 
 
 class Health(Answer):
-    """That a probe succeeded."""
+    """The answer of a health check that succeeded."""
 
     status: Literal["alive", "ready"]

@@ -40,8 +40,8 @@ class PredictRequest(Options):
     texts: list[Text] = Field([], min_length=1)
     """Texts to label, answered in this order; give either this or `text`."""
     timeout_s: float | None = Field(None, ge=0.001, le=86400, allow_inf_nan=False)
-    """Seconds in which the answer is of use, at least 0.001; the service's own limit where absent
-    or longer."""
+    """Seconds after which the answer is no longer needed, at least 0.001; the service's own limit
+    where absent or longer."""
 
     @model_validator(mode="after")
     def _one_of_text_and_texts(self) -> Self:
@@ -51,7 +51,7 @@ class PredictRequest(Options):
 
     @property
     def all_texts(self) -> tuple[str, ...]:
-        """The texts, whichever way they came."""
+        """The texts, of either field."""
         return tuple(self.texts) or (self.text,)
 
 
@@ -61,50 +61,50 @@ class TokenContribution(Answer):
     token: str
     """A word or phrase as the sparse model knows it: lower-case, perhaps a lemma."""
     contribution: FiniteFloat
-    """Its tf-idf in the text times its weight for the label; below 0 it speaks against it."""
+    """Its tf-idf in the text times its weight for the label; below 0 it is against the label."""
     spans: list[tuple[int, int]]
-    """Where it stands in the text, up to 50 places: the first character, and the one behind the
+    """Where it occurs in the text, up to 50 times: its first character, and the one after its
     last. Characters are Unicode code points; in JavaScript, those of `Array.from(text)`."""
 
 
 class TokenExplanation(Answer):
-    """Of what the sparse model's score of a label is the sum."""
+    """The parts of which the sparse model's score of a label is the sum."""
 
     tokens: list[TokenContribution]
     """Up to 10 that speak for the label and 5 against it, the largest contribution first."""
     rest: FiniteFloat
     """The sum of all other tokens."""
     bias: FiniteFloat
-    """What the label gets whatever the text."""
+    """Added for every text."""
 
 
 class ScoreExplanation(Answer):
-    """What one scorer gives to a label: `base`, `correction` and `tail_dial` add up to `score`."""
+    """How one scorer scores a label: `base`, `correction` and `tail_dial` add up to `score`."""
 
     scorer: str
     score: FiniteFloat
-    """Higher is better; comparable only within one scorer. Other scorers than the one asked for are
+    """Higher is better; comparable only within one scorer. Scorers other than the one asked for are
     corrected as they were trained."""
     base: FiniteFloat
     correction: FiniteFloat
     """What the correction adds."""
     tail_dial: FiniteFloat
-    """What the tail dial adds."""
+    """What the tail dial (logit adjustment at query time) adds."""
 
 
 class LabelExplanation(Answer):
     """Why a label was found."""
 
     tokens: TokenExplanation | None
-    """What the tokens of the text say; null where the sparse model does not know the label."""
+    """What the text's tokens contribute; null where the sparse model does not know the label."""
     keywords: list[Keyword]
-    """What the sparse model knows the label by, the largest weight first."""
+    """Tokens with a high weight for the label in the sparse model, the highest first."""
     nearest: list[NearLabel]
-    """Labels that are like it, the nearest first."""
+    """The most similar labels, the nearest first."""
     training_count: int
     """Number of training documents that carry it."""
     scores: list[ScoreExplanation]
-    """Of every scorer of the model that knows the label."""
+    """One for every scorer of the model that can score the label."""
 
 
 class ScoredLabel(Answer):
@@ -124,15 +124,15 @@ class AnswerWarning(Answer):
     """What to know about some labels of an answer before relying on them."""
 
     code: Literal["unreliable-probabilities"]
-    """The kind of warning; compare with this, not with the words.
+    """The kind of warning; programs should compare this, not the words.
 
     `unreliable-probabilities`: the labels have at most one training document, and the
-    probabilities that this scorer gives to such labels are often far too high. It is about the
-    labels that passed the `threshold`; where none was asked for, about those of at least 0.5."""
+    probabilities that this scorer gives to such labels are often far too high. It concerns the
+    labels that passed the `threshold`; where none was given, those of at least 0.5."""
     detail: str
-    """In words, with what to do."""
+    """The warning in words, with what to do."""
     label_ids: list[str]
-    """Ids of the labels that it is about."""
+    """Ids of the labels that it concerns."""
 
 
 class TextResult(Answer):
@@ -141,22 +141,22 @@ class TextResult(Answer):
     labels: list[ScoredLabel]
     """Best first; equal scores in the order of the label catalogue."""
     num_tokens: int
-    """Tokens of the text that the scorer read: the encoder's, its special ones too, and those that
-    are in several windows once; words for `sparse`. A blend is counted as its encoder reads."""
+    """Tokens of the text that the scorer read: those of the encoder, special ones included; words
+    for `sparse`. For a blend, those of its encoder."""
     num_text_tokens: int
-    """Tokens that the whole text has, counted alike."""
+    """Tokens of the whole text, counted in the same way."""
     known_tokens: int
-    """How much of what was read the scorer's vocabulary knows: tokens of the encoder other than
-    special and unknown ones; for `sparse` the different words and phrases that it has a feature
-    for; for a blend of both the larger number. Where it is 0, the labels say nothing about the
-    text: they are those that the model gives to any text."""
+    """How many of the tokens read are in the scorer's vocabulary: tokens of the encoder other than
+    special and unknown ones; for `sparse` the distinct words and phrases that are its features;
+    for a blend of both the larger number. Where it is 0, the labels say nothing about the text:
+    they are those that the model gives to any text."""
     truncated: bool
-    """Whether the text has more tokens than were read, so that its end was left out; in a blend
-    `sparse` reads it all the same."""
+    """Whether the text has more tokens than were read, so that its end was left out; in a blend,
+    `sparse` still reads all of it."""
     exact: bool
     """Whether it is certain that no other label has a better score."""
     warnings: list[AnswerWarning] = Field([])
-    """What to know about labels before relying on them; only where there is something."""
+    """What to know about labels before relying on them; absent where there is nothing."""
 
 
 class PredictResponse(Answer):

@@ -24,7 +24,7 @@ class Problem(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     type: str
-    """URI that names the kind of problem; compare with this, not with the words."""
+    """URI of the kind of problem; programs should compare this, not the words."""
     title: str
     """The kind of problem in words."""
     status: int
@@ -34,6 +34,6 @@ class Problem(BaseModel):
     instance: str | None = None
     """Path of the request."""
     errors: list[ProblemDetail] | None = None
-    """All that is wrong with the body, up to a limit; only where the body was not valid."""
+    """What is wrong with the body, up to a limit; only where the body was not valid."""
     error: str | None = None
     """The same as `detail`, where clients of the Open Inference Protocol look; only under `/v2`."""

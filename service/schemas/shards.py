@@ -1,4 +1,4 @@
-"""The shapes of what only whoever asks all shards of a model needs to know of each."""
+"""Requests and answers between the shards of a model and the client that asks all of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pydantic_core import PydanticCustomError
 from service.schemas.base import Answer, LabelSetName, ModelReference, Version, WholeNumber
 from service.schemas.labels import NearLabel
 
-MOST_VALUE = 1e15
+MAX_VALUE = 1e15
 """Of a vector; sums of its squares are then finite in float32."""
 
 Column = Annotated[WholeNumber, Field(ge=0, le=2**31 - 1)]
-Value = Annotated[FiniteFloat, Field(ge=-MOST_VALUE, le=MOST_VALUE)]
+Value = Annotated[FiniteFloat, Field(ge=-MAX_VALUE, le=MAX_VALUE)]
 
 
 class ShardQuestion(BaseModel):
@@ -46,16 +46,16 @@ class StoredSet(Answer):
     """A stored set of labels, as the service has it."""
 
     label_count: int
-    """Ids of the set."""
+    """Number of ids in the set."""
     digest: str
-    """Hash of these ids, whatever their order: two services have the same set where it is equal."""
+    """Hash of these ids in any order; it is equal where two services have the same set."""
 
 
 class SetMembers(StoredSet):
     """A stored set of labels, and how much of it a version has."""
 
     known: int
-    """Those of them that are labels of the version."""
+    """Number of these ids that are labels of the version."""
 
 
 class KnownLabels(Answer):
@@ -73,14 +73,14 @@ class KnownLabels(Answer):
 
 
 class LabelVectorsRequest(ShardQuestion):
-    """Labels whose vectors are wanted."""
+    """Labels whose vectors are requested."""
 
     ids: list[str] = Field(min_length=1)
     """Of labels of the version."""
 
 
 class LabelVector(BaseModel):
-    """What a label is compared with others by."""
+    """The vector by which a label is compared with others."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
@@ -89,9 +89,9 @@ class LabelVector(BaseModel):
     id: str
     """Of the label."""
     columns: list[Column]
-    """Rising numbers of the columns that are not 0."""
+    """Indices of the columns that are not 0, in rising order."""
     values: list[Value]
-    """Float32 numbers in these columns."""
+    """The float32 values of these columns."""
 
     @model_validator(mode="after")
     def _columns_rise(self) -> Self:
@@ -111,7 +111,7 @@ class LabelVectors(Answer):
 
 
 class NearestLabelsRequest(ShardQuestion):
-    """Vectors of labels, of whichever shard of a model."""
+    """Vectors of labels, from any shard of a model."""
 
     vectors: list[LabelVector] = Field(min_length=1)
     """As `POST /v1/shard/label-vectors` answered them."""
@@ -122,6 +122,6 @@ class NearestLabels(Answer):
 
     model: ModelReference
     most: int
-    """Labels of each vector, where there are so many."""
+    """Most labels that are returned for one vector."""
     nearest: list[list[NearLabel]]
-    """Of each vector, the nearest first; the label that the vector is of is left out."""
+    """For each vector, the nearest label first; the vector's own label is left out."""

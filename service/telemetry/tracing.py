@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, where they are wanted: a span for each request, and for its phases.
+"""Traces by OpenTelemetry, where they are switched on: a span for each request, and for its phases.
 
 The packages are an extra (`longtail[otel]`) and are imported only when tracing is on. Attributes
 are those of the log line; a text is never among them.
@@ -68,23 +68,23 @@ class Tracing:
         thread.join(_LAST_SPANS_S)
 
 
-def make_tracing(is_wanted: bool | None, release: str) -> Tracing | None:
-    """Return what traces go through; None where they are not wanted.
+def make_tracing(is_on: bool | None, release: str) -> Tracing | None:
+    """Return what makes and sends traces; None where they are off.
 
     Args:
-        is_wanted: Whether they are; None: where a variable of OpenTelemetry says where to.
+        is_on: Whether they are on; None: if a variable of OpenTelemetry says where to send them.
         release: Of this service.
 
     Raises:
-        ConfigError: They are wanted, and a package is missing.
+        ConfigError: They are switched on, and a package is missing.
     """
-    is_asked = is_wanted or (is_wanted is None and any(map(os.environ.get, ENDPOINT_VARIABLES)))
+    is_asked = is_on or (is_on is None and any(map(os.environ.get, ENDPOINT_VARIABLES)))
     if not is_asked:
         return None
     missing = [name for name in _PACKAGES if not _is_installed(name)]
     if not missing:
         return Tracing(_make_provider(release))
-    if is_wanted:
+    if is_on:
         raise ConfigError(
             f"LONGTAIL_OTEL is set, but the package {missing[0]!r} is not installed; {_INSTALL}, "
             "or unset it"

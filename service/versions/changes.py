@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from models.bundle.registry import CURRENT
-from service.process.memory import collect_garbage
+from service.process.memory import collect_cycles
 from service.versions.loading import LoadObserver
 from service.versions.serving import Canary, LoadedModel, Serving
 
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 State = Literal["loaded", "loading", "draining", "failed", "not-loaded"]
-_MOST_PATIENCE = 64
-_GC_INTERVAL_S = 1.0
+_MAX_SKIPS = 64
+_COLLECT_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a wish: what is served now, and how long it took."""
+    """What became of a command: what is served now, and how long it took."""
 
     serving: Serving
     seconds: float
 
 
-class Observer(LoadObserver, Protocol):
+class ChangeObserver(LoadObserver, Protocol):
     """Who wants to know what is loaded and how changes went."""
 
     def set_models(self, serving: Serving | None, draining: Mapping[int, int]) -> None:
@@ -63,8 +63,8 @@ class Observer(LoadObserver, Protocol):
         ...
 
 
-class _Leaving:
-    """A model that is served no more, by which nothing of it is held."""
+class DrainingModel:
+    """A model that is served no more; this holds no reference to it."""
 
     def __init__(self, model: LoadedModel) -> None:
         self.version = model.version
@@ -85,14 +85,14 @@ class _Leaving:
             if left <= 0:
                 return False
             try:
-                self._freed.get(timeout=min(left, _GC_INTERVAL_S))
+                self._freed.get(timeout=min(left, _COLLECT_INTERVAL_S))
             except queue.Empty:
-                collect_garbage()  # a request that failed may have left a circle that holds it
+                collect_cycles()  # a failed request may have left a cycle that holds it
         return True
 
 
-class _Patience:
-    """How often something that failed is let be before it is tried again: 0, 1, 3, 7, ... times."""
+class ExponentialBackoff:
+    """Exponential back-off: skips 0, 1, 3, 7, ... polls before what failed is tried again."""
 
     def __init__(self) -> None:
         self._target: object = self  # equal to nothing else
@@ -100,17 +100,17 @@ class _Patience:
         self._left = 0
 
     def is_over(self, target: object) -> bool:
-        """Return whether it is time to try; asking counts as letting it be once."""
+        """Return whether it is time to try; a call that returns False counts as a skipped poll."""
         if target != self._target or self._left == 0:
             return True
         self._left -= 1
         return False
 
     def note_failure(self, target: object) -> None:
-        """Let it be for longer than last time, if it is the same as then."""
+        """Skip more polls than last time, if it is the same target as then."""
         self._num_failures = self._num_failures + 1 if target == self._target else 1
         self._target = target
-        self._left = min(2 ** (self._num_failures - 1), _MOST_PATIENCE) - 1
+        self._left = min(2 ** (self._num_failures - 1), _MAX_SKIPS) - 1
 
     def note_success(self) -> None:
         """Forget what failed."""

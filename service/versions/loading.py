@@ -11,13 +11,20 @@ from typing import Protocol
 
 from models.bundle.bundle import Bundle
 from models.bundle.registry import CURRENT, Registry
-from models.errors import BundleNotFoundError, ConfigError, LongtailError
-from models.names import TEXT
+from models.errors import BundleNotFoundError, LongtailError
+from models.predict.protocol import Predictor
 from service.errors import ChangeError
 from service.process.memory import available_bytes
-from service.versions.serving import LoadedModel, Predictor
+from service.versions.serving import LoadedModel
 from service.versions.sources import RegistrySource
-from service.versions.warmup import Run, best_labels, check_scorers, overlap, probes_of, warm_up
+from service.versions.warmup import (
+    WorkRunner,
+    best_labels,
+    check_scorers,
+    overlap,
+    warm_up,
+    warmup_texts_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +76,7 @@ class ModelLoader:
         self._available = available
 
     def number_of(self, version: int | str) -> int:
-        """Return the number of a version that is wanted, given as a number or as "current".
+        """Return the number of a version given as a number or as "current".
 
         Raises:
             BundleNotFoundError: There is no such version.
@@ -82,7 +89,11 @@ class ModelLoader:
         return self.registry.resolve(version)
 
     def load(
-        self, number: int, run: Run, observer: LoadObserver, before: LoadedModel | None = None
+        self,
+        number: int,
+        run: WorkRunner,
+        observer: LoadObserver,
+        before: LoadedModel | None = None,
     ) -> LoadedModel:
         """Return a model that has answered its first queries.
 
@@ -90,7 +101,7 @@ class ModelLoader:
             number: Its version.
             run: Does model work.
             observer: Is told how it went.
-            before: Whose place it is to take; how far their labels agree is told.
+            before: The one that it replaces; how far their labels agree is reported.
 
         Raises:
             BundleNotFoundError: There is no such version.
@@ -103,17 +114,17 @@ class ModelLoader:
             predictor = self._load(bundle)
             _ = predictor.label_search  # made here, so that nobody waits for it
             warm_up(predictor, run)
-            probes = probes_of(bundle)
-            check_scorers(predictor, run, probes)
+            texts = warmup_texts_of(bundle)
+            check_scorers(predictor, run, texts)
             if before is not None:
                 ones, others = (
-                    best_labels(each, run, probes) for each in (predictor, before.predictor)
+                    best_labels(each, run, texts) for each in (predictor, before.predictor)
                 )
                 share = overlap(ones, others)
                 observer.set_overlap(number, share)
                 logger.info(
                     "compared version=%d with version=%d: %.0f%% of the best labels of %d texts "
-                    "are the same", number, before.version, 100 * share, len(probes),
+                    "are the same", number, before.version, 100 * share, len(texts),
                 )  # fmt: skip
         digest, seconds = bundle.manifest.digest, time.monotonic() - started
         observer.observe_load("loaded", seconds)
@@ -121,11 +132,11 @@ class ModelLoader:
         return LoadedModel(number, digest, predictor)
 
     def verify(self, number: int, observer: LoadObserver) -> None:
-        """Fetch a version if need be, and read every byte of it.
+        """Fetch a version if necessary, and read every byte of it.
 
         Raises:
             BundleNotFoundError: There is no such version.
-            ChangeError: It is damaged, can't be fetched, or reads no texts.
+            ChangeError: It is damaged, or can't be fetched.
         """
         with self._noted(number, observer):
             self._open(number)
@@ -133,14 +144,7 @@ class ModelLoader:
     def _open(self, number: int) -> Bundle:
         if self._source is not None:
             self._source.fetch(number)
-        bundle = self.registry.open(number)
-        if bundle.manifest.input != TEXT:
-            raise ConfigError(
-                f"version {number} reads {bundle.manifest.input}, which requests don't bring; "
-                "choose a version that was trained on texts, by --versions or with 'longtail "
-                "registry activate'"
-            )
-        return bundle
+        return self.registry.open(number)
 
     def _check_memory(self, bundle: Bundle) -> None:
         size = sum(info.size_bytes for info in bundle.manifest.files.values())
@@ -170,7 +174,7 @@ class ModelLoader:
             raise
         except BaseException as error:
             observer.observe_load("failed", time.monotonic() - started)
-            why = told(error)
+            why = public_message(error)
             self.problems[number] = why
             if isinstance(error, LongtailError):
                 logger.error("loading version=%d failed: %s", number, why)
@@ -185,8 +189,8 @@ class ModelLoader:
             self.loading = None
 
 
-def told(error: BaseException) -> str:
-    """Return what an answer may tell; whatever we did not raise ourselves stays in the log."""
+def public_message(error: BaseException) -> str:
+    """Return what an answer may say of an error; what is not ours stays in the log."""
     if isinstance(error, LongtailError):
         return str(error)
     return f"failed with {type(error).__name__}; see the log"

@@ -1,6 +1,6 @@
 """Swaps and drains model versions while requests are answered.
 
-All of it happens on one thread, which alone changes what is served: what an operator wishes
+All of it happens on one thread, which alone changes what is served: what an operator commands
 (`service.routes.admin`), and what the registry's alias `current` asks for when it has moved.
 """
 
@@ -20,14 +20,21 @@ from functools import partial
 from models.bundle.registry import CURRENT
 from models.errors import BundleError, LongtailError
 from service.errors import ChangeError
-from service.process.memory import collect_garbage, give_back
+from service.process.memory import collect_cycles, return_free_memory
 from service.process.priority import lower_priority
-from service.versions.changes import Change, Observer, Policy, State, _Leaving, _Patience
+from service.versions.changes import (
+    Change,
+    ChangeObserver,
+    DrainingModel,
+    ExponentialBackoff,
+    Policy,
+    State,
+)
 from service.versions.loader_thread import LoaderThread
-from service.versions.loading import ModelLoader, told
+from service.versions.loading import ModelLoader, public_message
 from service.versions.serving import Canary, LoadedModel, ModelManager, Serving
 from service.versions.sources import RegistrySource
-from service.versions.warmup import Run
+from service.versions.warmup import WorkRunner
 
 logger = logging.getLogger(__name__)
 
@@ -55,12 +62,12 @@ class Redeployer:
         self._source = source
         self._thread = LoaderThread(self._look, policy.watch_interval_s)
         self._draining: Counter[int] = Counter()
-        self._patience = _Patience()
-        self._run: Run
-        self._observer: Observer
+        self._backoff = ExponentialBackoff()
+        self._run: WorkRunner
+        self._observer: ChangeObserver
 
-    def start(self, run: Run, observer: Observer) -> Future[None]:
-        """Begin to load all wanted versions; return at once.
+    def start(self, run: WorkRunner, observer: ChangeObserver) -> Future[None]:
+        """Begin to load the configured versions; return at once.
 
         Args:
             run: Does model work where all of it is done.
@@ -76,23 +83,23 @@ class Redeployer:
 
     def load(self, version: int) -> Future[Change]:
         """Load a version beside the others, for requests that name it; it stays loaded."""
-        return self._wish("load", partial(self._keep, version))
+        return self._command("load", partial(self._keep, version))
 
     def unload(self, version: int) -> Future[Change]:
-        """Let go of a version that is neither the default, nor `current`, nor the canary."""
-        return self._wish("unload", partial(self._let_go, version))
+        """Unload a version that is neither the default, nor `current`, nor the canary."""
+        return self._command("unload", partial(self._unload, version))
 
     def activate(self, version: int) -> Future[Change]:
         """Answer all requests that name no version with this one; `current` names it then."""
-        return self._wish("activate", partial(self._activate, version))
+        return self._command("activate", partial(self._activate, version))
 
     def rollback(self) -> Future[Change]:
         """Go back to the version that `current` named before."""
-        return self._wish("rollback", self._roll_back)
+        return self._command("rollback", self._roll_back)
 
     def set_canary(self, canary: Canary | None) -> Future[Change]:
         """Give a version a share of the requests that name none; None ends that."""
-        return self._wish("canary", partial(self._set_canary, canary))
+        return self._command("canary", partial(self._set_canary, canary))
 
     def look(self) -> Future[None]:
         """Look at the registry now, and follow `current` if it has moved."""
@@ -112,10 +119,10 @@ class Redeployer:
 
     # What follows runs on the loader thread.
 
-    def _wish(self, action: str, change: Callable[[], None]) -> Future[Change]:
-        return self._thread.submit(self._grant, action, change)
+    def _command(self, action: str, change: Callable[[], None]) -> Future[Change]:
+        return self._thread.submit(self._execute, action, change)
 
-    def _grant(self, action: str, change: Callable[[], None]) -> Change:
+    def _execute(self, action: str, change: Callable[[], None]) -> Change:
         started = time.monotonic()
         try:
             change()
@@ -134,7 +141,7 @@ class Redeployer:
 
     def _begin(self) -> None:
         self._try_to("start", None, self._load_all)
-        gc.freeze()  # what lives for long is not searched for garbage (see `collect_garbage`)
+        gc.freeze()  # the garbage collector skips what lives for long: see `collect_cycles`
         lower_priority()  # from now on there are requests to go behind
 
     def _look(self) -> None:
@@ -145,22 +152,22 @@ class Redeployer:
                 self._source.refresh()
             target = self._registry.current()
         except (LongtailError, OSError) as error:
-            self._note_problem(told(error))
+            self._note_problem(public_message(error))
         else:
             self._follow(target)
         if any(self._draining.values()):
-            collect_garbage()  # a request that failed may have left a circle that holds its model
+            collect_cycles()  # a failed request may have left a cycle that holds its model
 
     def _follow(self, target: int | None) -> None:
         served = self._manager.served
         if served is None:
-            if self._patience.is_over(target):
+            if self._backoff.is_over(target):
                 self._try_to("start", target, self._load_all)
         elif target is None:
             self._note_problem(f"registry {str(self._registry.folder)!r} names no current version")
         elif CURRENT not in self._policy.versions or target == served.current:
             self._note_problem(None)
-        elif self._patience.is_over(target):
+        elif self._backoff.is_over(target):
             self._try_to("follow", target, partial(self._follow_to, target))
 
     def _follow_to(self, target: int) -> None:
@@ -170,23 +177,23 @@ class Redeployer:
             self._swap(target, current=target)
 
     def _try_to(self, action: str, target: int | None, change: Callable[[], None]) -> None:
-        """Do what nobody waits for, and keep in mind why it failed."""
+        """Do what nobody waits for, and remember why it failed."""
         try:
-            self._grant(action, change)
+            self._execute(action, change)
         except CancelledError:
             return
         except LongtailError as error:
-            self._patience.note_failure(target)
+            self._backoff.note_failure(target)
             self._note_problem(str(error))
             if action == "start":
                 then = "the service tries again" if self._policy.watch_interval_s else "restart it"
                 self._manager.withdraw(f"loading the models failed: {error}; mend it, then {then}")
         else:
-            self._patience.note_success()
+            self._backoff.note_success()
             self._note_problem(None)
 
     def _load_all(self) -> None:
-        """Load the versions that are wanted at the start, and serve them once all can answer."""
+        """Load the versions to start with, and serve them once all can answer."""
         if self._source is not None:
             self._source.refresh()
         numbers = [self._loader.number_of(version) for version in self._policy.versions]
@@ -195,13 +202,13 @@ class Redeployer:
         self._publish(Serving(models, numbers[0], self._registry.current(), fixed))
         if self._policy.canary is not None:
             with suppress(LongtailError):  # it is logged, and the others can answer
-                self._grant("canary", partial(self._set_canary, self._policy.canary))
+                self._execute("canary", partial(self._set_canary, self._policy.canary))
 
     def _keep(self, number: int) -> None:
         kept = self._manager.serving().kept | {number}
         self._publish(self._manager.serving().changed(*self._new(number), kept=kept))
 
-    def _let_go(self, number: int) -> None:
+    def _unload(self, number: int) -> None:
         serving = self._manager.serving()
         self._manager.get(number)  # it is loaded, or we say which ones are
         after = serving.changed(kept=serving.kept - {number})
@@ -241,7 +248,7 @@ class Redeployer:
     def _swap(
         self, number: int, move_alias: Callable[[int], object] = int, **roles: int | None
     ) -> None:
-        """Give a version the roles of another one, which is let go of.
+        """Give a version the roles of another one, which is unloaded.
 
         Args:
             number: The version.
@@ -275,35 +282,35 @@ class Redeployer:
         """
         self._loader.verify(number, self._observer)  # what is damaged shall cost no pause
         before = replace(self._manager.serving(), models=kept.models)
-        leaving = self._withdraw_all_but(
+        draining = self._withdraw_all_but(
             kept, f"version {number} is being loaded in place of another one; try again soon"
         )
         try:
-            self._await_release(leaving)
+            self._await_release(draining)
             model = self._load(number)
             self._tell(move_alias, number)
         except (LongtailError, CancelledError):
-            self._restore(before, leaving)
+            self._restore(before, draining)
             raise
         self._publish(kept.changed(model))
 
-    def _withdraw_all_but(self, kept: Serving, why: str) -> list[_Leaving]:
+    def _withdraw_all_but(self, kept: Serving, why: str) -> list[DrainingModel]:
         """Serve nothing, and let all models go that are not kept."""
         models = self._manager.serving().models
         gone = [model for number, model in models.items() if number not in kept.models]
         self._manager.withdraw(why)
-        leaving = [_Leaving(model) for model in gone]
+        draining = [DrainingModel(model) for model in gone]
         self._let_drain(gone)
-        return leaving
+        return draining
 
-    def _await_release(self, leaving: Sequence[_Leaving]) -> None:
+    def _await_release(self, draining: Sequence[DrainingModel]) -> None:
         """Wait until no request holds these models any more.
 
         Raises:
             ChangeError: Some still do after the time that they are given.
         """
         deadline = time.monotonic() + self._policy.drain_timeout_s
-        for each in leaving:
+        for each in draining:
             if not each.wait(deadline):
                 raise ChangeError(
                     f"requests still hold version {each.version} after "
@@ -311,14 +318,14 @@ class Redeployer:
                     "again, or allow more time by LONGTAIL_SHUTDOWN_TIMEOUT_S"
                 )
 
-    def _restore(self, before: Serving, leaving: Sequence[_Leaving]) -> None:
+    def _restore(self, before: Serving, draining: Sequence[DrainingModel]) -> None:
         """Serve again what was served before.
 
         Raises:
             LongtailError: An old model was gone, and can't be loaded any more.
         """
         try:
-            models = [each.model() or self._load(each.version) for each in leaving]
+            models = [each.model() or self._load(each.version) for each in draining]
         except LongtailError as error:
             self._manager.withdraw(
                 f"neither the new model nor the old one could be loaded: {error}"
@@ -345,7 +352,7 @@ class Redeployer:
     def _note_freed(self, version: int) -> None:
         self._draining[version] -= 1
         logger.info("freed version=%d", version)
-        give_back()
+        return_free_memory()
         self._observer.set_models(self._manager.served, self._draining)
 
     @staticmethod

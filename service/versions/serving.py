@@ -7,144 +7,18 @@ and a request keeps the model it began with. `service.versions.redeploy` makes t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any
 
 from models.bundle.registry import Registry
 from models.errors import BundleNotFoundError, NotReadyError
-from models.labels.catalogue import LabelCatalogue
-from models.labels.filters import LabelFilter, LabelSelector
-from models.labels.search import LabelSearch
-
-if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
-    from models.explain.label_facts import LabelFacts
-    from models.results import LabelDetails, Prediction
+from models.predict.protocol import Predictor
 
 _LOADING = "the models are still loading; try again soon"
 _STOPPING = "the service is stopping; ask another instance"
 _GOLDEN_RATIO = 0.6180339887498949
 """Its multiples, modulo 1, fill [0, 1) evenly, and so do every second of them, every third, ..."""
-
-
-class TextBatch(Protocol):
-    """Texts that a model has made ready; `models.parts.batches.TextBatch` is the real one."""
-
-    def take(self, rows: Sequence[int]) -> Self:
-        """Return some of the texts, with all that is known of them."""
-        ...
-
-    @classmethod
-    def joined(cls, batches: Sequence[Self]) -> Self:
-        """Return the texts of several batches of one model."""
-        ...
-
-
-class Predictor(Protocol):
-    """What the service asks of a loaded model, such as `models.predict.predictor.Predictor`."""
-
-    @property
-    def catalogue(self) -> LabelCatalogue:
-        """All labels."""
-        ...
-
-    @property
-    def selector(self) -> LabelSelector:
-        """Finds the labels that filters name."""
-        ...
-
-    @property
-    def facts(self) -> LabelFacts:
-        """What is known of labels, whatever the text."""
-        ...
-
-    @property
-    def label_search(self) -> LabelSearch:
-        """Finds labels by words; made when first asked for, which takes seconds."""
-        ...
-
-    @property
-    def scorers(self) -> tuple[str, ...]:
-        """Names of the scorers that the bundle has."""
-        ...
-
-    @property
-    def default_scorer(self) -> str:
-        """The scorer that is used where none is named."""
-        ...
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Tokens that the encoder reads of a text; None where there is no encoder."""
-        ...
-
-    @property
-    def device(self) -> str:
-        """Where it computes: "cpu" or "cuda"."""
-        ...
-
-    @property
-    def encoder_precision(self) -> str | None:
-        """What the encoder computes in; None where there is no encoder."""
-        ...
-
-    @property
-    def batch_tokens(self) -> int:
-        """Tokens, padding included, beyond which larger batches are hardly faster."""
-        ...
-
-    @property
-    def padding_cost(self) -> float:
-        """What a token of padding costs, in tokens of text."""
-        ...
-
-    def needs_encoder(self, scorer: str) -> bool:
-        """Whether a scorer reads texts by the encoder."""
-        ...
-
-    def read(self, texts: Sequence[str]) -> Any:
-        """Return texts made ready, a `TextBatch`; they are tokenised later, by `prepare`."""
-        ...
-
-    def prepare(self, batch: Any, scorer: str | None = None) -> list[int]:
-        """Tokenise texts for a scorer; return how many tokens it will read of each."""
-        ...
-
-    def encode(self, batch: Any) -> None:
-        """Make the vectors of texts."""
-        ...
-
-    def predict_batch(
-        self,
-        batch: Any,
-        *,
-        k: int = 5,
-        scorer: str | None = None,
-        threshold: float | None = None,
-        correction: str | None = None,
-        tail_dial: float = 0.0,
-        label_filter: LabelFilter | None = None,
-        explain: bool = False,
-    ) -> list[Prediction]:
-        """Return the best labels of texts made ready."""
-        ...
-
-    def predict(
-        self,
-        texts: Sequence[str],
-        *,
-        k: int = 5,
-        scorer: str | None = None,
-        threshold: float | None = None,
-        correction: str | None = None,
-        tail_dial: float = 0.0,
-    ) -> list[Prediction]:
-        """Return the best labels of each text."""
-        ...
-
-    def describe(self, label: int) -> LabelDetails:
-        """Return all that is known of a label, by its row in the catalogue."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +58,18 @@ class Serving:
     canary: Canary | None = None
 
     @property
-    def wanted(self) -> frozenset[int]:
+    def expected(self) -> frozenset[int]:
         """The versions that must be loaded."""
         canary = self.canary.version if self.canary else None
         return self.kept | {each for each in (self.default, self.current, canary) if each}
 
     def changed(self, *added: LoadedModel, **changes: Any) -> Serving:
-        """Return this with more models and other fields, and without models not wanted then."""
+        """Return this with more models and other fields, and without models no more needed."""
         serving = replace(self, **changes)
         models = {**self.models, **{model.version: model for model in added}}
-        wanted = serving.wanted
+        expected = serving.expected
         return replace(
-            serving, models={number: m for number, m in models.items() if number in wanted}
+            serving, models={number: m for number, m in models.items() if number in expected}
         )
 
 

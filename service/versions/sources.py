@@ -148,7 +148,7 @@ class RegistrySource:
         """Say of any failure that the source is the reason: every file system raises its own.
 
         Raises:
-            BundleError: As it came.
+            BundleError: The same again.
             SourceError: For anything else.
         """
         try:

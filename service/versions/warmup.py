@@ -1,4 +1,4 @@
-"""Whether a model that was just loaded is fit to answer: its first predictions, on known texts.
+"""Checks that a model that was just loaded can answer: its first predictions, on known texts.
 
 They run where all model work runs, a few at a time, so that requests go in between.
 """
@@ -8,19 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from models.bundle.bundle import Bundle
 from models.bundle.warmup_texts import read_probes
 from models.errors import LongtailError
-from service.versions.serving import Predictor
-
-if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
-    from models.results import Prediction
+from models.predict.protocol import Predictor
+from models.results import Prediction
 
 T = TypeVar("T")
 
-DEFAULT_PROBES = (
+DEFAULT_TEXTS = (
     "Imports of olive oil from third countries and the duties on them",
     "The committee approved the annual budget for research and technology",
     "A vaccine reduced the number of infections in the population",
@@ -30,7 +28,7 @@ DEFAULT_PROBES = (
     "The company reported higher revenue while shares fell on the stock market",
     "A novel about a family that leaves its village for the city",
 )
-"""For bundles that bring none."""
+"""Warm-up texts for bundles that have none."""
 COMPARED_LABELS = 5
 """The best labels of a text that are compared between two models."""
 _SHORT_TEXT = "A first text, which makes the compute libraries allocate what they need."
@@ -38,7 +36,7 @@ _LONG_TEXT_WORDS = 512
 _TOGETHER = 8
 
 
-class Run(Protocol):
+class WorkRunner(Protocol):
     """Does something where all model work is done, and waits for it."""
 
     def __call__(self, work: Callable[[], T], /) -> T:
@@ -46,16 +44,16 @@ class Run(Protocol):
         ...
 
 
-def probes_of(bundle: Bundle) -> tuple[str, ...]:
-    """Return the texts that a bundle is tried on: its own, or ours where it brings none.
+def warmup_texts_of(bundle: Bundle) -> tuple[str, ...]:
+    """Return the warm-up texts of a bundle: its own, or ours where it has none.
 
     Raises:
         BundleCorruptError: Its file of texts is not as it should be.
     """
-    return read_probes(bundle) or DEFAULT_PROBES
+    return read_probes(bundle) or DEFAULT_TEXTS
 
 
-def warm_up(predictor: Predictor, run: Run) -> None:
+def warm_up(predictor: Predictor, run: WorkRunner) -> None:
     """Make predictions of the shortest and of the largest shapes that requests can have.
 
     Args:
@@ -66,7 +64,7 @@ def warm_up(predictor: Predictor, run: Run) -> None:
         run(partial(predictor.predict, texts, k=1, scorer=scorer))
 
 
-def check_scorers(predictor: Predictor, run: Run, texts: Sequence[str]) -> None:
+def check_scorers(predictor: Predictor, run: WorkRunner, texts: Sequence[str]) -> None:
     """Try all scorers.
 
     Raises:
@@ -76,7 +74,9 @@ def check_scorers(predictor: Predictor, run: Run, texts: Sequence[str]) -> None:
         _check_labels(scorer, _predict(predictor, run, texts, scorer))
 
 
-def best_labels(predictor: Predictor, run: Run, texts: Sequence[str]) -> list[frozenset[str]]:
+def best_labels(
+    predictor: Predictor, run: WorkRunner, texts: Sequence[str]
+) -> list[frozenset[str]]:
     """Return the ids of the best labels of each text by the default scorer."""
     predictions = _predict(predictor, run, texts, predictor.default_scorer)
     return [frozenset(label.id for label in prediction.labels) for prediction in predictions]
@@ -103,7 +103,9 @@ def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:
             is_encoder_warm = True
 
 
-def _predict(predictor: Predictor, run: Run, texts: Sequence[str], scorer: str) -> list[Prediction]:
+def _predict(
+    predictor: Predictor, run: WorkRunner, texts: Sequence[str], scorer: str
+) -> list[Prediction]:
     k = min(COMPARED_LABELS, len(predictor.catalogue))
     groups = (texts[at : at + _TOGETHER] for at in range(0, len(texts), _TOGETHER))
     return [

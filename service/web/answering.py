@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fastapi import Request
 
-from service.engine.engine import Answer
-from service.engine.queries import Query
-from service.schemas.base import Options
+from service.engine.engine import EngineAnswer
+from service.engine.queries import query_of
 from service.schemas.predict import PredictRequest
 from service.web.deps import Service, while_connected
 from service.web.request_state import add_log_fields
 
 
-async def answer_request(request: Request, service: Service, body: PredictRequest) -> Answer:
+async def answer_request(request: Request, service: Service, body: PredictRequest) -> EngineAnswer:
     """Return the labels of a request's texts; admits, counts and logs it.
 
     Args:
@@ -40,22 +37,3 @@ async def answer_request(request: Request, service: Service, body: PredictReques
         compute_ms=round(answer.seconds.compute * 1000, 1),
     )
     return answer
-
-
-def query_of(asked: Options, texts: Sequence[str], timeout_s: float | None = None) -> Query:
-    """Return what a request, or a line of a batch, asks of the engine."""
-    return Query(
-        texts=texts,
-        k=asked.k,
-        scorer=asked.scorer,
-        threshold=asked.threshold,
-        correction=asked.correction,
-        tail_dial=asked.tail_dial,
-        version=asked.version,
-        include=None if asked.include is None else tuple(asked.include),
-        exclude=tuple(asked.exclude),
-        include_set=asked.include_set,
-        exclude_set=asked.exclude_set,
-        explain=asked.explain,
-        timeout_s=timeout_s,
-    )

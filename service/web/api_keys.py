@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import ConfigError
+from service.process.reloading_file import ReloadingFile
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def make_key(name: str) -> tuple[str, str]:
     entry = f"{name}:{digest_of(key)}"
     if not _ENTRY.fullmatch(entry):
         raise ConfigError(
-            f"key name {name!r}: wanted 1 to 64 letters, digits, dots, hyphens or underscores"
+            f"key name {name!r}: expected 1 to 64 letters, digits, dots, hyphens or underscores"
         )
     return key, entry
 
@@ -57,42 +58,34 @@ class KeyRing:
             ConfigError: An entry is malformed, or the file can't be read. No entry is repeated.
         """
         self._fixed = _parse(entries, f"LONGTAIL_{purpose.upper()}_KEYS")
-        self._path = path
-        self._seen: tuple[int, ...] = ()
-        self._of_file: Mapping[str, str] = {}
-        if path is not None:
-            self._seen = _stamp(path)
-            self._of_file = _read(path)
+        self._file = None if path is None else ReloadingFile(path, _read)
 
     @property
     def is_configured(self) -> bool:
-        """Whether keys are wanted at all, even if there are none at the moment."""
-        return self._path is not None or bool(self._fixed)
+        """Whether keys are required at all, even if there are none at the moment."""
+        return self._file is not None or bool(self._fixed)
 
     def name_of(self, key: str) -> str | None:
         """Return the name of a key; None where it is not one of ours.
 
         Takes as long for a wrong key as for a right one.
         """
-        self._refresh()
         digest = digest_of(key)
         found = None
-        for name, other in (*self._fixed.items(), *self._of_file.items()):
+        for name, other in (*self._fixed.items(), *self._keys_of_file().items()):
             if hmac.compare_digest(digest, other):
                 found = name
         return found
 
-    def _refresh(self) -> None:
-        """Read the file again if it has changed; one that can't be read changes nothing."""
-        if self._path is None or (stamp := _stamp(self._path)) == self._seen:
-            return
-        self._seen = stamp
+    def _keys_of_file(self) -> Mapping[str, str]:
+        if self._file is None:
+            return {}
         try:
-            self._of_file = _read(self._path)
+            if self._file.refresh():
+                logger.info("read %d keys from %s", len(self._file.content), self._file.path)
         except ConfigError as error:
             logger.error("the keys stay as they were: %s", error)
-        else:
-            logger.info("read %d keys from %s", len(self._of_file), self._path)
+        return self._file.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +94,6 @@ class Keys:
 
     admin: KeyRing
     api: KeyRing
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what differs when a file has changed; nothing where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _read(path: Path) -> dict[str, str]:

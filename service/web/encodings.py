@@ -19,7 +19,7 @@ def inflater_for(headers: Headers) -> Inflater | None:
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ENCODINGS:
         known = ", ".join(ENCODINGS)
-        detail = f"The body's Content-Encoding is {encoding[:40]!r}; wanted one of {known}"
+        detail = f"The body's Content-Encoding is {encoding[:40]!r}; expected one of {known}"
         raise BodyError(415, detail, {"Accept-Encoding": known})
     return None if encoding == "identity" else Inflater()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -15,26 +15,21 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from models.errors import (
-    LongtailError,
-)
+from models.errors import LongtailError
 from service.errors import QueueFullError
 from service.schemas.problem import Problem, ProblemDetail
 from service.web.deps import service_of
-from service.web.paths import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under
+from service.web.paths import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under, path_of
 from service.web.request_state import request_id_headers
-from service.web.root_path import path_of
 from service.wire.problems import (
     INTERNAL,
     INVALID,
     MALFORMED,
     MEDIA_TYPE,
-    OVERLOADED,
     TYPE_PREFIX,
     Kind,
     describe_invalid,
     kind_of,
-    problem_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -80,34 +75,30 @@ def problem_response(
 ) -> Response:
     """Return the answer for a problem, and count it."""
     service_of(request).telemetry.count_problem(kind.slug)
-    path = path_of(request.scope)
-    if kind.status == 422 and is_under(path, *PROTOCOL_PATHS):
+    if kind.status == 422 and is_under(path_of(request.scope), *PROTOCOL_PATHS):
         kind = replace(kind, status=400)
-    problem = problem_of(kind, detail, errors=errors, instance=request.url.path)
-    if is_under(path, INFERENCE_PROTOCOL):
-        problem = problem.model_copy(update={"error": detail})
     headers = dict(headers or {})
     if kind.retry_after_s is not None:
         headers.setdefault("Retry-After", str(kind.retry_after_s))
-    content = _encoded(problem.model_dump(exclude_none=True))
+    content = problem_body(request.scope, kind, detail, errors)
     return Response(content, kind.status, headers, MEDIA_TYPE)
 
 
-def overload_body(scope: Scope, detail: str) -> bytes:
-    """Return the document of an overload, as `problem_response` would; but it takes no time."""
-    problem = {
-        "type": TYPE_PREFIX + OVERLOADED.slug,
-        "title": OVERLOADED.title,
-        "status": OVERLOADED.status,
+def problem_body(
+    scope: Scope, kind: Kind, detail: str, errors: Sequence[ProblemDetail] | None = None
+) -> bytes:
+    """Return the document for a problem with a request."""
+    problem: dict[str, object] = {
+        "type": TYPE_PREFIX + kind.slug,
+        "title": kind.title,
+        "status": kind.status,
         "detail": detail,
         "instance": scope["path"],
     }
+    if errors is not None:
+        problem["errors"] = [each.model_dump() for each in errors]
     if is_under(path_of(scope), INFERENCE_PROTOCOL):
         problem["error"] = detail
-    return _encoded(problem)
-
-
-def _encoded(problem: Mapping[str, object]) -> bytes:
     # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
     return json.dumps(problem).encode("ascii")
 
@@ -140,6 +131,8 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     kind = HTTP_KINDS.get(status) or _kind_of_status(status)
     is_ours = isinstance(error, BodyError)
     detail = error.detail if is_ours else _HTTP_DETAILS.get(status, error.detail)
+    if status == 404 and path_of(request.scope).rstrip("/") != path_of(request.scope):
+        detail = f"Ask without the slash at the end of the path. {detail}"
     return problem_response(request, kind, detail, headers=error.headers)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from models.errors import RequestError
 
 PIECE_BYTES = 2**16
-MOST_RATIO = 200
+MAX_RATIO = 200
 """Of unpacked to packed bytes; texts reach 3 to 20, and a body that only wastes time 1000."""
 _FREE_BYTES = 2**20
 """Unpacked bytes from which the ratio counts: a small body may hold one text many times."""
@@ -63,9 +63,9 @@ class Inflater:
             ) from error
         self._has_begun = True
         self._num_unpacked += len(piece)
-        if self._num_unpacked > max(_FREE_BYTES, MOST_RATIO * self._num_packed):
+        if self._num_unpacked > max(_FREE_BYTES, MAX_RATIO * self._num_packed):
             raise BadGzipError(
-                f"the gzip body unpacks to more than {MOST_RATIO} times its size; send other "
+                f"the gzip body unpacks to more than {MAX_RATIO} times its size; send other "
                 "texts, or send them unpacked"
             )
         return piece

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import models.results
 from models.labels.catalogue import Label
 from service.schemas.base import ModelReference
 from service.schemas.labels import Keyword, LabelDetail, LabelSummary, NearLabel
@@ -15,9 +15,6 @@ from service.schemas.predict import (
     TokenExplanation,
 )
 from service.versions.serving import LoadedModel
-
-if TYPE_CHECKING:  # they bring PyTorch, which only a real model needs
-    import models.explain.explanation
 
 
 def explanation_of(why: models.results.Explanation) -> LabelExplanation:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from models.errors import LongtailError
+from models.results import Prediction
 from service.schemas.base import SURROGATE
 from service.schemas.batch import BatchEnd, BatchError, BatchLine, BatchResult, BatchSummary
 from service.schemas.predict import AnswerWarning, ScoredLabel
@@ -16,11 +17,8 @@ from service.schemas.problem import Problem, ProblemDetail
 from service.wire.labels import explanation_of
 from service.wire.problems import INVALID, MALFORMED, Kind, describe_invalid, kind_of, problem_of
 
-if TYPE_CHECKING:  # it brings PyTorch, which only a real model needs
-    from models.results import Prediction
-
 TOO_LONG = Kind("line-too-long", 413, "The line is too long")
-_MOST_ID_CHARACTERS = 1000
+_MAX_ID_CHARACTERS = 1000
 
 
 class LineError(LongtailError):
@@ -28,8 +26,8 @@ class LineError(LongtailError):
 
     Attributes:
         kind: The kind of problem.
-        errors: The places of what is wrong, where there are any.
-        id: What its answer shall be known by, as far as it can be told.
+        errors: Pointers to what is wrong, where there are any.
+        id: What its answer shall be known by, as far as it is known.
     """
 
     def __init__(
@@ -112,11 +110,11 @@ def parse_line(
             f"the line can't be read as JSON in UTF-8{place}; send one JSON object a line",
         ) from error
     if not isinstance(content, dict):
-        raise LineError(INVALID, f"the line is a {type(content).__name__}; wanted a JSON object")
+        raise LineError(INVALID, f"the line is a {type(content).__name__}; expected a JSON object")
     try:
         return BatchLine.model_validate({**defaults, **adapt(content)})
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        found = error.errors(include_url=False)
         placed = [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
         detail, errors = describe_invalid(placed)
         raise LineError(INVALID, detail, errors, _id_of(content)) from error
@@ -197,5 +195,5 @@ def _id_of(content: Mapping[str, object]) -> str | int | None:
     found = content.get("id")
     if isinstance(found, str):
         is_unicode = not SURROGATE.search(found)
-        return found if is_unicode and len(found) <= _MOST_ID_CHARACTERS else None
+        return found if is_unicode and len(found) <= _MAX_ID_CHARACTERS else None
     return found if isinstance(found, int) and not isinstance(found, bool) else None

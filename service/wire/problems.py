@@ -14,6 +14,7 @@ from models.errors import (
     OverloadedError,
     RequestError,
 )
+from models.files.validation import problem_in_words
 from service.errors import ChangeError, DeadlineError
 from service.schemas.problem import Problem, ProblemDetail
 
@@ -53,7 +54,7 @@ KINDS: dict[type[Exception], Kind] = {
     LongtailError: Kind("model", 500, "The model can't answer"),
 }
 """The kind of each of our errors; a subclass that is not named here is of its base's kind."""
-INVALID = Kind("invalid-body", 422, "The body is not as the API wants it")
+INVALID = Kind("invalid-body", 422, "The body is not what the API expects")
 MALFORMED = Kind("malformed-body", 400, "The body is not JSON in UTF-8")
 
 
@@ -91,13 +92,13 @@ def kind_of(error: LongtailError) -> Kind:
 
 
 def describe_invalid(found: Sequence[Any]) -> tuple[str, list[ProblemDetail]]:
-    """Return in words, and as places, what pydantic found wrong with a body.
+    """Return in words, and with pointers, what pydantic found wrong with a body.
 
     Args:
         found: Its errors, their places beginning with "body"; at least one.
     """
     errors = [
-        ProblemDetail(pointer=_pointer(problem["loc"]), detail=problem["msg"])
+        ProblemDetail(pointer=_pointer(problem["loc"]), detail=problem_in_words(problem))
         for problem in found[:MAX_ERRORS]
     ]
     detail = f"{len(found)} things are wrong with the request; the first: {errors[0].detail}"

@@ -23,15 +23,17 @@ from unittest import mock
 
 import numpy as np
 import torch
+from recording import add_json_option, keep
 
 from models.bundle.registry import Registry
 from models.names import ENSEMBLE, HYBRID
+from models.options import RankingOptions
 from models.parts.batches import TextBatch
 from models.predict.predictor import Predictor
 from models.ranking.index import InnerProductIndex, InnerProductSource
+from models.ranking.threshold_algorithm import Sources, rank
 from models.ranking.top_k import Ranking
-from models.scorers import blending
-from models.scorers.blending import Blend, Sources, mean_of_sigmoids
+from models.scorers.blending import Blend, mean_of_sigmoids
 from training.data.dataset import open_dataset
 from training.evaluation.tables import markdown_table
 
@@ -58,6 +60,7 @@ def main() -> None:
     parser.add_argument("--registry", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--labels", type=int, nargs="+", default=[1000, 4000, 16_000, 100_000])
+    add_json_option(parser)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if asked.registry is None:
@@ -66,6 +69,7 @@ def main() -> None:
         rows = published(asked.registry, asked.data)
     print("Milliseconds of CPU for a batch.\n")
     print(markdown_table(HEADER, rows))
+    keep(asked.json, {"batches": [dict(zip(HEADER, row, strict=True)) for row in rows]}, seeds=[0])
 
 
 def made_up(num_labels: int) -> list[list[str]]:
@@ -89,17 +93,18 @@ def made_up(num_labels: int) -> list[list[str]]:
 def published(registry: Path, data: Path) -> list[list[str]]:
     """Measure the blends of a model."""
     predictor = Predictor.of_bundle(Registry(registry).open("current"), device="cpu")
-    predictor.rank(predictor.read(["compiles"]), 1, ENSEMBLE)
+    predictor.rank(predictor.read(["compiles"]), RankingOptions(1, ENSEMBLE))
     texts = list(islice(open_dataset(data).split("dev").texts(), NUM_QUERIES))
     batch = predictor.read(texts)
     rows = []
     for name in (HYBRID, ENSEMBLE):
-        blend = predictor._blends[name]  # a bench may look inside
+        scorers = predictor._scorers  # a bench may look inside
+        blend = scorers._blends[name]
         for size in BATCH_SIZES:
             some = batch.take(range(size))
             assert isinstance(some, TextBatch)
             _ = some.vectors, some.features
-            sources = predictor._sources_of(blend, some)
+            sources, _ = scorers._scored(some, scorers.resolve(RankingOptions(scorer=name)))
             rows.append(measured(len(predictor.catalogue), name, size, blend, sources))
     return rows
 
@@ -114,11 +119,11 @@ def measured(
         return [source.top(rows, K) for parts in sources for source in parts][-1]
 
     def by(most: int) -> Callable[[], Ranking]:
-        def rank() -> Ranking:
-            with mock.patch.object(blending, "_SCORE_ALL_UP_TO", most):
-                return blend.rank(sources, K)
+        def ranked() -> Ranking:
+            with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", most):
+                return rank(sources, blend.with_tail_dial(0.0), K, num_labels)
 
-        return rank
+        return ranked
 
     ways = {"certified": by(0), "all": by(num_labels), "plain": plain}
     found = [ways[name]() for name in ("certified", "all")]

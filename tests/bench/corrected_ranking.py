@@ -19,7 +19,6 @@ the certified way scores, of a single query.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -31,15 +30,17 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from recording import add_json_option, keep
 from scipy.sparse import csr_array
 
 from models.bundle.registry import Registry
-from models.label_tree.corrected_top_k import rank_all, rank_corrected
+from models.label_tree.corrected_top_k import CorrectedSource
 from models.label_tree.search import TreeSource
 from models.label_tree.tree import LabelTree
 from models.predict.predictor import Predictor
 from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.top_k import NO_LABEL, Ranking, rank
+from models.ranking.threshold_algorithm import SUM, Sources, rank
+from models.ranking.top_k import NO_LABEL, Ranking
 from training.data.dataset import open_dataset
 from training.label_tree.fit import fit_tree
 from training.linear.methods import make_method
@@ -91,6 +92,7 @@ def main() -> None:
     parser.add_argument("--registry", type=Path, help="a published model instead of synthetic ones")
     parser.add_argument("--data", type=Path, help="its corpus")
     parser.add_argument("--output", type=Path, default=Path("runs/corrected_ranking"))
+    add_json_option(parser)
     options = parser.parse_args()
     models = (
         [published(options.registry, options.data)]
@@ -104,6 +106,7 @@ def main() -> None:
             found.append(measured)
             print(row_of(measured), flush=True)
     write(found, options.output)
+    keep(options.json, {"sizes": [asdict(each) for each in found]}, seeds=[0])
 
 
 def synthetic(num_labels: int, documents_a_label: int, epochs: int) -> Model:
@@ -161,9 +164,9 @@ def measure(model: Model, rounds: int) -> list[Measured]:
             vectors, queries = model.vectors[rows], model.queries[rows]
             ways: dict[str, Callable[[], object]] = {
                 "certified": lambda v=vectors, q=queries, k=k: certified(model, q, v, k),
-                "scoring_all": lambda v=vectors, q=queries, k=k: rank_all(
-                    model.index, q, model.tree, v, k
-                ),
+                "scoring_all": lambda v=vectors, q=queries, k=k: CorrectedSource(
+                    model.index, q, model.tree, v
+                ).top(np.arange(len(q)), k),
                 "uncorrected": lambda q=queries, k=k: model.index.top(q, k),
                 "plain": lambda q=queries, k=k: plain(model.index, q, k),
             }
@@ -183,8 +186,13 @@ def measure(model: Model, rounds: int) -> list[Measured]:
 
 def certified(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) -> Ranking:
     """Rank by the Threshold Algorithm."""
-    with mock.patch("models.label_tree.corrected_top_k._SCORE_ALL_UP_TO", 0):
-        return rank_corrected(model.index, queries, model.tree, vectors, k)
+    products = InnerProductSource(model.index, queries)
+    return _certified([products, TreeSource(model.tree, vectors)], model, k)
+
+
+def _certified(sources: Sources, model: Model, k: int) -> Ranking:
+    with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+        return rank([sources], SUM, k, model.tree.num_labels)
 
 
 def plain(index: InnerProductIndex, queries: np.ndarray, k: int) -> np.ndarray:
@@ -219,7 +227,7 @@ def touched_labels(model: Model, k: int) -> np.ndarray:
     for vector, query in zip(model.vectors[:, None], model.queries[:, None], strict=True):
         counting = Counting(model.tree, vector)
         counting.touched = set()
-        rank([InnerProductSource(model.index, query), counting], k)
+        _certified([InnerProductSource(model.index, query), counting], model, k)
         counts.append(len(counting.touched))
     return np.array(counts)
 
@@ -276,11 +284,10 @@ def row_of(found: Measured) -> str:
 
 
 def write(found: list[Measured], folder: Path) -> None:
-    """Write the table, the numbers and the plot."""
+    """Write the table and the plot."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"{torch.get_num_threads()} threads", "", table_header(), *map(row_of, found)]
     (folder / "results.md").write_text("\n".join(lines) + "\n")
-    (folder / "results.json").write_text(json.dumps([asdict(each) for each in found], indent=1))
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)

@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,16 @@ import faiss
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64
+from recording import add_json_option, keep
 
 from models.bundle.registry import Registry
 from models.label_tree.arrays import depth_of, one_sided_biases
-from models.label_tree.corrected_top_k import rank_corrected
+from models.label_tree.corrected_top_k import corrected_sources
 from models.label_tree.tree import LabelTree
 from models.predict.predictor import Predictor
 from models.ranking.index import InnerProductIndex
+from models.ranking.threshold_algorithm import SUM, rank
+from models.ranking.top_k import Ranking
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data"
 DIM, K, NUM_CLUSTERS, TREE_DIM = 384, 10, 1000, 16
@@ -198,9 +201,15 @@ def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
             part = queries[:batch]
             shape = f"{size:,} labels, batch {batch}"
             plain = device.seconds(index.top, part, K)
-            both = device.seconds(rank_corrected, index, part, tree, part, K)
+            both = device.seconds(_corrected_top, index, part, tree, size)
             ratio = f"{both / plain:.2f} times without it"
             yield Row("corrected by the tree", shape, _milliseconds(both), ratio)
+
+
+def _corrected_top(
+    index: InnerProductIndex, vectors: Float32[np.ndarray, "row dim"], tree: LabelTree, size: int
+) -> Ranking:
+    return rank([corrected_sources(index, vectors, tree, vectors)], SUM, K, size)
 
 
 def _tree_of(num_labels: int) -> LabelTree:
@@ -309,6 +318,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of labels")
     parser.add_argument("--no-training", action="store_true")
     parser.add_argument("--output", type=Path)
+    add_json_option(parser)
     options = parser.parse_args()
     device = Device(options.device, rounds=2 if options.quick else 10)
     sizes = options.sizes or ([1000, 10_000] if options.quick else [10**4, 10**5, 10**6, 10**7])
@@ -328,13 +338,17 @@ def main() -> None:
     ]
     if not options.no_training:
         parts.append(training_rows(device, options.quick))
+    rows: list[Row] = []
     for part in parts:
         for row in part:
+            rows.append(row)
             cells = (row.what, row.size, row.figure, row.limit, row.memory)
             lines.append(f"| {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     if options.output is not None:
         options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    figures = {"device": device.describe(), "bytes_a_second": bandwidth}
+    keep(options.json, {**figures, "rows": [asdict(row) for row in rows]})
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import os
 import runpy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from recording import add_json_option, keep
 from scipy.sparse import coo_array, csr_array
 from sklearn.decomposition import TruncatedSVD
 
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--reference", action="store_true", help="also fit node by node: minutes")
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--plot", type=Path)
+    add_json_option(parser)
     options = parser.parse_args()
     print(f"{torch.get_num_threads()} threads\n")
     measure_growth(64)  # compiles, or loads what was compiled
@@ -77,6 +79,7 @@ def main() -> None:
             print(row_of(growth[-1]), flush=True)
         if options.plot:
             draw(growth, options.plot)
+        keep(options.json, {"growth": [asdict(each) for each in growth]}, seeds=[0])
 
 
 def print_fits(options: argparse.Namespace) -> None:

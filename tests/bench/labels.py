@@ -15,13 +15,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from recording import Table, add_json_option, keep
 
 from models.explain.neighbours import VectorNeighbours, nearest_labels
 from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.filters import LabelFilter, LabelSelector
+from models.labels.filters import LabelFilter
 from models.labels.search import LabelSearch
-from models.ranking.filtered import rank_selected
+from models.labels.selection import LabelSelector
 from models.ranking.index import InnerProductIndex, InnerProductSource
+from models.ranking.threshold_algorithm import SUM, rank
 
 NUM_WORDS, NAME_WORDS, TEXT_WORDS = 50_000, 4, 30
 DIM = 384
@@ -33,15 +35,17 @@ def main() -> None:
     """Measure, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", type=int, default=100_000)
+    add_json_option(parser)
     options = parser.parse_args()
     print(f"{options.labels:,} labels, {torch.get_num_threads()} threads\n")
     rng = np.random.default_rng(0)
     words = made_up_words(rng)
     catalogue = made_up_labels(options.labels, words, rng)
-    print_search(catalogue, words)
+    search = measure_search(catalogue, words)
     vectors = rng.standard_normal((options.labels, DIM)).astype(np.float32)
-    print_ranking(catalogue, vectors, rng)
-    print_nearest(vectors)
+    ranking = measure_ranking(catalogue, vectors, rng)
+    nearest = measure_nearest(vectors)
+    keep(options.json, {"search": search, "ranking": ranking, "nearest": nearest}, seeds=[0])
 
 
 def made_up_words(rng: np.random.Generator) -> list[str]:
@@ -79,12 +83,12 @@ def least_ms(work: Callable[[], object]) -> float:
     return 1000 * min(times)
 
 
-def print_search(catalogue: LabelCatalogue, words: Sequence[str]) -> None:
-    """Print how long the index takes to make, and queries by it."""
+def measure_search(catalogue: LabelCatalogue, words: Sequence[str]) -> Table:
+    """Return how long the index takes to make, and queries by it."""
     started = time.process_time()
     search = LabelSearch(catalogue)
     print(f"the index of all words is made in {time.process_time() - started:.1f} s\n")
-    print("| query | labels found | ms |\n|---|---:|---:|")
+    table = Table({"query": "", "labels found": ",", "ms": ".2f"})
     for what, query in (
         ("none", ""),
         ("one letter", words[0][0]),
@@ -95,16 +99,21 @@ def print_search(catalogue: LabelCatalogue, words: Sequence[str]) -> None:
     ):
         total = search.find(query, limit=20).total
         taken = least_ms(lambda query=query: search.find(query, limit=20))  # type: ignore[misc]
-        print(f"| {what} | {total:,} | {taken:.2f} |")
+        table.add(what, total, taken)
+    return table
 
 
-def print_ranking(catalogue: LabelCatalogue, vectors: np.ndarray, rng: np.random.Generator) -> None:
-    """Print how long the best labels take where only some may be found."""
+def measure_ranking(
+    catalogue: LabelCatalogue, vectors: np.ndarray, rng: np.random.Generator
+) -> Table:
+    """Return how long the best labels take where only some may be found."""
     ids = [label.id for label in catalogue]
     index = InnerProductIndex(vectors, np.arange(len(ids), dtype=np.int64))
     selector = LabelSelector(catalogue)
-    print(f"\n| labels that may be found | select, ms | best {K}: one text, ms | 64 texts, ms |")
-    print("|---|---:|---:|---:|")
+    table = Table({
+        "labels that may be found": "", "select, ms": ".2f", f"best {K}: one text, ms": ".1f",
+        "64 texts, ms": ".1f",
+    })  # fmt: skip
     queries = rng.standard_normal((64, DIM)).astype(np.float32)
     best = np.argsort(-(vectors @ queries[0]))  # the hardest to leave out
     for what, wanted in (
@@ -119,14 +128,15 @@ def print_ranking(catalogue: LabelCatalogue, vectors: np.ndarray, rng: np.random
         selection = selector.select(wanted)
         times = [
             least_ms(
-                lambda rows=rows, selection=selection: rank_selected(  # type: ignore[misc]
-                    [InnerProductSource(index, rows)], K, selection
+                lambda rows=rows, selection=selection: rank(  # type: ignore[misc]
+                    [[InnerProductSource(index, rows)]], SUM, K, len(ids), selection
                 )
             )
             for rows in (queries[:1], queries)
         ]
         selecting = least_ms(lambda wanted=wanted: selector.select(wanted))  # type: ignore[misc]
-        print(f"| {what} | {selecting:.2f} | {times[0]:.1f} | {times[1]:.1f} |")
+        table.add(what, selecting, *times)
+    return table
 
 
 def some(ids: Sequence[str], rng: np.random.Generator, count: int) -> tuple[str, ...]:
@@ -134,14 +144,15 @@ def some(ids: Sequence[str], rng: np.random.Generator, count: int) -> tuple[str,
     return tuple(ids[row] for row in rng.permutation(len(ids))[:count])
 
 
-def print_nearest(vectors: np.ndarray) -> None:
-    """Print how long the nearest labels take."""
+def measure_nearest(vectors: np.ndarray) -> Table:
+    """Return how long the nearest labels take."""
     neighbours = VectorNeighbours(vectors)
-    print("\n| nearest 5 of | ms |\n|---|---:|")
+    table = Table({"nearest 5 of": "", "ms": ".1f"})
     for count in (1, 10, 100):
         labels = np.arange(count, dtype=np.int64)
         taken = least_ms(lambda labels=labels: nearest_labels(neighbours, labels, 5))  # type: ignore[misc]
-        print(f"| {count} labels | {taken:.1f} |")
+        table.add(f"{count} labels", taken)
+    return table
 
 
 if __name__ == "__main__":

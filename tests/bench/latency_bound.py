@@ -24,9 +24,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from load_generator import arrivals
+from recording import Table, add_json_option, keep
 from service_throughput import read_texts
 
 from models.bundle.registry import Registry
+from models.options import RankingOptions
 from models.predict.predictor import Predictor
 from service.process.compute_threads import limit_threads, prepare_process
 
@@ -40,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("registry", type=Path)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    add_json_option(parser)
     chosen = parser.parse_args()
     prepare_process(chosen.threads)
     bundle = Registry(chosen.registry).open()
@@ -53,14 +56,17 @@ def main() -> None:
         print(f"{threads} threads, ms a batch of so many titles: {times}", flush=True)
 
     single = costs[chosen.threads][0]
-    print("\n| servers x threads | full, texts/s | p99 at half of it, ms | x one text | at even "
-          "distances, ms | x one text |\n|---|---:|---:|---:|---:|---:|")  # fmt: skip
+    table = Table({
+        "servers x threads": "", "full, texts/s": ".0f", "p99 at half of it, ms": ".1f",
+        "x one text": ".1f", "at even distances, ms": ".1f", "x one text, even": ".1f",
+    })  # fmt: skip
     for threads, seconds in costs.items():
         servers = chosen.threads // threads
         full = servers * max(size / each for size, each in zip(SIZES, seconds, strict=True))
         found = [p99(seconds, servers, full / 2, even=even) for even in (False, True)]
-        row = " | ".join(f"{1e3 * each:.1f} | {each / single:.1f}" for each in found)
-        print(f"| {servers} x {threads} | {full:.0f} | {row} |")
+        row = (x for each in found for x in (1e3 * each, each / single))
+        table.add(f"{servers} x {threads}", full, *row)
+    keep(chosen.json, {"queues": table})
 
 
 def seconds_of(predictor: Predictor) -> list[float]:
@@ -73,7 +79,7 @@ def seconds_of(predictor: Predictor) -> list[float]:
             batch = predictor.read([texts[(turn * size + i) % len(texts)] for i in range(size)])
             predictor.prepare(batch, "classifier")
             started = time.perf_counter()
-            predictor.predict_batch(batch, scorer="classifier")
+            predictor.predict_batch(batch, RankingOptions(scorer="classifier"))
             samples.append(time.perf_counter() - started)
         medians.append(float(np.median(samples[REPEATS // 3 :])))  # the first ones warm it
     return medians

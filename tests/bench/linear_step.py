@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
 
 from models.label_tree.arrays import depth_of, one_sided_biases
@@ -27,7 +28,7 @@ from training.linear.trainer import LinearOptions, LinearTrainer
 
 NUM_COMPONENTS = 16
 METHODS = ("uniform", "frequency", "adversarial", "nce", "one_versus_each", "augment_and_reduce")
-MOST_LABELS_OF_SOFTMAX = 10_000
+MAX_LABELS_OF_SOFTMAX = 10_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Bench:
         truth = csr_array((ones, places), (self.num_documents, num_labels))
         vectors = rng.standard_normal((self.num_documents, self.dim), dtype=np.float32)
         tree = random_tree(num_labels, self.dim, rng)
-        methods = METHODS + (("softmax",) if num_labels <= MOST_LABELS_OF_SOFTMAX else ())
+        methods = METHODS + (("softmax",) if num_labels <= MAX_LABELS_OF_SOFTMAX else ())
         for storage in ("float32", "bfloat16"):
             for name in methods:
                 num_negatives = 1 if name == "softmax" else self.num_negatives
@@ -100,12 +101,15 @@ def main() -> None:
     parser.add_argument("--negatives", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
+    add_json_option(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     bench = Bench(arguments.documents, arguments.dim, arguments.batch, arguments.negatives)
     first: dict[tuple[str, str], float] = {}
-    print("| labels | storage | method | step ms | to fewest labels | to uniform |")
-    print("|---:|---|---|---:|---:|---:|")
+    table = Table({
+        "labels": ",", "storage": "", "method": "", "step, ms": ".2f", "to fewest labels": ".2f",
+        "to uniform": ".2f",
+    })  # fmt: skip
     for num_labels in arguments.labels:
         uniform = float("nan")
         for name, storage, trainer in bench.trainers(num_labels):
@@ -113,11 +117,8 @@ def main() -> None:
             if name == "uniform":
                 uniform = taken
             fewest = first.setdefault((name, storage), taken)
-            print(
-                f"| {num_labels:,} | {storage} | {name} | {taken:.2f} | {taken / fewest:.2f} "
-                f"| {taken / uniform:.2f} |",
-                flush=True,
-            )
+            table.add(num_labels, storage, name, taken, taken / fewest, taken / uniform)
+    keep(arguments.json, {"steps": table})
 
 
 if __name__ == "__main__":

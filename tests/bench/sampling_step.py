@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
@@ -38,7 +39,7 @@ from training.evaluation.plots import write_figure
 from training.experiments.bow_models import RowAdagrad
 from training.experiments.trials import new_figure
 from training.learning.model_distributions import ClusterNegatives
-from training.learning.objectives import Material, Objective, Scorer, make_objective
+from training.learning.objectives import Objective, SamplerInputs, Scorer, make_objective
 from training.learning.pairs import label_counts, make_pairs, pairs_at
 from training.learning.sampling import Pairs
 
@@ -104,9 +105,9 @@ class Bench:
         clusters = ClusterNegatives.of(
             scorer.weight.weight.detach(), torch.zeros(self.num_labels), 1, np.random.default_rng(0)
         )
-        material = Material(label_counts(truth), "cpu", hard=hard, clusters=clusters)
+        inputs = SamplerInputs(label_counts(truth), "cpu", hard=hard, clusters=clusters)
         made = [
-            (group, q["kind"], w, self.objective(q, w, material, is_shared=group == "shared"))
+            (group, q["kind"], w, self.objective(q, w, inputs, is_shared=group == "shared"))
             for group, distributions in (("own", OWN), ("shared", SHARED))
             for q in distributions
             for w in WEIGHTS
@@ -116,7 +117,7 @@ class Bench:
                 "own",
                 "clusters",
                 "importance",
-                self.objective({"kind": "clusters"}, "importance", material),
+                self.objective({"kind": "clusters"}, "importance", inputs),
             )
         )
         cases = [
@@ -131,18 +132,18 @@ class Bench:
         }
 
     def objective(
-        self, q: dict[str, object], w: str, material: Material, *, is_shared: bool = False
+        self, q: dict[str, object], w: str, inputs: SamplerInputs, *, is_shared: bool = False
     ) -> Objective:
         """Make the objective of one case; as many negatives as within-batch sampling has."""
         is_batch = q["kind"] == "within_batch"
         negatives = {
-            "q": q,
-            "w": w,
-            "m": None if is_batch else self.batch - 1,
+            "distribution": q,
+            "weighting": w,
+            "num_negatives": None if is_batch else self.batch - 1,
             "shared": is_shared and not is_batch,
         }
         content = {"negatives": negatives, "loss": {"kind": "softmax"}}
-        return make_objective(LearningConfig.model_validate(content), material)
+        return make_objective(LearningConfig.model_validate(content), inputs)
 
 
 def zipf_labels(num_labels: int, rng: np.random.Generator) -> csr_array:
@@ -249,24 +250,26 @@ def measured(bench: Bench, rounds: int) -> dict[Name, Times]:
     return found
 
 
-def print_rows(num_labels: int, found: dict[Name, Times], first: dict[Name, Times]) -> None:
-    """Print a line of the table for every case."""
+def add_rows(
+    table: Table, num_labels: int, found: dict[Name, Times], first: dict[Name, Times]
+) -> None:
+    """Add a row for every case."""
     for name, times in found.items():
         base, fewest = found[name[0], "uniform", "constant"], first[name]
-        print(
-            f"| {num_labels} | {' | '.join(name)} "
-            f"| {times.step:.2f} | {times.step / base.step:.2f} | {times.step / fewest.step:.2f} "
-            f"| {times.scorer:.2f} | {times.scorer / fewest.scorer:.2f} "
-            f"| {times.parts:.2f} | {times.parts / base.parts:.2f} "
-            f"| {times.parts / fewest.parts:.2f} |",
-            flush=True,
-        )
+        table.add(
+            num_labels, *name,
+            times.step, times.step / base.step, times.step / fewest.step,
+            times.scorer, times.scorer / fewest.scorer,
+            times.parts, times.parts / base.parts, times.parts / fewest.parts,
+        )  # fmt: skip
 
 
-def print_spread(everything: dict[int, dict[Name, Times]]) -> None:
-    """Print how far steps of one number of labels differ, the model-based aside."""
-    print("\n| labels | draws | cheapest step | ms | dearest step | ms | ratio |")
-    print("|---|---|---|---:|---|---:|---:|")
+def spread_of(everything: dict[int, dict[Name, Times]]) -> Table:
+    """Return how far steps of one number of labels differ, the model-based aside."""
+    table = Table({
+        "labels": ",", "draws": "", "cheapest step": "", "ms": ".2f", "dearest step": "",
+        "its ms": ".2f", "ratio": ".2f",
+    })  # fmt: skip
     for num_labels, found in everything.items():
         for group in ("own", "shared"):
             steps = {
@@ -275,10 +278,9 @@ def print_spread(everything: dict[int, dict[Name, Times]]) -> None:
                 if each == group and q != "clusters"
             }
             low, high = (choice(steps, key=lambda name: steps[name]) for choice in (min, max))
-            print(
-                f"| {num_labels} | {group} | {low} | {steps[low]:.2f} | {high} "
-                f"| {steps[high]:.2f} | {steps[high] / steps[low]:.2f} |"
-            )
+            ratio = steps[high] / steps[low]
+            table.add(num_labels, group, low, steps[low], high, steps[high], ratio)
+    return table
 
 
 def draw(everything: dict[int, dict[Name, Times]], path: Path) -> None:
@@ -333,19 +335,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plot", type=Path, help="a .png or .svg file")
+    add_json_option(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    ratios = "to uniform | to fewest"
-    print(
-        f"| labels | draws | q | w | step ms | {ratios} | scorer ms | to fewest "
-        f"| parts ms | {ratios} |"
-    )
-    print(f"|---|---|---|---|{'---:|' * 8}")
+    table = Table({
+        "labels": ",", "draws": "", "q": "", "w": "", "step, ms": ".2f", "to uniform": ".2f",
+        "to fewest": ".2f", "scorer, ms": ".2f", "scorer to fewest": ".2f", "parts, ms": ".2f",
+        "parts to uniform": ".2f", "parts to fewest": ".2f",
+    })  # fmt: skip
     everything: dict[int, dict[Name, Times]] = {}
     for num_labels, found in measure_all(arguments):
         everything[num_labels] = found
-        print_rows(num_labels, found, everything[arguments.labels[0]])
-    print_spread(everything)
+        add_rows(table, num_labels, found, everything[arguments.labels[0]])
+    spread = spread_of(everything)
+    keep(arguments.json, {"steps": table, "spread": spread})
     if arguments.plot is not None:
         draw(everything, arguments.plot)
 

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from load_generator import post, predict_requests, saturate
+from recording import add_json_option, keep
 from served_process import Served, served
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data"
@@ -65,16 +66,19 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--rounds", type=int, default=3)
+    add_json_option(parser)
     chosen = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": str(chosen.threads), "TRANSFORMERS_OFFLINE": "1"}
+    figures = {}
     if chosen.infinity_python:
-        against_infinity(chosen)
+        figures["infinity"] = against_infinity(chosen)
     if chosen.annif_python:
-        against_annif(chosen)
+        figures["annif"] = against_annif(chosen)
+    keep(chosen.json, figures)
 
 
-def against_infinity(chosen: argparse.Namespace) -> None:
-    """Compare with embeddings alone."""
+def against_infinity(chosen: argparse.Namespace) -> list[dict[str, float | str]]:
+    """Return the comparison with embeddings alone."""
     titles = [document["title"] for document in read_split("tst")]
     theirs = [
         post("/embeddings", json.dumps({"model": "m", "input": [title]}).encode())
@@ -86,10 +90,11 @@ def against_infinity(chosen: argparse.Namespace) -> None:
         rates = best_rates(chosen, {"longtail": (service, ours), "infinity": (peer, theirs)})
     print(f"\nLongtail ({chosen.scorer}) over infinity-emb (embeddings alone), {chosen.dtype}:")
     print(f"{rates['longtail'] / rates['infinity']:.2f} x the requests a second (bar: 1.0)\n")
+    return [{"service": name, "requests a second": rate} for name, rate in rates.items()]
 
 
-def against_annif(chosen: argparse.Namespace) -> None:
-    """Compare with Annif's suggestions by omikuji."""
+def against_annif(chosen: argparse.Namespace) -> list[dict[str, float | str]]:
+    """Return the comparison with Annif's suggestions by omikuji."""
     documents = read_split("tst")
     texts = [text_of(document) for document in documents]
     ours = predict_requests(texts, scorer="sparse", k=PLACES)
@@ -112,6 +117,10 @@ def against_annif(chosen: argparse.Namespace) -> None:
     print(f"{rates['longtail'] / rates['annif']:.2f} x the requests a second (bar: 2.0)")
     for name, value in precisions.items():
         print(f"{name}: P@{PLACES} {100 * value:.2f} %, test split of the demo")
+    return [
+        {"service": name, "requests a second": rates[name], f"P@{PLACES}": 100 * precisions[name]}
+        for name in rates
+    ]
 
 
 def best_rates(

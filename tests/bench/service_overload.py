@@ -21,6 +21,7 @@ import asyncio
 from pathlib import Path
 
 from load_generator import Load, at_rate, predict_requests, probe, run, saturate
+from recording import add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
 
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=5.0, help="The service's time limit.")
     parser.add_argument("--rest", type=float, default=20, help="Seconds until the last look.")
     parser.add_argument("--options", nargs="*", default=[], help="Further options of serve.")
+    add_json_option(parser)
     chosen = parser.parse_args()
 
     requests = predict_requests(read_texts("titles", 2000), scorer=chosen.scorer)
@@ -86,6 +88,20 @@ def main() -> None:
     print(f"2 s after: {after.rate:.1f}/s, {after.rate / before.rate:.2f} of before (bar: 1); "
           f"{after.rate / usual:.2f} of the mean of before and {chosen.rest:.0f} s later "
           f"({later.rate:.1f}/s)")  # fmt: skip
+    figures = {
+        "texts a second before": before.rate,
+        "texts a second offered": rate,
+        "texts a second answered": load.rate,
+        "p99 of answers, s": load.percentile(200, 99),
+        "p99 of 429, ms": 1e3 * load.percentile(429, 99),
+        "p99 of probes, ms": 1e3 * probes.percentile(200, 99),
+        "memory before, MiB": memory,
+        "memory at most, MiB": most,
+        "texts a second 2 s after": after.rate,
+        f"texts a second {chosen.rest:.0f} s later": later.rate,
+    }
+    rows = [{"what": name, "figure": value} for name, value in figures.items()]
+    keep(chosen.json, {"overload": rows, "statuses": dict(load.statuses)})
 
 
 def _milliseconds(load: Load, status: int) -> str:

@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from recording import Table, add_json_option, keep
 
 from models.bundle.registry import Registry
+from models.options import RankingOptions
 from models.parts.batches import TextBatch
 from models.predict.predictor import Predictor
 from training.data.dataset import open_dataset
@@ -51,6 +53,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--ways", default=",".join(WAYS))
+    add_json_option(parser)
     chosen = parser.parse_args()
 
     dataset = open_dataset(chosen.data)
@@ -65,7 +68,8 @@ def main() -> None:
             way.documents_per_s = max(way.documents_per_s, len(texts) / seconds)
             singles = [time_of(way.predictor, [text[:SHORT_CHARACTERS]]) for text in texts[:50]]
             way.single_ms = min(way.single_ms, 1e3 * float(np.median(singles)))
-    print_table(ways, texts, truths)
+    speeds, rankings = tables_of(ways, texts, truths)
+    keep(chosen.json, {"speeds": speeds, "rankings": rankings})
 
 
 def load(registry: Path, name: str, num_threads: int, texts: list[str]) -> Way:
@@ -91,30 +95,34 @@ def time_of(predictor: Predictor, texts: list[str]) -> float:
     return time.perf_counter() - started
 
 
-def print_table(ways: dict[str, Way], texts: list[str], truths: list[set[str]]) -> None:
-    """Print speeds once a way, and ranking once a scorer and way."""
-    print("| way | to load, s | documents/s | against float32 | one short text, ms |")
-    print("|---|---|---|---|---|")
+def tables_of(
+    ways: dict[str, Way], texts: list[str], truths: list[set[str]]
+) -> tuple[Table, Table]:
+    """Return speeds once a way, and ranking once a scorer and way."""
+    speeds = Table({
+        "way": "", "to load, s": ".1f", "documents/s": ".1f", "against float32": ".2f",
+        "one short text, ms": ".1f",
+    })  # fmt: skip
     base = ways["float32"]
     for name, way in ways.items():
         ratio = way.documents_per_s / base.documents_per_s
-        print(f"| {name} | {way.load_s:.1f} | {way.documents_per_s:.1f} | {ratio:.2f} "
-              f"| {way.single_ms:.1f} |")  # fmt: skip
-    print("\n| scorer | way | P@1 | P@3 | P@5 | same of 5 best |")
-    print("|---|---|---|---|---|---|")
+        speeds.add(name, way.load_s, way.documents_per_s, ratio, way.single_ms)
+    depths = {f"P@{depth}": ".4f" for depth in DEPTHS}
+    rankings = Table({"scorer": "", "way": "", **depths, "same of 5 best": ".3f"})
     batches = {name: way.predictor.read(texts) for name, way in ways.items()}  # encoded but once
     for scorer in filter(base.predictor.needs_encoder, base.predictor.scorers):
         tops = {name: top_ids(way.predictor, batches[name], scorer) for name, way in ways.items()}
         wanted = tops["float32"]
         for name, found in tops.items():
-            places = " | ".join(f"{precision_at(depth, found, truths):.4f}" for depth in DEPTHS)
+            precisions = (precision_at(depth, found, truths) for depth in DEPTHS)
             same = np.mean([len({*x} & {*y}) / 5 for x, y in zip(found, wanted, strict=True)])
-            print(f"| {scorer} | {name} | {places} | {same:.3f} |")
+            rankings.add(scorer, name, *precisions, same)
+    return speeds, rankings
 
 
 def top_ids(predictor: Predictor, batch: TextBatch, scorer: str) -> list[list[str]]:
     """Return the ids of the five best labels of each text."""
-    predictions = predictor.predict_batch(batch, k=5, scorer=scorer)
+    predictions = predictor.predict_batch(batch, RankingOptions(5, scorer))
     return [[label.id for label in found.labels] for found in predictions]
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from recording import add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
 
@@ -235,6 +236,19 @@ async def measure(service: Served, key: str, chosen: argparse.Namespace) -> None
         f"during the swaps; p99 without {before:.1f} ms before and {after:.1f} ms after: "
         f"{p99 / without:.2f} times the smaller (bar: 2)"
     )
+    figures = {
+        "swaps": len(taken),
+        "median of a swap, s": float(np.median(taken)),
+        "answers": sum(tally.answers.values()),
+        "failures": sum(tally.failures.values()),
+        "answers of mixed versions": tally.num_mixed,
+        "memory after a fifth, MiB": fifth,
+        "memory at most, MiB": max(memory),
+        "memory after the last, MiB": memory[-1],
+        "p99 of single texts, ms": p99,
+        "p99 without swaps, ms": without,
+    }
+    keep(chosen.json, {"swaps": [{"what": k, "figure": v} for k, v in figures.items()]})
 
 
 def main() -> None:
@@ -251,6 +265,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--options", nargs="*", default=[], help="Further options of serve.")
+    add_json_option(parser)
     chosen = parser.parse_args()
     key, entry = make_key("bench")
     with tempfile.TemporaryDirectory() as folder:

@@ -29,9 +29,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from load_generator import at_rate, predict_requests, run, saturate
+from recording import add_json_option, keep
 from served_process import served
 
 from models.bundle.registry import Registry
+from models.options import RankingOptions
 from models.predict.predictor import Predictor
 from service.process.compute_threads import limit_threads
 
@@ -69,7 +71,7 @@ class Bare:
             sizes = np.arange(1, len(order) - start + 1) * tokens[order[start:]]
             end = start + max(1, int(np.searchsorted(sizes, budget, side="right")))
             part = batch.take(order[start:end].tolist())
-            self._predictor.predict_batch(part, scorer=self._scorer)
+            self._predictor.predict_batch(part, RankingOptions(scorer=self._scorer))
             start = end
         return len(texts) / (time.perf_counter() - started)
 
@@ -94,6 +96,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
+    add_json_option(parser)
     chosen = parser.parse_args()
 
     texts = read_texts(chosen.texts, 2000)
@@ -127,6 +130,15 @@ def main() -> None:
     print(f"throughput: {best:.2f} of the bare model's, {mean:.2f} of means (bar: 0.90)")
     print(f"p99 at half load: {min(halves) / min(singles):.1f} x one text (bar: 3.0)")
     print(f"the same with requests at even distances: {min(evens) / min(singles):.1f} x one text")
+    rounds = {
+        "bare, texts/s": bares,
+        "HTTP, texts/s": rates,
+        "one text, s": singles,
+        "p99 at half, s": halves,
+        "p99 at half, even, s": evens,
+    }
+    rows = [dict(zip(rounds, row, strict=True)) for row in zip(*rounds.values(), strict=True)]
+    keep(chosen.json, {"rounds": rows})
 
 
 if __name__ == "__main__":

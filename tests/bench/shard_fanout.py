@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Float64
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from recording import add_json_option, keep
 
 from models.ranking.index import InnerProductIndex
 
@@ -123,6 +124,7 @@ def main() -> None:
     parser.add_argument("--latencies", type=Path)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--output", type=Path)
+    add_json_option(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.latencies is None:
@@ -143,6 +145,13 @@ def main() -> None:
         f"{np.mean(latencies > hedge_after):.1%} more requests.\n\n{table_of(rows)}"
     )
     print(text)
+    names = ("p50, ms", "p99, ms", "p99.9, ms", "hedged: p50", "hedged: p99", "hedged: p99.9")
+    quantiles_of = {
+        fanout: [float(np.quantile(x, q)) for x in (plain, hedged) for q in (0.5, 0.99, 0.999)]
+        for fanout, plain, hedged in rows
+    }
+    figures = [{"shards": n} | dict(zip(names, x, strict=True)) for n, x in quantiles_of.items()]
+    keep(options.json, {"fanout": figures})
     if options.output is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         (options.output / "shard_fanout.md").write_text(text, encoding="utf-8")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from recording import Table, add_json_option, keep
 
 from models.bundle.registry import Registry
 from models.bundle.shard import shard_ranges
@@ -76,6 +77,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--k", type=int, default=50)
     parser.add_argument("--explained", type=int, default=3, help="texts")
+    add_json_option(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     parts = read_parts(Registry(options.registry).open())
@@ -92,8 +94,10 @@ def main() -> None:
         LabelFilter(exclude=ids[::3]),
         LabelFilter(include=ids[::100], include_set=LabelSet("some", (*ids[7::50], "unknown"))),
     )
-    print("| scorer | tail dial | rankings | equal neighbours | of which across 16 shards |")
-    print("|---|---:|---:|---:|---:|")
+    table = Table({
+        "scorer": "", "tail dial": "g", "rankings": ",", "equal neighbours": ",",
+        "of which across 16 shards": ",",
+    })  # fmt: skip
     shard_of = np.repeat(
         np.arange(NUM_SHARDS[-1]), [len(x) for x in shard_ranges(len(parts.catalogue), 16)]
     )
@@ -104,13 +108,11 @@ def main() -> None:
                 wanted = compared(whole, sharded, *given)
             is_tie = wanted.scores[:, 1:] == wanted.scores[:, :-1]
             across = shard_of[wanted.labels[:, 1:]] != shard_of[wanted.labels[:, :-1]]
-            print(
-                f"| `{scorer}` | {tail_dial:g} | "
-                f"{len(filters) * len(NUM_SHARDS) * len(wanted.labels):,} | "
-                f"{is_tie.sum():,} | {(is_tie & across).sum():,} |",
-                flush=True,
-            )
+            num_rankings = len(filters) * len(NUM_SHARDS) * len(wanted.labels)
+            ties = int(is_tie.sum()), int((is_tie & across).sum())
+            table.add(f"`{scorer}`", tail_dial, num_rankings, *ties)
         compare_explanations(whole, sharded, texts[: options.explained], scorer)
+    keep(options.json, {"ties": table})
 
 
 if __name__ == "__main__":

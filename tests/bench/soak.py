@@ -31,13 +31,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 from load_generator import Connection, post
+from recording import add_json_option, keep
 from served_process import Served, free_port, wait_until_ready
 from service_swaps import make_versions
 from service_throughput import read_texts
@@ -56,6 +56,16 @@ HOSTILE = (
     b'{"text": "\\ud800"}', b"\xff\xfe", b'{"texts": []}', b'{"text": "a", "scorer": "nope"}',
     b'{"text": "' + b"word " * 5000 + b'"}', b'{"text": "a", "include": ["nope"]}',
 )  # fmt: skip
+
+FIGURES = {
+    "memory_mib": "resident memory, MiB",
+    "descriptors": "open descriptors",
+    "threads": "threads",
+    "p50_ms": "single texts, p50, ms",
+    "p99_ms": "single texts, p99, ms",
+    "answers_a_second": "single texts answered a second",
+}
+"""Of a window, and what they are."""
 
 
 @dataclass
@@ -376,8 +386,7 @@ def median(windows: Sequence[Window], name: str) -> float:
 def summary(soak: Soak, tally: Tally, faults: Faults, seconds: float) -> dict[str, Any]:
     """Return what came of it, with each bar and whether it was met."""
     early, late = sixth(soak.windows, 1), sixth(soak.windows, 5)
-    figures = ("memory_mib", "descriptors", "threads", "p50_ms", "p99_ms", "answers_a_second")
-    flat = {name: [median(early, name), median(late, name)] for name in figures}
+    flat = {name: [median(early, name), median(late, name)] for name in FIGURES}
     outcomes = {kind: dict(found) for kind, found in tally.outcomes.items()}
     answered = {kind: sum(found.values()) for kind, found in outcomes.items()}
     untrue = [told for told in soak.ready if told not in TRUE]
@@ -390,22 +399,38 @@ def summary(soak: Soak, tally: Tally, faults: Faults, seconds: float) -> dict[st
         "requests fail only just after a kill": not tally.failures,
         "readiness is true": not untrue,
     }
+    times = dict(faults.counts) | {f"swaps: {name}": n for name, n in soak.swaps.items()}
+    failed = sorted({*tally.excused, *tally.failures})
     return {
-        "command": "python tests/bench/soak.py " + " ".join(sys.argv[1:]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": _commit(),
-        "processor": _processor(),
-        "python": platform.python_version(),
         "seconds": round(seconds),
-        "faults": dict(faults.counts),
-        "swaps": soak.swaps,
-        "begun": dict(tally.begun),
-        "outcomes": outcomes,
-        "excused": dict(tally.excused),
-        "failures": dict(tally.failures),
-        "readiness": dict(soak.ready),
-        "early_and_late": flat,
-        "bars": bars,
+        "python": platform.python_version(),
+        "flat": [
+            {
+                "": title,
+                "second sixth": flat[name][0],
+                "last sixth": flat[name][1],
+                "ratio": round(flat[name][1] / flat[name][0], 3),
+            }
+            for name, title in FIGURES.items()
+        ],
+        "faults": [{"fault": name, "times": count} for name, count in times.items()],
+        "outcomes": [
+            {"requests": kind, "begun": count, **outcomes.get(kind, {})}
+            for kind, count in tally.begun.items()
+        ],
+        "failures": [
+            {
+                "failed requests": name,
+                f"within {KILL_GRACE_S:g} s of a kill": tally.excused[name],
+                "else": tally.failures[name],
+            }
+            for name in failed
+        ],
+        "readiness": [
+            {"`/readyz`, and a plain request, each second": name, "times": count}
+            for name, count in soak.ready.items()
+        ],
+        "bars": [{"bar": name, "met": bool(is_met)} for name, is_met in bars.items()],
         "windows": [asdict(window) for window in soak.windows],
     }
 
@@ -416,23 +441,6 @@ TRUE = {
     "not ready, 500, just after a kill", "not ready, answered, just after a kill",
 }  # fmt: skip
 """What `/readyz` may say, and a plain request find, in the same moment."""
-
-
-def _commit() -> str:
-    found = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return found.stdout.strip()
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    model = next((x.split(":")[1].strip() for x in info.splitlines() if "model name" in x), "?")
-    flags = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {flag}" in info]
-    return f"{os.cpu_count()} x {model} ({', '.join(flags)})"
 
 
 @contextmanager
@@ -486,7 +494,7 @@ def main() -> None:
     parser.add_argument("--several", type=int, default=2)
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--strangers", type=int, default=4)
-    parser.add_argument("--json", type=Path, help="Write all figures here, too.")
+    add_json_option(parser)
     chosen = parser.parse_args()
     key, entry = make_key("soak")
     source = Registry(chosen.registry).open()
@@ -504,12 +512,10 @@ def main() -> None:
         asyncio.run(soak.run(chosen.singles, chosen.several, chosen.streams, chosen.strangers))
         if disk is None:
             shutil.rmtree(registry.folder)
-    found = summary(soak, tally, faults, seconds)
-    print(json.dumps({name: x for name, x in found.items() if name != "windows"}, indent=2))
-    if chosen.json:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    sys.exit(not all(found["bars"].values()))
+    figures = summary(soak, tally, faults, seconds)
+    print(json.dumps({name: x for name, x in figures.items() if name != "windows"}, indent=2))
+    keep(chosen.json, figures)
+    sys.exit(not all(bar["met"] for bar in figures["bars"]))
 
 
 if __name__ == "__main__":

@@ -21,15 +21,16 @@ import time
 from pathlib import Path
 
 import numpy as np
+from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
 
-from models.ranking.top_k import Ranking, rank
+from models.ranking.top_k import Ranking
 from models.scorers.sparse import SparseModel, SparseSource
 from models.scorers.tfidf import TfidfModel
 from training.configuration.sections import SparseConfig
 from training.data.dataset import open_dataset
 from training.evaluation.by_frequency import evaluate
-from training.formats.xmc_text import write_sparse_text
+from training.formats.xmc_text import join_pairs
 from training.sparse.fit import fit_sparse_model
 from training.sparse.tfidf import fit_tfidf
 
@@ -89,6 +90,7 @@ def main() -> None:
     parser.add_argument("--schemes", nargs="*", default=["tfn", "tfn+man"], help="of XR-Linear")
     parser.add_argument("--split", default="dev", choices=("dev", "test"))
     parser.add_argument("--ours", metavar="FOLDER", help=argparse.SUPPRESS)
+    add_json_option(parser)
     options = parser.parse_args()
     if options.ours:
         train_ours(Path(options.ours))
@@ -114,13 +116,17 @@ def main() -> None:
             found.append(padded(json.loads((folder / "omikuji.json").read_text())))
     rankings = {title: ranking_of(labels) for title, labels in zip(measured, found, strict=True)}
     print(f"{options.dataset}, {options.split} split\n")
-    print(evaluate(rankings, truth, counts, num_training).overall_table())
-    print("\n| model | training, s | peak memory, GiB | ranking, ms a document | one alone, ms |")
-    print("|---|---:|---:|---:|---:|")
+    evaluation = evaluate(rankings, truth, counts, num_training)
+    print(evaluation.overall_table())
+    table = Table({
+        "model": "", "training, s": ".0f", "peak memory, GiB": ".2f",
+        "ranking, ms a document": ".2f", "one alone, ms": ".2f",
+    })  # fmt: skip
     for title, (times, gib) in measured.items():
         each = 1000 * times["ranking"] / truth.shape[0]
         alone = 1000 * times.get("alone", times["ranking"] / truth.shape[0])
-        print(f"| {title} | {times['seconds']:.0f} | {gib:.2f} | {each:.2f} | {alone:.2f} |")
+        table.add(title, times["seconds"], gib, each, alone)
+    keep(options.json, {"cost": table, **evaluation.to_json()}, seeds=[0])
 
 
 def write_features(data: Path, split: str, folder: Path) -> tuple[csr_array, np.ndarray, int]:
@@ -137,12 +143,19 @@ def write_features(data: Path, split: str, folder: Path) -> tuple[csr_array, np.
 def write_texts(folder: Path) -> None:
     """Write the features once more, as omikuji reads them."""
     features, truth, judged = (csr_array(load_npz(folder / f"{n}.npz")) for n in ("X", "Y", "Xt"))
-    write_sparse_text(folder / "train.txt", features, truth)
+    with (folder / "train.txt").open("w") as file:
+        file.write(f"{features.shape[0]} {features.shape[1]} {truth.shape[1]}\n")
+        for row in range(features.shape[0]):
+            carried = truth.indices[truth.indptr[row] : truth.indptr[row + 1]].tolist()
+            file.write(f"{','.join(map(str, carried))} {pairs_of(features, row)}\n")
     with (folder / "judged.txt").open("w") as file:
-        for row in range(judged.shape[0]):
-            begin, end = judged.indptr[row : row + 2]
-            pairs = zip(judged.indices[begin:end], judged.data[begin:end], strict=True)
-            file.write(" ".join(f"{feature}:{value}" for feature, value in pairs) + "\n")
+        file.writelines(f"{pairs_of(judged, row)}\n" for row in range(judged.shape[0]))
+
+
+def pairs_of(matrix: csr_array, row: int) -> str:
+    """Return the `feature:value` pairs of a row."""
+    held = slice(*matrix.indptr[row : row + 2])
+    return join_pairs(matrix.indices[held], matrix.data[held])
 
 
 def padded(labels: list[list[int]]) -> np.ndarray:
@@ -161,7 +174,7 @@ def train_ours(folder: Path) -> None:
     seconds = time.monotonic() - started
     source = SparseSource(model, judged)
     started = time.monotonic()
-    np.save(folder / "labels-ours.npy", rank([source], 10).labels)
+    np.save(folder / "labels-ours.npy", source.top(np.arange(judged.shape[0]), 10).labels)
     ranking = time.monotonic() - started
     alone = [seconds_to_rank(model, judged[[row]]) for row in range(min(500, judged.shape[0]))]
     times = {"seconds": seconds, "ranking": ranking, "alone": float(np.median(alone))}
@@ -171,7 +184,7 @@ def train_ours(folder: Path) -> None:
 def seconds_to_rank(model: SparseModel, document: csr_array) -> float:
     """Rank the labels of one document, and return how long that took."""
     started = time.monotonic()
-    rank([SparseSource(model, document)], 10)
+    SparseSource(model, document).top(np.zeros(1, dtype=np.int64), 10)
     return time.monotonic() - started
 
 

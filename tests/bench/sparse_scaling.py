@@ -29,11 +29,12 @@ from pathlib import Path
 import numpy as np
 from joblib import cpu_count
 from matplotlib.figure import Figure
+from recording import add_json_option, keep
 from scipy.sparse import csr_array
+from synthetic import SyntheticCorpus
 
 from models.scorers.tfidf import TfidfModel
 from training.configuration.sections import SparseConfig
-from training.data.synthetic import SyntheticCorpus
 from training.sparse.fit import fit_sparse_model
 from training.sparse.svm import SvmProblem, joined
 
@@ -56,13 +57,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("runs/scaling"))
     parser.add_argument("--smoke", action="store_true", help="two small sizes only")
-    parser.add_argument("--negatives-a-document", type=int, help="see SparseConfig")
+    parser.add_argument("--negatives-per-document", type=int, help="see SparseConfig")
     parser.add_argument("--sample", type=int, default=0, help="labels trained; 0: all")
     parser.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)
+    add_json_option(parser)
     options = parser.parse_args()
     config = SparseConfig()
-    if options.negatives_a_document:
-        config = SparseConfig(negatives_a_document=options.negatives_a_document)
+    if options.negatives_per_document:
+        config = SparseConfig(negatives_per_document=options.negatives_per_document)
     if options.one:
         print(json.dumps(measure(*options.one, config, options.sample)))
         return
@@ -77,7 +79,7 @@ def main() -> None:
         key = f"{documents}x{labels}" + (f" by {sample}" if sample else "")
         if key not in found:
             command = [sys.executable, __file__, "--one", str(documents), str(labels)]
-            command += ["--negatives-a-document", str(config.negatives_a_document)]
+            command += ["--negatives-per-document", str(config.negatives_per_document)]
             command += ["--sample", str(sample)]
             output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             found[key] = json.loads(output.splitlines()[-1])
@@ -86,6 +88,7 @@ def main() -> None:
     (options.output / "scaling.md").write_text(table(rows))
     draw(rows).savefig(options.output / "scaling.png", dpi=150)
     print(table(rows))
+    keep(options.json, {"sizes": rows}, seeds=[0])
 
 
 def measure(documents: int, labels: int, config: SparseConfig, sample: int) -> dict[str, float]:

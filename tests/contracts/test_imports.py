@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ SOURCES = [ROOT / "longtail.py", *sorted(p for x in PACKAGES for p in (ROOT / x)
 MODULES = [path for path in SOURCES if path.name != "__init__.py"]
 CONFIGS = sorted((ROOT / "training" / "configs").glob("*.yaml"))
 HEAVY = {"torch", "transformers", "sklearn", "scipy", "fastapi", "faiss", "matplotlib"}
-MOST_HELP_CPU_S = 0.5
+MAX_HELP_MODULES = 400
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,11 +37,15 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Return the heavy packages that a fresh interpreter has loaded after a statement."""
+def loaded_by(statement: str) -> list[str]:
+    """Return the modules that a fresh interpreter has loaded after a statement."""
     run = python("-c", f"{statement}\nimport sys\nprint(*sys.modules)")
     assert run.returncode == 0, run.stderr
-    return {name.split(".")[0] for name in run.stdout.split()} & HEAVY
+    return run.stdout.splitlines()[-1].split()
+
+
+def packages(modules: list[str]) -> set[str]:
+    return {name.split(".")[0] for name in modules}
 
 
 @pytest.mark.parametrize(
@@ -54,20 +57,18 @@ def loaded_by(statement: str) -> set[str]:
     ],
 )
 def test_importing_these_loads_nothing_heavy(modules: str) -> None:
-    assert loaded_by(f"import {modules}") == set()
+    assert packages(loaded_by(f"import {modules}")) & HEAVY == set()
 
 
-def help_cpu_s() -> float:
-    """Return the seconds of processor time of one `longtail --help`."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = python("-m", "longtail", "--help")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert run.returncode == 0 and "train" in run.stdout
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def test_help_costs_little_processor_time() -> None:
-    assert min(help_cpu_s() for _ in range(3)) < MOST_HELP_CPU_S
+def test_help_costs_little() -> None:
+    """Modules are counted, not seconds, which others on the machine change."""
+    run_help = (
+        "import contextlib, sys, longtail\nsys.argv[1:] = ['--help']\n"
+        "with contextlib.suppress(SystemExit):\n    longtail.main()"
+    )
+    loaded = loaded_by(run_help)
+    assert packages(loaded) & (HEAVY | {"numpy", "pydantic", "yaml"}) == set()
+    assert "typer" in loaded and len(loaded) < MAX_HELP_MODULES
 
 
 @pytest.mark.skipif(importlib.util.find_spec("importlinter") is None, reason="needs import-linter")
@@ -121,7 +122,6 @@ CODE_METHODS = {
     "yaml.load",
     "faiss.read_index",
 }
-SAFE_METHODS = {"re.compile", "torch.compile"}
 
 
 def dangers_in(tree: ast.AST) -> Iterator[str]:
@@ -167,7 +167,8 @@ def test_the_search_for_dangers_finds_them() -> None:
 
 def test_only_the_commands_print() -> None:
     allowed = {"longtail.py", "training/cli.py", "service/cli.py"}
-    allowed |= {f"service/commands/{path.name}" for path in (ROOT / "service/commands").iterdir()}
+    for folder in ("service/commands", "training/commands"):
+        allowed |= {f"{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
     found = {
         name_of(path)
         for path in SOURCES

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+from typer.testing import CliRunner
 
 import longtail
 
@@ -37,3 +39,8 @@ def test_a_model_is_trained_loaded_and_evaluated(tmp_path, tiny_corpus):
     assert len(prediction.labels) == 3
     found = longtail.evaluate(tiny_corpus, registry=registry)
     assert "sparse" in found.rankings
+
+
+def test_the_command_tells_its_version():
+    run = CliRunner().invoke(longtail.app, ["--version"])
+    assert (run.exit_code, run.output) == (0, f"longtail {version('longtail')}\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable, Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,19 @@ from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 READMES = [ROOT / "README.md", *(ROOT / x / "README.md" for x in ("models", "training", "service"))]
-PAGES = [*READMES, *sorted((ROOT / "docs").rglob("*.md"))]
-MOST_WORDS = 6000
+DOCS = ROOT / "docs"
+OTHERS = [
+    ROOT / "docker" / "README.md",
+    ROOT / "service" / "OPERATIONS.md",
+    ROOT / "CONTRIBUTING.md",
+]
+PAGES = [*READMES, *OTHERS, *sorted(DOCS.rglob("*.md"))]
+NOTICE = "<!-- Generated from "
+MAX_WORDS = 6000
 """Of all READMEs together: what is longer belongs into `docs/`."""
+MAX_DOCS_WORDS = 25_000
+"""Of the pages in `docs/` that people write, without the results."""
+ADDRESS = re.compile(r"https?://[a-z0-9][a-z0-9.-]+(:\d+)?(/[\w./~%+-]*)?(\?\S+)?")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -66,33 +78,57 @@ def test_the_curl_command_gets_an_answer_of_the_shape_shown(path, client):
     assert shape_of(answer.json()) == shape_of(json.loads(shown))
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_longtail_command_and_option_exists(path):
-    for words in commands(path):
-        if words[0] == "longtail":
-            help_text = CliRunner().invoke(longtail.app, [*subcommands(words), "--help"]).output
-            options = [word for word in words if word.startswith("--")]
-            assert "Usage" in help_text
-            assert [option for option in options if option not in help_text] == []
+def test_every_longtail_command_and_option_exists():
+    def unknown(path: Path) -> list[str]:
+        used = [words for words in commands(path) if words[0] == "longtail"]
+        return [
+            f"{words}: {word}"
+            for words in used
+            for word in ["Usage", *words]
+            if (word == "Usage" or word.startswith("--")) and word not in help_of(words)
+        ]
+
+    assert wrong_pages(unknown) == {}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_make_target_exists(path):
+def test_every_make_target_exists():
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    assert {words[1] for words in commands(path) if words[0] == "make"} <= targets
+    used = lambda path: {words[1] for words in commands(path) if words[0] == "make"}  # noqa: E731
+    assert wrong_pages(lambda path: used(path) - targets) == {}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_link_to_a_file_leads_to_one(path):
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text("utf-8"))
-    assert [link for link in links if not (path.parent / link).exists()] == []
+def test_every_link_to_a_file_leads_to_one():
+    def broken(path: Path) -> list[str]:
+        links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text("utf-8"))
+        return [link for link in links if not (path.parent / link).exists()]
+
+    assert wrong_pages(broken) == {}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_file_that_is_named_is_there(path):
-    text = path.read_text("utf-8")
-    named = re.findall(r"`((?:models|training|service|tests|docker)/[\w/.-]+\.\w+)`", text)
-    assert sorted({name for name in named if not (ROOT / name).exists()}) == []
+def test_every_link_to_a_heading_leads_to_one():
+    def broken(path: Path) -> list[str]:
+        links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", path.read_text("utf-8"))
+        targets = [(path.parent / file if file else path, anchor) for file, anchor in links]
+        return [f"{file}#{anchor}" for file, anchor in targets if anchor not in anchors_of(file)]
+
+    assert wrong_pages(broken) == {}
+
+
+def test_every_link_to_another_host_is_an_address():
+    def broken(path: Path) -> list[str]:
+        links = re.findall(r"(?:\]\(|<)(https?:[^)>\s]*)", path.read_text("utf-8"))
+        return [link for link in links if not ADDRESS.fullmatch(link)]
+
+    assert wrong_pages(broken) == {}
+
+
+def test_every_file_that_is_named_is_there():
+    def missing(path: Path) -> list[str]:
+        text = path.read_text("utf-8")
+        named = re.findall(r"`((?:models|training|service|tests|docker)/[\w/.-]+\.\w+)`", text)
+        return sorted({name for name in named if not (ROOT / name).exists()})
+
+    assert wrong_pages(missing) == {}
 
 
 @pytest.mark.parametrize("path", READMES[1:], ids=name_of)
@@ -103,17 +139,101 @@ def test_every_folder_stands_in_the_readme_of_its_package(path):
     assert sorted(name for name in folders | files if f"`{name}`" not in text) == []
 
 
-def test_every_page_stands_in_the_index():
-    index = (ROOT / "docs" / "index.md").read_text("utf-8")
-    pages = (str(path.relative_to(ROOT / "docs")) for path in PAGES[len(READMES) :])
-    assert [page for page in pages if page != "index.md" and f"({page})" not in index] == []
+def test_every_page_stands_in_an_index():
+    indexes = {path: path.read_text("utf-8") for path in DOCS.rglob("index.md")}
+    listed = {
+        (index.parent / link).resolve()
+        for index, text in indexes.items()
+        for link in re.findall(r"^- \[.*\]\(([^)#]+)\)", text, re.MULTILINE)
+    }
+    pages = set(DOCS.rglob("*.md")) - {DOCS / "index.md"}
+    assert sorted(name_of(page) for page in pages - listed) == []
+
+
+def written_pages() -> list[Path]:
+    """Return the pages in `docs/` that people write, without the results."""
+    pages = [path for path in sorted(DOCS.rglob("*.md")) if path.parent.name != "results"]
+    return [path for path in pages if NOTICE not in path.read_text("utf-8")]
 
 
 def test_the_readmes_are_short():
     paths = [path for path in ROOT.glob("*/README.md") if path.parent.name != ".venv"]
     words = [len(path.read_text("utf-8").split()) for path in [ROOT / "README.md", *paths]]
-    assert sum(words) <= MOST_WORDS
+    assert sum(words) <= MAX_WORDS
     assert len(READMES[0].read_text("utf-8").splitlines()) <= 150
+
+
+def test_the_documents_can_be_read_in_an_afternoon():
+    assert sum(len(path.read_text("utf-8").split()) for path in written_pages()) <= MAX_DOCS_WORDS
+
+
+def test_the_glossary_is_at_hand():
+    pages = [*READMES, DOCS / "index.md", ROOT / "docker" / "README.md"]
+    assert [page for page in pages if "glossary.md)" not in page.read_text("utf-8")] == []
+
+
+def test_the_tail_dial_is_introduced_as_logit_adjustment():
+    def is_unexplained(path: Path) -> bool:
+        prose = prose_of(path)
+        first = re.search(r"tail[ _]dial", prose, re.IGNORECASE)
+        if first is None:
+            return False
+        return "logit adjustment" not in prose[max(0, first.start() - 100) : first.end() + 100]
+
+    assert [name_of(path) for path in [READMES[0], *written_pages()] if is_unexplained(path)] == []
+
+
+def test_a_page_says_first_which_question_it_answers():
+    def says_it(path: Path) -> bool:
+        title, question, *_ = filter(str.strip, path.read_text("utf-8").splitlines())
+        return title.startswith("# ") and question.endswith("?")
+
+    pages = [path for path in written_pages() if path.parent.name != "decisions"]
+    assert [name_of(path) for path in pages if not says_it(path)] == []
+
+
+def test_every_name_of_the_map_of_the_code_is_defined_in_its_file():
+    rows = re.findall(
+        r"^\|[^|]*\|([^|]*)\|([^|]*)\|$",
+        (DOCS / "explanation" / "code-map.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    checked = 0
+    for files, names in rows:
+        paths = re.findall(r"`([\w/]+\.py)`", files + names)
+        text = "".join((ROOT / path).read_text("utf-8") for path in paths)
+        for name in re.findall(r"`([A-Za-z_.]+)`", names):
+            if not name.endswith(".py"):
+                part = name.rpartition(".")[2]
+                assert re.search(rf"\b(def|class) {part}\b|^{part}\b", text, re.MULTILINE), name
+                checked += 1
+    assert checked >= 15
+
+
+def wrong_pages(find: Callable[[Path], Collection[str]]) -> dict[str, list[str]]:
+    """Return what is wrong with each page, without the pages where nothing is."""
+    return {name_of(path): sorted(wrong) for path in PAGES if (wrong := find(path))}
+
+
+def prose_of(path: Path) -> str:
+    """Return a page without its blocks of code."""
+    text = path.read_text("utf-8")
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def anchors_of(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", prose_of(path), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def help_of(words: list[str]) -> str:
+    return _help(tuple(subcommands(words)))
+
+
+@cache
+def _help(words: tuple[str, ...]) -> str:
+    return CliRunner().invoke(longtail.app, [*words, "--help"]).output
 
 
 def subcommands(words: list[str]) -> list[str]:

@@ -1,35 +1,158 @@
-"""Tables of results say what the committed figures say."""
+"""Tables of the documents say what the committed records of measurements say."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
+from datetime import date
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from training.evaluation.record import FLAGS
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
+RECORDS = sorted(RESULTS.glob("*.json"))
 
 
-@pytest.fixture(scope="module")
-def soak_report() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "soak_report", ROOT / "tests" / "bench" / "soak_report.py"
-    )
-    assert spec is not None and spec.loader is not None
+def load_render() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_table_of_the_soak_is_that_of_its_figures(soak_report: ModuleType) -> None:
-    found = json.loads((RESULTS / "soak.json").read_text(encoding="utf-8"))
-    assert soak_report.render(found) == (RESULTS / "soak.md").read_text(encoding="utf-8")
+render = load_render()
 
 
-def test_the_soak_lasted_an_hour_under_all_faults(soak_report: ModuleType) -> None:
-    found = json.loads((RESULTS / "soak.json").read_text(encoding="utf-8"))
-    assert found["seconds"] >= 3600
-    assert {"compute threads killed", "jumps of the clock", "full disks"} == set(found["faults"])
+def name_of(path: Path) -> str:
+    return path.name
+
+
+def read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+@pytest.mark.parametrize("path", render.pages(), ids=name_of)
+def test_the_tables_of_a_page_are_those_of_the_records(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert render.render_page(text) == text, "stale: run 'python docs/render.py'"
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=name_of)
+def test_a_record_says_how_it_was_measured(path: Path) -> None:
+    record = read(path)
+    assert record.keys() - {"transcribed", "note"} == render.KEYS
+    assert record["command"].startswith(("longtail ", "python ", "OMP_NUM_THREADS=", "time make"))
+    assert record["date"] is None or date.fromisoformat(record["date"])
+    if (processor := record["processor"]) is not None:
+        assert processor.keys() == {"model", "flags", "cores"}
+        assert set(processor["flags"]) <= set(FLAGS)
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=name_of)
+def test_what_was_not_transcribed_names_its_commit(path: Path) -> None:
+    record = read(path)
+    assert record.get("transcribed", False) or record["commit"]
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=name_of)
+def test_every_record_stands_in_a_page(path: Path) -> None:
+    named = [f"<!-- table: {path.name} " in page.read_text("utf-8") for page in render.pages()]
+    assert any(named)
+
+
+def test_the_soak_lasted_an_hour_under_all_faults() -> None:
+    figures = read(RESULTS / "soak.json")["figures"]
+    assert figures["seconds"] >= 3600
+    faults = {row["fault"] for row in figures["faults"]}
+    assert faults >= {"compute threads killed", "jumps of the clock", "full disks"}
+
+
+# ---- the program ----
+
+TABLE = {
+    "columns": [{"name": "model"}, {"name": "P@1", "digits": 2, "best": "max"}, {"name": "s"}],
+    "rows": [["a", 50.5, 1200], ["b", {"mean": 61, "standard_error": 0.25}, None], ["c", 61.0, 3]],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    counts = {"P@1": 0.5, "R@10": 0.25}
+    subsets = {name: {"values": counts} for name in ("all", "1-9", "0")}
+    figures = {
+        "plain": TABLE,
+        "rows": [{"x": 1, "y": True}, {"x": 2, "z": "w"}],
+        "nested": {"task": {"one": {"P@1": {"mean": 0.5, "standard_error": None}}, "two": {}}},
+        "scorers": {"low": subsets, "30-NN tf-idf": {
+            name: {"values": counts | {"P@1": 0.75}} for name in subsets}},
+        "own": {"columns": [{"name": ""}, {"name": "s"}],
+                "rows": [{"from": "x.json plain", "row": "a", "title": "A"}, ["B", 7]]},
+    }  # fmt: skip
+    (tmp_path / "x.json").write_text(json.dumps({"figures": figures}))
+    return tmp_path
+
+
+def test_the_best_of_a_column_is_bold_and_what_is_missing_is_blank() -> None:
+    assert render.markdown_of(TABLE).splitlines() == [
+        "| model | P@1 | s |",
+        "|---|---:|---:|",
+        "| a | 50.50 | 1,200 |",
+        "| b | 61.00 ± 0.25 | |",
+        "| c | **61.00** | 3 |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("directive", "lines"),
+    [
+        (
+            "x.json plain: s",
+            ["| model | s |", "|---|---:|", "| a | 1,200 |", "| b | |", "| c | 3 |"],
+        ),
+        ("x.json rows", ["| x | y | z |", "|---:|---|---|", "| 1 | yes | |", "| 2 | | w |"]),
+        ("x.json nested/task %", ["| | P@1 |", "|---|---:|", "| one | 50.00 |", "| two | |"]),
+        ("x.json own", ["| | s |", "|---|---:|", "| A | 1,200 |", "| B | 7 |"]),
+        (
+            "x.json scorers: P@1; R@10 (no documents)",
+            [
+                "| scorer | P@1 | R@10 (no documents) |", "|---|---:|---:|",
+                "| 30 nearest neighbours, tf-idf | **75.00** | **25.00** |",
+                "| `low` | 50.00 | **25.00** |",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_a_directive_leads_to_a_table(directive: str, lines: list[str], folder: Path) -> None:
+    assert render.markdown_of(render.find_table(directive, folder)).splitlines() == lines
+
+
+def test_what_stands_between_the_marks_is_replaced(folder: Path) -> None:
+    page = "before\n<!-- table: x.json rows: y -->\nold\n<!-- end -->\nafter\n"
+    filled = render.render_page(page, folder)
+    assert re.sub(r"\n+", "\n", filled) == (
+        "before\n<!-- table: x.json rows: y -->\n| x | y |\n|---:|---|\n| 1 | yes |\n| 2 | |\n"
+        "<!-- end -->\nafter\n"
+    )
+    assert render.render_page(filled, folder) == filled
+
+
+@pytest.mark.parametrize(
+    ("directive", "message"),
+    [
+        ("x.json", "expected 'FILE.json NAME'"),
+        ("x.json other", "x.json: no figures 'other'; there is plain, rows"),
+        ("x.json plain: t", r"no columns \['t'\]; there is \['model', 'P@1', 's'\]"),
+    ],
+)
+def test_figures_that_are_not_there_are_named(directive: str, message: str, folder: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        render.find_table(directive, folder)

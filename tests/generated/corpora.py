@@ -257,7 +257,7 @@ def _config(draw: st.DrawFn, rng: random.Random) -> tuple[dict[str, Any], bool]:
         sparse |= {"exact_documents": 0, "sampled_negatives": 3, "hard_negatives": 2}
     if draw(st.integers(0, 5)) == 5:
         sparse["weight_precision"] = "float16"
-    config: dict[str, Any] = {"sparse": sparse, "probes": draw(st.sampled_from((0, 16)))}
+    config: dict[str, Any] = {"sparse": sparse, "warmup_texts": draw(st.sampled_from((0, 16)))}
     has_encoder = rng.random() < 0.04
     if not has_encoder:
         config["scorers"] = ["sparse"]

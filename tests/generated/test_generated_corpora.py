@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from models.bundle.bundle import Bundle
 from models.bundle.registry import Registry
 from models.errors import LongtailError
-from models.names import TEXT
+from models.options import RankingOptions
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from service.app import create_app
@@ -64,9 +64,9 @@ requests must not have."""
 REFUSALS = {
     "no label": r"no document that can be used has a label; give some, or a label file",
     "no label in training": r": no training document has a label$",
-    "lines": r"\d+ lines? can't be used; (mend|no others are left; mend)",
+    "lines": r"\d+ lines? can't be used; (fix|no others are left; fix)",
     "easier test": r"can't be skipped, for unknown labels are no reason to measure on the rest",
-    "labels": r"\d+ labels can't be used; mend them, for a label can't be skipped",
+    "labels": r"\d+ labels can't be used; fix them, for a label can't be skipped",
     "unknown to the encoder": r"\d+% of the tokens of \d+ training texts are unknown to its",
     "no words": r"tf-idf: no token occurs in at least \d+ and at most \d+% of the training",
 }
@@ -209,7 +209,7 @@ def check_answers(predictor: Predictor, texts: list[str], scorer: str) -> None:
         texts = texts[:2]
     batch = predictor.read(texts)
     every = np.tile(np.arange(num_labels), (len(texts), 1))
-    scores = predictor.score(batch, every, scorer)
+    scores = predictor.score(batch, every, RankingOptions(scorer=scorer))
     assert not np.isnan(scores).any()
     for k in {1, min(5, num_labels), min(100, num_labels)}:
         predictions = predictor.predict(texts, k=k, scorer=scorer, explain=k <= 5)
@@ -279,5 +279,4 @@ def check_service(registry: Registry, predictor: Predictor, texts: list[str]) ->
 def test_messages_that_are_no_refusal_are_told_apart():
     with pytest.raises(AssertionError, match="refused for a reason that is none: something else"):
         refusal("something else")
-    assert refusal("x: 3 lines can't be used; mend them, or skip") == "lines"
-    assert TEXT == "text"
+    assert refusal("x: 3 lines can't be used; fix them, or skip") == "lines"

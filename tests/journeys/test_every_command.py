@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from click import Context
 from typer.main import get_command
 
 import longtail
@@ -37,7 +38,8 @@ GOOD = {
 
 def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every command below a group, with the words that call it."""
-    for name, command in group.commands.items():
+    for name in group.list_commands(Context(group)):
+        command = group.get_command(Context(group), name)
         if hasattr(command, "commands"):
             yield from commands(command, (*words, name))
         else:

@@ -23,8 +23,8 @@ STEPS = [
     ("report data --work runs/mine --overwrite", "Written: runs/report.html"),
     ("describe --all --output runs/mine/labels.jsonl", "a line for each label"),
     ("diagnose data --dim 8 --output runs/mine/diagnosis", "Written: runs/mine/diagnosis"),
-    ("predict --input docs.jsonl --output out.jsonl -k 10", "2 lines: 2 answered"),
-    ("predict --input data/test.jsonl --output test.jsonl", "20 lines: 20 answered"),
+    ("predict --input docs.jsonl --output out.jsonl -k 10", "2 documents: 2 answered"),
+    ("predict --input data/test.jsonl --output test.jsonl", "20 documents: 20 answered"),
     ("train data --only-sparse --work runs/other --seed 7 --config small.yaml", "Version 2"),
     ("registry list", "*"),
     ("registry show", "default scorer:  sparse"),
@@ -77,7 +77,7 @@ def test_predict_reads_what_training_reads_and_plain_text(place, run, name, suff
     content = FILES[name].encode()
     Path(name + suffix).write_bytes(gzip.compress(content) if suffix else content)
     outcome = run("predict", "--input", name + suffix, "--output", f"out{suffix}")
-    assert (outcome.status, "2 lines: 2 answered" in outcome.out) == (0, True), outcome
+    assert (outcome.status, "2 documents: 2 answered" in outcome.out) == (0, True), outcome
     has_labels = "labels" in FILES[name] or "target_ind" in FILES[name]
     assert outcome.err.count("labels, which are left out") == has_labels
     plain = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)
@@ -94,8 +94,10 @@ def test_some_failed_lines_are_counted_and_the_first_is_told(place, run):
     Path("mixed.jsonl").write_text('{"text": "fish"}\n{"text": ""}\n{"txet": "fish"}\n')
     outcome = run("predict", "--input", "mixed.jsonl", "--output", "out")
     assert outcome.status == 0
-    assert "3 lines: 1 answered, 2 with errors" in outcome.out
-    assert "2 of 3 lines could not be answered; the first: document 2: " in outcome.err
+    assert "3 documents: 1 answered, 2 with errors" in outcome.out
+    assert (
+        "2 of 3 documents could not be answered; the first: the one with index 1: " in outcome.err
+    )
     assert "error" in answers("out")[2]  # a misspelt field of a line without labels
 
 
@@ -104,7 +106,8 @@ def test_a_run_in_which_every_line_failed_has_failed(place, run):
     Path("bad.jsonl").write_text('{"text": ""}\n')
     outcome = run("predict", "--input", "bad.jsonl", "--output", "out")
     assert outcome.status == 1
-    assert "none of the 1 lines of 'bad.jsonl' could be answered; document 1: " in outcome.err
+    assert "none of the 1 documents of 'bad.jsonl' could be answered" in outcome.err
+    assert "; the first: the one with index 0: " in outcome.err
     assert len(answers("out")) == 1
 
 

@@ -92,7 +92,6 @@ def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts
     weights = random(len(covered), len(WORDS)) * (rng.random((len(covered), len(WORDS))) < 0.5)
     tfidf = TfidfModel(sorted(WORDS), 1 + rng.random(len(WORDS)).astype(np.float32))
     return ModelParts(
-        input="text",
         catalogue=LabelCatalogue(LABELS),
         sparse=SparseModel(tfidf, csr_array(weights), random(len(covered)), covered),
         dense=DenseParts(
@@ -137,18 +136,11 @@ def sparse_parts(parts: ModelParts) -> ModelParts:
 
 
 @pytest.fixture(scope="session")
-def feature_parts(sparse_parts: ModelParts) -> ModelParts:
-    """The sparse model as one that reads features."""
-    return replace(sparse_parts, input="features")
-
-
-@pytest.fixture(scope="session")
 def manifest() -> Manifest:
     """What the tiny bundle says of itself before it is written."""
     return Manifest(
         label_count=len(LABELS),
         training_document_count=20,
-        input="text",
         encoder=EncoderInfo("tiny", DIM, MAX_TOKENS, "0" * 64),
         scorers=("retrieval", "classifier", "linear", "sparse"),
         default_scorer="retrieval",

@@ -86,7 +86,7 @@ def test_a_cluster_that_is_there_has_processors_of_its_own(
 def test_fewer_processors_than_wanted_are_told(fake_ray, caplog, has, is_told):
     fake_ray.num_cpus = float(has)
     start_ray("x", 3)
-    told = f"x: 3 processors are wanted, and the Ray cluster 'local' has {has};"
+    told = f"x: 3 processors are expected, and the Ray cluster 'local' has {has};"
     assert (told in caplog.text) == is_told
 
 

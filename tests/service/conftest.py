@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,9 @@ from models.bundle.manifest import EncoderInfo, Manifest
 from models.bundle.registry import Registry
 from models.errors import RequestError
 from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.filters import LabelFilter, LabelSelector
 from models.labels.search import LabelSearch
-from models.names import Input
+from models.labels.selection import LabelSelector
+from models.options import RankingOptions
 from models.results import (
     AnswerWarning,
     Explanation,
@@ -48,6 +50,14 @@ EXPLANATION = Explanation(
     training_count=3,
     scores=(ScoreParts("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
 )
+
+
+@pytest.fixture(autouse=True)
+def _searches_leave_out_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take a second where all libraries are in them; `test_garbage` has those of a service."""
+    monkeypatch.setattr("service.versions.redeploy.gc", SimpleNamespace(freeze=lambda: None))
+    for module in ("redeploy", "changes"):
+        monkeypatch.setattr(f"service.versions.{module}.collect_cycles", gc.collect)
 
 
 @dataclass(frozen=True)
@@ -132,31 +142,24 @@ class FakePredictor:
     def encode(self, batch: FakeBatch) -> None:
         pass
 
-    def predict_batch(self, batch: FakeBatch, **options: Any) -> list[FakePrediction]:
-        return self.predict(batch.texts, **options)
+    def predict_batch(self, batch: FakeBatch, options: RankingOptions) -> list[FakePrediction]:
+        keywords = {field.name: getattr(options, field.name) for field in fields(options)}
+        return self.predict(batch.texts, **keywords)
 
-    def predict(
-        self,
-        texts: Sequence[str],
-        *,
-        k: int = 5,
-        scorer: str | None = None,
-        threshold: float | None = None,
-        correction: str | None = None,
-        tail_dial: float = 0.0,
-        label_filter: LabelFilter | None = None,
-        explain: bool = False,
-    ) -> list[FakePrediction]:
+    def predict(self, texts: Sequence[str], **keywords: Any) -> list[FakePrediction]:
+        options = RankingOptions(**keywords)
         self.calls.append(list(texts))
         self.threads.add(threading.current_thread().name)
-        if scorer not in (None, *self.scorers):
-            raise RequestError(f"unknown scorer {scorer!r}; wanted one of {self.scorers}")
-        if k > len(self.catalogue):
-            raise RequestError(f"k is {k}; wanted at most {len(self.catalogue)}")
-        selection = LabelSelector(self.catalogue).select(label_filter)
+        if options.scorer not in (None, *self.scorers):
+            raise RequestError(f"unknown scorer {options.scorer!r}; expected one of {self.scorers}")
+        if options.k > len(self.catalogue):
+            raise RequestError(f"k is {options.k}; expected at most {len(self.catalogue)}")
+        selection = self.selector.select(options.label_filter)
         rows = range(len(self.catalogue)) if selection is None else selection.labels.tolist()
-        found = [self._predict_one(text, rows[:k], threshold or 0.0) for text in texts]
-        if explain:
+        found = [
+            self._predict_one(text, rows[: options.k], options.threshold or 0.0) for text in texts
+        ]
+        if options.explain:
             return [replace(x, explanations=(EXPLANATION,) * len(x.labels)) for x in found]
         return found
 
@@ -197,7 +200,7 @@ class Loader:
 
     def __call__(self, bundle: Bundle) -> FakePredictor:
         if self.gate is not None:
-            assert self.gate.wait(10)
+            assert self.gate.wait(60)
         if self.failure is not None:
             raise self.failure
         self.loaded.append(self.predictor_class(bundle))
@@ -219,11 +222,10 @@ def publish(tmp_path: Path) -> Callable[..., int]:
     (encoder / "config.json").write_text("{}")
     catalogue = LabelCatalogue(Label(f"L{i}", f"Label {i}") for i in range(NUM_LABELS))
 
-    def publish_one(*, activate: bool = True, reads: Input = "text", **metrics: float) -> int:
+    def publish_one(*, activate: bool = True, **metrics: float) -> int:
         manifest = Manifest(
             label_count=NUM_LABELS,
             training_document_count=3,
-            input=reads,
             encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
             scorers=("retrieval", "sparse"),
             default_scorer="retrieval",
@@ -312,20 +314,27 @@ def wait_for_loading() -> Callable[[TestClient], None]:
 
 def wait_until_loaded(client: TestClient) -> None:
     """Wait until loading has ended, well or badly."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while "still loading" in client.get("/readyz").text:
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
 
 @pytest.fixture
-def open_server(registry: Registry) -> Callable[..., AbstractContextManager[str]]:
+def open_server(start_server, registry: Registry) -> Callable[..., AbstractContextManager[str]]:
     """Start the service on a port of this machine; yields its URL."""
+    return lambda loader=None, **settings: start_server(
+        loader, **{"registry": registry.folder} | settings
+    )
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Callable[..., AbstractContextManager[str]]:
+    """The same, of a registry that is among the settings."""
 
     @contextmanager
     def start(loader: Loader | None = None, **settings: object) -> Iterator[str]:
-        defaults = {"registry": registry.folder, "watch_interval_s": 0, "log_level": "warning"}
-        chosen = Settings(**defaults | settings)
+        chosen = Settings(**{"watch_interval_s": 0, "log_level": "warning"} | settings)
         app = create_app(chosen, load=loader or Loader())
         # Makes the routes, else each server does it in its thread at its first request; FastAPI
         # silences warnings meanwhile, for one thread at a time.
@@ -336,13 +345,14 @@ def open_server(registry: Registry) -> Callable[..., AbstractContextManager[str]
                 port=0,
                 log_config=None,
                 timeout_graceful_shutdown=1,
+                timeout_keep_alive=chosen.keep_alive_s,
                 http=protocol_with(chosen.read_timeout_s),
             )
         )
         thread = threading.Thread(target=server.run)
         thread.start()
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while not server.started or app.state.service.manager.served is None:
                 assert time.monotonic() < deadline
                 time.sleep(0.002)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from service.cli import add_commands
-from service.commands.serve import serve
+from service.commands.serve import serve_command
 from service.settings import Settings
 from service.web.api_keys import KeyRing
 
@@ -52,8 +51,18 @@ def test_list_says_what_is_wrong_with_a_version(run, registry):
     assert "manifest.json is not a bundle's manifest" in run("registry", "list")
 
 
-def test_list_of_no_registry_says_what_to_do(run, tmp_path):
-    assert "train one with 'longtail train'" in run("registry", "list", at=tmp_path / "none")
+def test_list_of_an_empty_registry_says_what_to_do(run, tmp_path):
+    assert "train one with 'longtail train'" in run("registry", "list", at=tmp_path)
+
+
+def test_list_of_a_missing_folder_fails(run, tmp_path):
+    with pytest.raises(BundleNotFoundError, match="there is no such folder; check the path"):
+        run("registry", "list", at=tmp_path / "none")
+
+
+def test_activate_of_a_missing_version_does_not_advise_itself(run):
+    with pytest.raises(BundleNotFoundError, match=r"there are: 1, 2; name one of these$"):
+        run("registry", "activate", "9")
 
 
 def test_show_prints_a_page_and_the_whole_manifest_as_json(run, registry):
@@ -107,20 +116,32 @@ def test_the_registry_comes_from_the_environment_too(registry, monkeypatch):
 
 
 def test_serve_has_an_option_for_every_setting_and_no_other():
-    assert list(inspect.signature(serve).parameters) == list(Settings.model_fields)
+    options = get_command(serve_command()).params
+    assert [option.name for option in options] == list(Settings.model_fields)
 
 
 def test_serve_shows_the_defaults_of_the_settings():
-    app = typer.Typer()
-    add_commands(app)
-    options = {option.name: option for option in get_command(app).commands["serve"].params}
+    options = {option.name: option for option in get_command(serve_command()).params}
     defaults = Settings().model_dump() | {"versions": "current"}
     for name, default in defaults.items():
         shown = options[name].show_default
         if default in (None, "", ()):
-            assert shown in {"chosen by itself", "chosen by the device", "none"}, name
+            assert shown in {"automatic", "by the device", "none"}, name
         else:
             assert type(default)(shown) == default, name
+
+
+def test_the_help_of_serve_says_what_a_setting_may_be(run):
+    shown = " ".join(run("serve", "--help").replace("│", " ").split())
+    assert "One of debug, info, warning, error." in shown
+    assert "From 0 to 65535. [default: (8000)]" in shown
+
+
+def test_an_option_that_serve_does_not_have_is_named():
+    app = typer.Typer()
+    add_commands(app)
+    result = CliRunner().invoke(app, ["serve", "--prot", "5"])
+    assert result.exit_code == 2 and "--prot" in result.output
 
 
 def test_serve_starts_the_application_with_the_given_settings(run, registry, monkeypatch):

@@ -116,7 +116,7 @@ def test_a_deployment_is_scaled_by_what_waits(fake_serve, two_versions):
 
 
 def test_arguments_that_there_are_not(fake_serve, two_versions):
-    with pytest.raises(ConfigError, match=r"service.ray_serve: replicas: got 3"):
+    with pytest.raises(ConfigError, match=r"service.ray_serve: replicas: unknown"):
         build({"registry": two_versions.folder, "replicas": 3})
 
 

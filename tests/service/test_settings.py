@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from models.errors import ConfigError
 from service.app import create_app
-from service.settings import Settings, load_settings
+from service.settings import Settings, describe_settings, load_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
@@ -43,7 +43,7 @@ def test_variables_of_other_parts_of_the_project_are_left_alone(monkeypatch):
 
 def test_a_bad_variable_is_named_with_its_value(monkeypatch):
     monkeypatch.setenv("LONGTAIL_PORT", "eighty")
-    with pytest.raises(ConfigError, match=r"LONGTAIL_PORT: got 'eighty'; .*valid integer"):
+    with pytest.raises(ConfigError, match=r"LONGTAIL_PORT: got 'eighty'; expected a whole number"):
         load_settings()
 
 
@@ -52,7 +52,8 @@ def test_a_bad_variable_is_named_with_its_value(monkeypatch):
     [
         ({"port": 70_000}, "--port: got 70000"),
         ({"versions": "newest"}, "--versions: got 'newest'"),
-        ({"versions": "0"}, "--versions: got 0"),
+        ({"versions": "0"}, "--versions: got 0; expected numbers from 1, or 'current'"),
+        ({"versions": ""}, "--versions: got ''; expected"),
         ({"log_level": "loud"}, "--log-level: got 'loud'"),
         ({"max_k": 0}, "--max-k: got 0"),
         ({"versions": 5}, "--versions: got 5"),
@@ -75,3 +76,14 @@ def test_every_setting_is_described_in_the_schema_and_in_the_readme():
     for name, field in Settings.model_fields.items():
         assert field.description, name
         assert f"`LONGTAIL_{name.upper()}`" in documented
+
+
+def test_a_setting_is_described_by_its_field_alone():
+    found = {each.name: each for each in describe_settings()}
+    assert list(found) == list(Settings.model_fields)
+    port, device, timeout = found["port"], found["device"], found["request_timeout_s"]
+    assert (port.option, port.variable) == ("--port", "LONGTAIL_PORT")
+    assert (port.kind, port.bounds, port.default) == (int, "0 to 65535", "8000")
+    assert (device.choices, device.default) == (("cpu", "cuda"), "automatic")
+    assert (timeout.bounds, timeout.details) == ("more than 0", "A request may ask for less.")
+    assert all(each.help.endswith(".") and len(each.help) < 100 for each in found.values())

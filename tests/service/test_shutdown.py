@@ -101,13 +101,13 @@ def test_the_watchdog_ends_what_does_not_end_by_itself_at_the_earlier_time():
     watchdog = Watchdog(ended.put)
     watchdog.end_within(3600, signal.SIGTERM)
     watchdog.end_within(0, signal.SIGINT)
-    assert ended.get(timeout=10) == signal.SIGINT
+    assert ended.get(timeout=60) == signal.SIGINT
 
 
 def test_the_watchdog_waits_for_its_time_and_not_for_more():
     ended = queue.SimpleQueue()
     Watchdog(ended.put).end_within(0.001, signal.SIGTERM)
-    assert ended.get(timeout=10) == signal.SIGTERM
+    assert ended.get(timeout=60) == signal.SIGTERM
 
 
 def test_the_end_from_outside_has_the_status_of_the_signal(monkeypatch):

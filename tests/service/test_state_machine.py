@@ -50,7 +50,7 @@ MACHINE_SETTINGS = settings(
     phases=[Phase.generate, Phase.shrink],
     suppress_health_check=list(HealthCheck),
 )
-DEADLINE_S = 60
+DEADLINE_S = 300
 """Seconds in which a plain request is answered; generous, as the machine may be busy."""
 
 DENSE, SPARSE, OTHER, BROKEN, MISSING = 1, 2, 3, 4, 9
@@ -279,7 +279,7 @@ class ServiceMachine(RuleBasedStateMachine):
 def is_urgent(chosen: dict[str, Any]) -> bool:
     """Whether a request asks for an answer so soon that there may be none."""
     limit = chosen.get("timeout_s", DEADLINE_S)
-    return not limit >= 10
+    return not limit >= DEADLINE_S
 
 
 def quoted(text: str) -> str:
@@ -312,7 +312,8 @@ def open_service(source: Path, tmp_path: Path) -> OpenService:
         app = create_app(
             Settings(
                 registry=folder, admin_keys=entry, watch_interval_s=0.2, log_level="error",
-                num_threads=1, compute_workers=1, precision="float32", max_text_characters=10_000,
+                num_threads=1, compute_workers=1, request_timeout_s=DEADLINE_S,
+                precision="float32", max_text_characters=10_000,
             )
         )  # fmt: skip
         config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)

@@ -86,13 +86,21 @@ def test_the_default_draws_from_257_labels(default_config, train_in, tmp_path, c
 
 def test_settings_that_were_given_and_can_not_work_are_refused(default_config, train_in, tmp_path):
     # This passed before.
-    parts = {"q": {"kind": "frequency"}, "w": "importance", "m": 50, "exclude": "document"}
+    parts = {
+        "distribution": {"kind": "frequency"},
+        "weighting": "importance",
+        "num_negatives": 50,
+        "exclude": "document",
+    }
     linear = {"negatives": parts, "loss": {"kind": "softmax"}}
     config = TrainingConfig.model_validate(
         default_config.model_dump(exclude={"linear"}) | {"linear": linear}
     )
     corpus = write(tmp_path / "corpus", train=documents(90, 42))
-    with pytest.raises(ConfigError, match="m is 50, but q 'frequency' has 41 labels to draw from"):
+    with pytest.raises(
+        ConfigError,
+        match="num_negatives is 50, but distribution 'frequency' has 41 labels to draw from",
+    ):
         train_in(tmp_path, config, corpus)
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from typer.testing import CliRunner, Result
 
 import longtail
 from models.bundle.registry import Registry
+from models.errors import ConfigError
+from models.options import RankingOptions
 from models.predict.predictor import Predictor
 from training.assessment.predictions import read_predictions
 from training.data.dataset import open_dataset
-from training.runtime.distributed import Ranks
+from training.runtime.distributed import Processes
 
 
 @pytest.fixture
@@ -58,6 +61,14 @@ def evaluate(call, trained, tiny_corpus) -> Callable[..., Result]:
     """Evaluates the trained model; the files go to the folder `out`."""
     places = (tiny_corpus, "--registry", trained.registry.folder, "--output", "out")
     return lambda *options: call("evaluate", *places, *options)
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """What `--json -` printed, without what says how it was measured."""
+    record = json.loads(result.stdout)
+    assert list(record) == ["command", "commit", "date", "processor", "seeds", "figures"]
+    found: dict[str, Any] = record["figures"]
+    return found
 
 
 @pytest.fixture
@@ -108,10 +119,10 @@ def test_train_writes_files_for_tensorboard_when_asked(call, tiny_corpus, tiny_c
 def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, monkeypatch):
     followed: list[int] = []
     monkeypatch.setattr(
-        "training.runtime.distributed.joined_ranks", lambda: nullcontext(Ranks(1, 2))
+        "training.runtime.distributed.joined_processes", lambda: nullcontext(Processes(1, 2))
     )
     monkeypatch.setattr(
-        "training.pipeline.train.follow", lambda config, ranks: followed.append(config.seed)
+        "training.pipeline.train.follow", lambda config, processes: followed.append(config.seed)
     )
     assert call("train", tiny_corpus, "--config", tiny_config_file).stdout == ""
     assert followed == [3]
@@ -179,7 +190,7 @@ def test_evaluate_prints_the_tables_and_writes_tables_numbers_and_a_picture(eval
 
 
 def test_evaluate_measures_the_probabilities_before_and_after_calibration(evaluate):
-    measured = json.loads(evaluate("--json", "--no-baselines").stdout)["probabilities"]
+    measured = figures(evaluate("--json", "-", "--no-baselines"))["probabilities"]
     scorers = {"retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"}
     assert set(measured["before"]) == set(measured["after"]) == scorers
     for scorer in ("linear", "sparse"):  # the sigmoid of such a score is no probability at all
@@ -189,32 +200,45 @@ def test_evaluate_measures_the_probabilities_before_and_after_calibration(evalua
 
 
 def test_evaluate_prints_json_alone_when_asked(evaluate):
-    printed = json.loads(evaluate("--json").stdout)
-    assert printed == json.loads(Path("out/evaluation.json").read_text())
+    printed = figures(evaluate("--json", "-"))
+    content = json.loads(Path("out/evaluation.json").read_text())
+    assert printed.items() >= content.items()
     assert printed["num_documents"] == 20
+    assert printed["split"] == "test"
+
+
+def test_evaluate_writes_a_record_that_is_not_replaced_unasked(evaluate, trained):
+    assert evaluate("--json", "x.json").stdout.splitlines()[-1] == "Written: x.json"
+    record = json.loads(Path("x.json").read_text())
+    assert record["figures"]["model"] == trained.bundle.manifest.digest
+    assert record["figures"]["scorers"].keys() >= {"sparse", "retrieval"}
+    with pytest.raises(ConfigError, match=r"--json 'x.json': is there already"):
+        evaluate("--json", "x.json", "--output", "other")
 
 
 def test_evaluate_without_baselines_measures_the_model_alone(evaluate):
-    printed = json.loads(evaluate("--json", "--no-baselines").stdout)
+    printed = figures(evaluate("--json", "-", "--no-baselines"))
     names = {"retrieval", "classifier", "hybrid", "linear", "linear, uncorrected", "sparse"}
     assert set(printed["scorers"]) == names | {"ensemble"}
 
 
 def test_evaluate_turns_the_tail_dial(evaluate):
-    printed = json.loads(evaluate("--json", "--no-baselines", "--tail-dial", "0.5").stdout)
+    printed = figures(evaluate("--json", "-", "--no-baselines", "--tail-dial", "0.5"))
     assert "linear, uncorrected, tail dial 0.5" in printed["scorers"]
 
 
 def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
-    printed = json.loads(evaluate("--json", "--split", "dev", "--no-baselines").stdout)
+    printed = figures(evaluate("--json", "-", "--split", "dev", "--no-baselines"))
     for name, subsets in trained.bundle.manifest.metrics["dev"].items():
         assert printed["scorers"][name]["all"]["values"] == pytest.approx(subsets["all"])
 
 
 def test_evaluate_skips_bad_lines_when_asked(call, trained, broken_corpus, caplog):
     registry = ("--registry", trained.registry.folder)
-    result = call("evaluate", broken_corpus, *registry, "--skip-bad", "--json", "--no-baselines")
-    assert json.loads(result.stdout)["num_documents"] == 20
+    result = call(
+        "evaluate", broken_corpus, *registry, "--skip-bad", "--json", "-", "--no-baselines"
+    )
+    assert figures(result)["num_documents"] == 20
     assert "test.jsonl: skipped 1 line that" in caplog.text
 
 
@@ -244,21 +268,21 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
     assert result.stdout.splitlines()[-len(names) :] == written
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")
     texts = list(open_dataset(tiny_corpus).split("test").texts())
-    expected = predictor.rank(predictor.read(texts), 20, "sparse")
+    expected = predictor.rank(predictor.read(texts), RankingOptions(20, "sparse"))
     read = read_predictions(Path("out/predictions/sparse.txt"), 20, 310)
     assert np.array_equal(read.labels, expected.labels)
     assert np.array_equal(read.scores, expected.scores)
 
 
-def test_evaluate_refuses_a_number_of_places_that_nothing_heeds(fail, tiny_corpus):
-    assert "-k 20 came without --predictions" in fail("evaluate", tiny_corpus, "-k", "20")
+def test_evaluate_refuses_a_k_without_predictions(fail, tiny_corpus):
+    assert "got -k 20 without --predictions" in fail("evaluate", tiny_corpus, "-k", "20")
 
 
 # ---- compare ----
 
 
 def test_compare_tells_the_metrics_and_the_tests_of_two_files(call, evaluate, tiny_corpus):
-    evaluated = json.loads(evaluate("--predictions", "--json").stdout)
+    evaluated = figures(evaluate("--predictions", "--json", "-"))
     files = ("out/predictions/sparse.txt", "out/predictions/label-names.txt")
     lines = call("compare", *files, tiny_corpus).stdout.splitlines()
     header = [cell.strip() for cell in lines[2].split("|")[1:-1]]
@@ -268,7 +292,7 @@ def test_compare_tells_the_metrics_and_the_tests_of_two_files(call, evaluate, ti
         "macro t-test@5, 1-9 labels",
         "micro sign test@5, all labels",
     ]
-    printed = json.loads(call("compare", *files, tiny_corpus, "-k", "3", "--json").stdout)
+    printed = figures(call("compare", *files, tiny_corpus, "-k", "3", "--json", "-"))
     measured = printed["evaluation"]["scorers"]["sparse"]["all"]["values"]
     expected = evaluated["scorers"]["sparse"]["all"]["values"]
     assert measured.items() <= expected.items()
@@ -279,4 +303,4 @@ def test_compare_refuses_predictions_of_other_data(fail, tiny_corpus, tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text("1 310\n5:0.5\n")
     error = fail("compare", "a.txt", "b.txt", tiny_corpus)
-    assert "a.txt: predictions for 1 documents and 310 labels came; wanted 20 documents" in error
+    assert "a.txt: got predictions for 1 documents and 310 labels; expected 20 documents" in error

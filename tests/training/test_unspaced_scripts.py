@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from models.bundle.manifest import CHARACTERS_FORMAT_VERSION, FORMAT_VERSION
 from models.bundle.registry import Registry
 from models.edit.split_shards import publish_shards
 from models.errors import ConfigError, DataError
@@ -67,8 +66,8 @@ def test_it_is_trained_on_characters_and_the_log_says_so(run, texts, caplog):
     )
     assert "(sparse.analyzer: char)" in logged
     bundle = run.bundle
-    assert bundle.manifest.format_version == CHARACTERS_FORMAT_VERSION
-    assert "analyzer" not in bundle.manifest.training["sparse"]  # it is what automatic found
+    assert bundle.manifest.training["sparse"]["analyzer"] == "automatic"
+    assert read_parts(bundle).sparse.tfidf.analyzer == "char"
     found = Predictor.of_bundle(bundle, device="cpu").predict([texts[0], texts[2]], k=1)
     assert [prediction.labels[0].name for prediction in found] == ["phones", "novels"]
 
@@ -90,7 +89,7 @@ def test_its_shards_read_characters_too(run, texts, tmp_path):
     publish_shards(run.bundle, 2, tmp_path / "shards")
     for number in range(2):
         bundle = Registry(tmp_path / "shards" / str(number)).open(1)
-        assert bundle.manifest.format_version == CHARACTERS_FORMAT_VERSION
+        assert read_parts(bundle).sparse.tfidf.analyzer == "char"
         (found,) = Predictor.of_bundle(bundle, device="cpu").predict([texts[0]], k=1)
         (wanted,) = Predictor.of_bundle(run.bundle, device="cpu").predict([texts[0]], k=2)
         assert found.labels[0].score in [label.score for label in wanted.labels]
@@ -100,7 +99,6 @@ def test_most_letters_decide(sparse_config, train_in, tmp_path):
     texts = (*TEXTS["zh"], *("many english words in one long text about phones",) * 4)
     bundle = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", texts)).bundle
     assert read_parts(bundle).sparse.tfidf.analyzer == "word"
-    assert bundle.manifest.format_version == FORMAT_VERSION
 
 
 def test_words_that_were_asked_for_fail_with_the_setting_to_change(train_in, tmp_path):

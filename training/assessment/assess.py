@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,30 +14,29 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from models.bundle.bundle import Bundle
-from models.errors import DataError, RequestError
+from models.errors import DataError
 from models.labels.catalogue import LabelCatalogue
-from models.names import FEATURES
-from models.parts.batches import FeatureBatch, TextBatch
-from models.predict.predictor import MOST_TAIL_DIAL, Predictor
+from models.options import RankingOptions
+from models.parts.batches import TextBatch
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
 from models.scorers.tfidf import TfidfModel
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
 from training.calibration.scored_pairs import PairCollector
-from training.data.chunks import _CHUNK, chunks
+from training.data.chunks import chunks
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import Evaluation, evaluate
 from training.evaluation.plots import draw_by_frequency, write_figure
-from training.sparse.features import check_documents, split_features
 
 logger = logging.getLogger(__name__)
 
 NEAREST_NEIGHBOURS = "30-NN tf-idf"
-NEAREST_BY_FEATURES = "30-NN features"
 LABEL_NAMES = "label names"
 _KS = (1, 3, 5, 10)
-MOST_PLACES = _KS[-1]
-"""Places that the metrics need."""
+MAX_K = _KS[-1]
+"""Labels of a document that the metrics need."""
 
 RESULT_NAMES = ("evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png")
 """Of the files that `Assessment.write` writes."""
@@ -45,7 +44,7 @@ RESULT_NAMES = ("evaluation.json", "evaluation.md", "by_frequency.png", "reliabi
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Rankings of a split's documents, and what they are worth.
+    """Rankings of a split's documents, and their metrics.
 
     Attributes:
         evaluation: All metrics, by scorer.
@@ -68,24 +67,74 @@ class Assessment:
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES[:3]]
-        content, text = self.evaluation.to_json(), self.evaluation.to_markdown()
+        text = self.evaluation.to_markdown()
         if self.reliability is not None:
-            content |= {"probabilities": self.reliability.to_json()}
             text += f"\n## Probabilities\n\n{self.reliability.to_markdown()}\n"
             paths.append(folder / RESULT_NAMES[3])
             write_figure(draw_reliability(self.reliability), paths[-1])
-        paths[0].write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+        paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
         paths[1].write_text(text + "\n", "utf-8")
-        num_places = self.evaluation.ks[-1]
+        k = self.evaluation.ks[-1]
         picture = draw_by_frequency(
-            self.rankings,
-            self.truth,
-            self.training_counts,
-            k=min(5, num_places),
-            recall_k=num_places,
+            self.rankings, self.truth, self.training_counts, k=min(5, k), recall_k=k
         )
         write_figure(picture, paths[2])
         return paths
+
+    def to_json(self) -> dict[str, object]:
+        """Return all metrics, and the reliability of the probabilities where it was measured."""
+        content = self.evaluation.to_json()
+        if self.reliability is not None:
+            content |= {"probabilities": self.reliability.to_json()}
+        return content
+
+    def figures_of(self, bundle: Bundle, dataset: Dataset, split_name: str) -> dict[str, object]:
+        """Return what a record of this assessment holds: model, data, split, and all metrics."""
+        return {
+            "model": bundle.manifest.digest,
+            "data": dataset.fingerprint,
+            "split": split_name,
+            **self.to_json(),
+        }
+
+
+def assess_bundle(
+    bundle: Bundle,
+    dataset: Dataset,
+    split_name: str,
+    *,
+    baselines: bool = False,
+    k: int = MAX_K,
+    tail_dial: float = 0.0,
+    reliability: bool = True,
+) -> Assessment:
+    """Load a model, rank a split with it, and measure (see `assess`).
+
+    Args:
+        bundle: The model.
+        dataset: Its labels must be known to the model, by their ids.
+        split_name: The split to rank.
+        baselines: Whether nearest neighbours and label names are measured, too.
+        k: Labels that are ranked; the metrics need ten.
+        tail_dial: Of all scorers.
+        reliability: Whether to measure the probabilities, too.
+
+    Raises:
+        RequestError: As `assess`.
+        DataError: As `assess`; the model is not loaded then.
+    """
+    check_assessable(bundle, dataset, split_name, has_baselines=baselines)
+    parts = read_parts(bundle)
+    return assess(
+        Predictor(parts, default_scorer=bundle.manifest.default_scorer),
+        dataset,
+        split_name,
+        num_training_documents=bundle.manifest.training_document_count,
+        tfidf=parts.sparse.tfidf if baselines else None,
+        k=k,
+        tail_dial=tail_dial,
+        reliability=reliability,
+    )
 
 
 def assess(
@@ -95,41 +144,46 @@ def assess(
     *,
     num_training_documents: int,
     tfidf: TfidfModel | None = None,
-    num_places: int = MOST_PLACES,
+    k: int = MAX_K,
     tail_dial: float = 0.0,
     reliability: bool = False,
+    batches: Iterable[TextBatch] | None = None,
+    ranked: Mapping[str, Ranking] | None = None,
 ) -> Assessment:
     """Rank a split with every scorer of a model, and measure.
 
     Each scorer has its own correction; one that has one is ranked without it too, as another row.
 
     Args:
-        predictor: The model; it reads what the dataset holds, texts or features.
+        predictor: The model.
         dataset: Its labels must be known to the model, by their ids.
         split_name: The split to rank.
         num_training_documents: Documents that the model was trained on; propensities need it.
         tfidf: What the model makes of texts. Given, baselines are ranked too: 30 nearest neighbours
-            in these features, and, of texts, matching label names, if these have words; the
-            dataset must have its training split then.
-        num_places: Labels that are ranked; the metrics need ten.
+            in these features, and matching label names, if these have words; the dataset must
+            have its training split then.
+        k: Labels that are ranked; the metrics need ten.
         tail_dial: Of all scorers (see `Predictor.rank`); above 0, it stands in their names.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
+        batches: The documents of the split, made ready to be ranked; None: they are read.
+        ranked: Rankings of these documents that are there already, by the name of the scorer; of at
+            least ten labels, or all.
 
     Raises:
         RequestError: The tail dial is out of its range.
-        DataError: The model reads other documents than these; the split is missing, has broken
-            lines, or has labels unknown to the model; or the baselines lack their training split.
+        DataError: The split is missing, has broken lines, or has labels unknown to the model; or
+            the baselines lack their training split.
     """
-    check_documents(dataset, predictor.input, predictor.feature_names)
-    check_tail_dial(tail_dial)
+    RankingOptions(tail_dial=tail_dial)  # refuses one out of its range
     split = dataset.split(split_name)
     _check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
-    k = min(num_places, len(predictor.catalogue))
+    k = min(k, len(predictor.catalogue))
     pairs = PairCollector(predictor, truth) if reliability else None
-    batches = split_batches(predictor, dataset, split_name, truth.shape[0])
+    if batches is None:
+        batches = split_batches(predictor, dataset, split_name, truth.shape[0])
     watched = batches if pairs is None else pairs.watch(batches)
-    rankings = _rank_batches(predictor, watched, k, tail_dial)
+    rankings = _rank_batches(predictor, watched, k, tail_dial, ranked or {})
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
     counts = predictor.catalogue.training_counts
@@ -156,23 +210,9 @@ def check_assessable(
 
     Raises:
         DataError: The split or the training split is missing or has broken lines, or the corpus
-            has labels unknown to the model, or other documents than it reads.
+            has labels unknown to the model.
     """
-    if dataset.input != bundle.manifest.input:
-        check_documents(dataset, bundle.manifest.input, ())
     _check_splits(bundle.catalogue, dataset, split_name, has_baselines=has_baselines)
-
-
-def check_tail_dial(tail_dial: float) -> None:
-    """Refuse a tail dial out of its range.
-
-    Raises:
-        RequestError: It is.
-    """
-    if not 0 <= tail_dial <= MOST_TAIL_DIAL:
-        raise RequestError(
-            f"tail dial: got {tail_dial}, expected a number from 0 to {MOST_TAIL_DIAL:g}"
-        )
 
 
 def _check_splits(
@@ -192,11 +232,11 @@ def _check_splits(
 
 def split_batches(
     predictor: Predictor, dataset: Dataset, split_name: str, num_documents: int
-) -> Iterator[TextBatch | FeatureBatch]:
+) -> Iterator[TextBatch]:
     """Give the documents of a split, ready to be ranked, some at a time, with a progress bar.
 
     Args:
-        predictor: The model; it reads what the dataset holds.
+        predictor: The model.
         dataset: The corpus.
         split_name: One of its splits.
         num_documents: How many it has.
@@ -204,106 +244,38 @@ def split_batches(
     Yields:
         The next documents, in order.
     """
-    split = dataset.split(split_name)
-    if dataset.input == FEATURES:
-        yield from feature_batches(predictor, split.features(), desc=split_name)
-    else:
-        yield from text_batches(predictor, split.texts(), num_documents, desc=split_name)
-
-
-def rank_texts(
-    predictor: Predictor,
-    texts: Iterable[str],
-    num_texts: int,
-    k: int,
-    *,
-    desc: str,
-    dial: float = 0.0,
-) -> dict[str, Ranking]:
-    """Return the best k labels of every text by every scorer, with a progress bar.
-
-    Args:
-        predictor: The model.
-        texts: Read a chunk at a time.
-        num_texts: How many there are.
-        k: Labels wanted a text.
-        desc: What the progress bar says.
-        dial: The tail dial.
-    """
-    return _rank_batches(predictor, text_batches(predictor, texts, num_texts, desc=desc), k, dial)
-
-
-def text_batches(
-    predictor: Predictor, texts: Iterable[str], num_texts: int, *, desc: str
-) -> Iterator[TextBatch]:
-    """Give texts ready to be ranked, with a progress bar (see `rank_texts`).
-
-    Yields:
-        The next texts.
-    """
-    with tqdm(total=num_texts, desc=desc, unit="doc", mininterval=1.0) as bar:
-        for chunk in chunks(texts):
+    with tqdm(total=num_documents, desc=split_name, unit="doc", mininterval=1.0) as bar:
+        for chunk in chunks(dataset.split(split_name).texts()):
             yield predictor.read(chunk, bar.update)
 
 
-def rank_features(
-    predictor: Predictor,
-    features: Float32[csr_array, "document feature"],
-    k: int,
-    *,
-    desc: str,
-    dial: float = 0.0,
-) -> dict[str, Ranking]:
-    """Return the best k labels of every document by every scorer, with a progress bar.
-
-    Args:
-        predictor: The model; it reads features.
-        features: As the corpus has them.
-        k: Labels wanted a document.
-        desc: What the progress bar says.
-        dial: The tail dial.
-    """
-    return _rank_batches(predictor, feature_batches(predictor, features, desc=desc), k, dial)
-
-
-def feature_batches(
-    predictor: Predictor, features: Float32[csr_array, "document feature"], *, desc: str
-) -> Iterator[FeatureBatch]:
-    """Give documents ready to be ranked, with a progress bar (see `rank_features`).
-
-    Yields:
-        The next documents.
-    """
-    starts = range(0, features.shape[0], _CHUNK)
-    for start in tqdm(starts, desc=desc, unit="chunk", mininterval=1.0):
-        yield predictor.read_features(features[start : start + _CHUNK])
-
-
 def _rank_batches(
-    predictor: Predictor, batches: Iterable[TextBatch | FeatureBatch], k: int, dial: float
+    predictor: Predictor,
+    batches: Iterable[TextBatch],
+    k: int,
+    dial: float,
+    ranked: Mapping[str, Ranking],
 ) -> dict[str, Ranking]:
-    asked = _rows(predictor, dial)
-    found: dict[str, list[Ranking]] = {name: [] for name in asked}
+    rows = _rows(predictor, k, dial)
+    parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in ranked}
     for batch in batches:
-        for name, (scorer, correction) in asked.items():
-            found[name].append(predictor.rank(batch, k, scorer, correction, dial))
+        for name, rankings in parts.items():
+            rankings.append(predictor.rank(batch, rows[name]))
     return {
-        name: Ranking(
-            labels=np.concatenate([ranking.labels for ranking in rankings]),
-            scores=np.concatenate([ranking.scores for ranking in rankings]),
-        )
-        for name, rankings in found.items()
+        name: (ranked[name] if name in ranked else Ranking.joined(parts[name])).first(k)
+        for name in rows
     }
 
 
-def _rows(predictor: Predictor, dial: float) -> dict[str, tuple[str, str | None]]:
-    """Return the scorer and the correction of each row of the tables, by its name."""
-    rows: dict[str, tuple[str, str | None]] = {}
+def _rows(predictor: Predictor, k: int, dial: float) -> dict[str, RankingOptions]:
+    """Return what each row of the tables is ranked by, by its name."""
+    rows: dict[str, RankingOptions] = {}
     suffix = f", tail dial {dial:g}" if dial else ""
     for scorer in predictor.scorers:
-        rows[scorer + suffix] = (scorer, None)
+        options = RankingOptions(k=k, scorer=scorer, tail_dial=dial)
+        rows[scorer + suffix] = options
         if predictor.correction_of(scorer) != "none":
-            rows[f"{scorer}, uncorrected{suffix}"] = (scorer, "none")
+            rows[f"{scorer}, uncorrected{suffix}"] = replace(options, correction="none")
     return rows
 
 
@@ -312,13 +284,11 @@ def _baselines(
 ) -> dict[str, Ranking]:
     training, split = dataset.split("train"), dataset.split(split_name)
     neighbours = nearest_neighbour_ranking(
-        split_features(tfidf, predictor.input, dataset, "train"),
+        tfidf.transform(training.texts()),
         in_order_of(predictor.catalogue, dataset, training.scan().labels),
-        split_features(tfidf, predictor.input, dataset, split_name),
+        tfidf.transform(split.texts()),
         k,
     )
-    if dataset.input == FEATURES:
-        return {NEAREST_BY_FEATURES: neighbours}
     found = {NEAREST_NEIGHBOURS: neighbours}
     names = [f"{label.name} {label.description}".strip() for label in predictor.catalogue]
     try:

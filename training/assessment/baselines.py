@@ -39,14 +39,16 @@ def nearest_neighbour_ranking(
         train_features: tf-idf of the training documents; rows of length 1.
         train_labels: Ones where a training document carries the label.
         features: tf-idf of the documents to rank for; rows of length 1.
-        k: Labels wanted a document.
+        k: Number of labels per document.
         num_neighbours: Training documents that vote; of equally near ones those that come first.
 
     Raises:
         DataError: k or `num_neighbours` is below 1.
     """
     if num_neighbours < 1:
-        raise DataError(f"nearest neighbours: num_neighbours={num_neighbours!r} came, wanted >= 1")
+        raise DataError(
+            f"nearest neighbours: got num_neighbours={num_neighbours!r}, expected at least 1"
+        )
     by_feature = csr_array(train_features.T)  # (feature, train)
 
     def score(start: int, stop: int) -> Float32[csr_array, "chunk label"]:
@@ -69,7 +71,7 @@ def label_name_ranking(
     Args:
         texts: The documents to rank for.
         label_names: A text for each label, in label order: its name, and its description if any.
-        k: Labels wanted a document.
+        k: Number of labels per document.
         background_texts: Texts to count document frequencies in, usually the training documents;
             their labels are not used. A word that none of them holds weighs most.
 
@@ -110,7 +112,7 @@ def _rank_in_chunks(
         DataError: k is below 1.
     """
     if k < 1:
-        raise DataError(f"baseline: k={k!r} came, wanted at least 1")
+        raise DataError(f"baseline: got k={k!r}, expected at least 1")
     size = max(1, _DENSE_BYTES // (4 * max(width, 1)))
     labels = np.full((num_documents, k), NO_LABEL, dtype=np.int64)
     scores = np.full((num_documents, k), -np.inf, dtype=np.float32)

@@ -21,7 +21,7 @@ from training.evaluation.by_frequency import (
     evaluate,
     label_subsets,
 )
-from training.evaluation.metrics import judge
+from training.evaluation.metrics import join_truth
 from training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 from training.evaluation.tables import NOT_MEASURED, markdown_table
 
@@ -54,7 +54,7 @@ class RankingComparison:
     """Two rankings, measured and tested.
 
     Attributes:
-        k: Places that the tests count.
+        k: Labels of a document that the tests count.
         evaluation: All metrics, by name of the ranking.
         tests: What tells them apart.
     """
@@ -116,14 +116,14 @@ def compare(
         truth: Ones where a document carries a label.
         training_counts: Training documents of each label.
         num_training_documents: N of the propensities.
-        k: Places that the tests count, and most places of the metrics.
+        k: Labels of a document that the tests count, and the largest k of the metrics.
 
     Raises:
         DataError: A ranking is narrower than k or doesn't fit the truth.
     """
     ks = sorted({each for each in _KS if each < k} | {k})
     evaluation = evaluate(rankings, truth, training_counts, num_training_documents, ks)
-    first, second = (judge(ranking.labels, truth) for ranking in rankings.values())
+    first, second = (join_truth(ranking.labels, truth) for ranking in rankings.values())
     tests = []
     for name in (ALL_LABELS, TAIL_BIN):
         is_in = label_subsets(training_counts)[name]
@@ -151,7 +151,7 @@ def compare_predictions(
         second: Another one, of the same documents.
         dataset: With its training documents: propensities and the tail labels come from them.
         split_name: The split that was ranked.
-        k: Places that count.
+        k: Labels of a document that count.
 
     Raises:
         DataError: The corpus has no such split or no training documents, a file can't be read or is
@@ -165,7 +165,7 @@ def compare_predictions(
         )
     names = (first.stem, second.stem) if first.stem != second.stem else (str(first), str(second))
     if names[0] == names[1]:
-        raise DataError(f"{first}: came twice; wanted two files to compare")
+        raise DataError(f"{first}: got this file twice; expected two files to compare")
     paths = dict(zip(names, (first, second), strict=True))
     rankings = {name: read_predictions(path, *truth.shape) for name, path in paths.items()}
     num_training_documents = dataset.split("train").scan().labels.shape[0]

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from models.errors import DataError
+from models.files.bad_lines import BadLine, ProblemList, list_problems
+from models.files.text_files import writing
 from models.labels.catalogue import LabelCatalogue
 from models.ranking.top_k import NO_LABEL, Ranking
-from training.formats.bad_lines import Problem, ProblemList, list_problems
-from training.formats.text_files import writing
-from training.formats.xmc_text import join_pairs, read_header, read_lines
+from training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
 
 PREDICTIONS_NAME = "predictions"
 """Folder of the rankings, beside the tables of an evaluation."""
@@ -59,7 +59,7 @@ def in_columns_of(listed: LabelCatalogue, catalogue: LabelCatalogue, ranking: Ra
     Args:
         listed: The labels of the corpus.
         catalogue: The labels of the model.
-        ranking: Names labels by their place in the catalogue.
+        ranking: Names labels by their row in the catalogue.
 
     Raises:
         DataError: It names a label that the corpus doesn't list.
@@ -107,15 +107,15 @@ def read_predictions(path: Path, num_documents: int, num_labels: int) -> Ranking
     Raises:
         DataError: The file is of other documents or labels, or lines break the form.
     """
-    header = read_header(path, has_labels=False, column="label")
-    if (header.num_rows, header.num_columns) != (num_documents, num_labels):
+    header = read_header(path)
+    if (header.num_documents, header.num_labels) != (num_documents, num_labels):
         raise DataError(
-            f"{path}: predictions for {header.num_rows} documents and {header.num_columns} labels "
-            f"came; wanted {num_documents} documents and {num_labels} labels, as in the data"
+            f"{path}: got predictions for {header.num_documents} documents and {header.num_labels} "
+            f"labels; expected {num_documents} documents and {num_labels} labels, as in the data"
         )
-    problems, found = ProblemList(path, _MAX_PROBLEMS), []
-    for item in read_lines(path, header):
-        if isinstance(item, Problem):
+    problems, found = ProblemList(path, _MAX_PROBLEMS), list[ScoreLine]()
+    for item in read_score_lines(path, header):
+        if isinstance(item, BadLine):
             problems.add(item)
         else:
             found.append(item)
@@ -124,9 +124,9 @@ def read_predictions(path: Path, num_documents: int, num_labels: int) -> Ranking
         raise DataError(
             f"{path}: {problems.num_problems} lines can't be used; write the file again\n{listed}"
         )
-    sizes = np.concatenate([item.sizes for item in found])
-    columns = np.concatenate([item.columns for item in found])
-    values = np.concatenate([item.values for item in found])
+    sizes = np.array([len(item.labels) for item in found])
+    columns = np.concatenate([item.labels for item in found])
+    values = np.concatenate([item.scores for item in found])
     best_first = np.lexsort((-values, np.repeat(np.arange(len(sizes)), sizes)))  # stable
     is_ranked = np.arange(sizes.max()) < sizes[:, None]
     labels = np.full(is_ranked.shape, NO_LABEL, dtype=np.int64)

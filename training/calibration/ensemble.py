@@ -26,7 +26,7 @@ from training.configuration.sections import EnsembleConfig
 from training.evaluation.by_frequency import TAIL_BIN, label_subsets
 from training.evaluation.metrics import (
     inverse_propensities,
-    judge,
+    join_truth,
     label_f1_at,
     precision_at,
     propensity_scored_precision_at,
@@ -102,9 +102,9 @@ def fit_blending(
     if not names:
         logger.warning("dev split: no scorer could be calibrated, so there is no ensemble")
         return Blending(calibrations, None)
-    objective = Objective(pairs, truth, catalogue, num_training_documents, config)
-    merits = np.stack([_merit(pairs, name, calibrations[name]) for name in names])
-    weights = find_weights(len(names), lambda some: objective.value(_blended(some, merits)))
+    objective = BlendObjective(pairs, truth, catalogue, num_training_documents, config)
+    probabilities = np.stack([_rankable(pairs, name, calibrations[name]) for name in names])
+    weights = find_weights(len(names), lambda some: objective.value(_blended(some, probabilities)))
     found = dict(zip(names, weights.tolist(), strict=True))
     logger.info("ensemble: %s", ", ".join(f"{name} {w:g}" for name, w in found.items()))
     blend = weighted_blend(found, calibrations, catalogue.log_priors)
@@ -123,7 +123,7 @@ def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
     return {name: calibration for name, calibration in found.items() if calibration is not None}
 
 
-def _merit(
+def _rankable(
     pairs: ScoredPairs, name: str, calibration: Calibration
 ) -> Float32[np.ndarray, "document m"]:
     """Return calibrated probabilities of the pairs that may be ranked; 0 for all others."""
@@ -132,10 +132,10 @@ def _merit(
 
 
 def _blended(
-    weights: Float64[np.ndarray, scorer], merits: Float32[np.ndarray, "scorer document m"]
+    weights: Float64[np.ndarray, scorer], probabilities: Float32[np.ndarray, "scorer document m"]
 ) -> Float32[np.ndarray, "document m"]:
     blended: Float32[np.ndarray, "document m"] = np.tensordot(
-        weights.astype(np.float32), merits, axes=1
+        weights.astype(np.float32), probabilities, axes=1
     )
     return blended
 
@@ -145,7 +145,7 @@ def _scores_of(blend: Blend, pairs: ScoredPairs) -> Float32[np.ndarray, "documen
     return blend.blended(scores, pairs.labels)
 
 
-class Objective:
+class BlendObjective:
     """What the weights of an ensemble are to be good at: P@k, PSP@k and macro-F1@k, weighed."""
 
     def __init__(
@@ -161,14 +161,14 @@ class Objective:
         self._labels = np.where(pairs.is_best, pairs.labels, NO_LABEL)
         self._truth = truth
         self._config = config
-        self._k = min(config.places, pairs.labels.shape[1])
+        self._k = min(config.cut_off, pairs.labels.shape[1])
         self._propensity_weights = inverse_propensities(counts, num_training_documents)
         self._is_tail = label_subsets(counts)[TAIL_BIN]
 
     def value(self, scores: Float32[np.ndarray, "document m"]) -> float:
         """Return the objective of ranking by these scores; labels of score 0 are not ranked."""
         config, k = self._config, self._k
-        judged = judge(self._best(scores), self._truth)
+        judged = join_truth(self._best(scores), self._truth)
         value = config.precision * precision_at(judged, k)
         value += config.propensity_scored_precision * propensity_scored_precision_at(
             judged, k, self._propensity_weights

@@ -9,7 +9,7 @@ from scipy.special import expit, log_expit, logit
 
 from models.bundle.manifest import Calibration
 
-_MOST_KNOTS = 9
+_MAX_KNOTS = 9
 _TRUE_PAIRS_A_KNOT = 50
 """With fewer of them there is no bend, so Platt's two parameters are fitted."""
 _LEAST_SLOPE = 1e-3
@@ -70,7 +70,7 @@ def fit_calibration(
 
 def _knots(true_scores: Float64[np.ndarray, true]) -> tuple[Float64[np.ndarray, knot], int]:
     """Return where the line may bend, and how many slopes it has; with one slope it doesn't."""
-    num_knots = min(_MOST_KNOTS, len(true_scores) // _TRUE_PAIRS_A_KNOT)
+    num_knots = min(_MAX_KNOTS, len(true_scores) // _TRUE_PAIRS_A_KNOT)
     if num_knots == 0:
         return np.array([_rounded(np.median(true_scores))]), 1
     shares = np.arange(1, num_knots + 1) / (num_knots + 1)

@@ -23,7 +23,7 @@ _NUM_BINS = 15
 _LEAST_IN_A_BIN = 20
 """Labels of a frequency band in a bin; fewer would call chance an error."""
 _PLACES = 5
-_MOST_COLUMNS = 3
+_MAX_COLUMNS = 3
 _PANEL_INCHES = 3.0
 _ALONE_INCHES = 4.0
 RELIABILITY_UNITS = (
@@ -286,7 +286,7 @@ def report_reliability(predictor: Predictor, pairs: ScoredPairs) -> ReliabilityR
 
 def draw_reliability(report: ReliabilityReport) -> Figure:
     """Draw the share of right labels over the probability of the top five, before and after."""
-    columns = min(_MOST_COLUMNS, len(report.before))
+    columns = min(_MAX_COLUMNS, len(report.before))
     num_rows = -(-len(report.before) // columns)
     side = _ALONE_INCHES if columns == 1 else _PANEL_INCHES  # the legend needs some width
     figure = Figure(figsize=(side * columns, side * num_rows + 0.5), layout="constrained")

@@ -8,19 +8,17 @@ estimates of sums over all pairs, whatever the number of labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.parts.batches import FeatureBatch, TextBatch
+from models.options import RankingOptions
+from models.parts.batches import TextBatch
 from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL, without_repeats
-
-_Batch: TypeAlias = TextBatch | FeatureBatch
+from models.ranking.top_k import NO_LABEL, Ranking, without_repeats
 
 NUM_BEST = 64
 """Labels of every scorer that are looked at, a document."""
@@ -85,17 +83,20 @@ class PairCollector:
         self._truth = truth
         self._num_seen = 0
         self._parts: list[ScoredPairs] = []
+        self._rankings: list[dict[str, Ranking]] = []
 
-    def watch(self, batches: Iterable[_Batch]) -> Iterator[_Batch]:
+    def watch(self, batches: Iterable[TextBatch]) -> Iterator[TextBatch]:
         """Score pairs of the next documents, before whoever asks for them gets them.
 
         Yields:
             The batches, as they come.
         """
         for batch in batches:
-            stop = self._num_seen + batch.num_documents
+            stop = self._num_seen + len(batch.texts)
             truth = self._truth[self._num_seen : stop]
-            self._parts.append(score_pairs(self._predictor, batch, truth, self._num_seen))
+            ranked = rank_best(self._predictor, batch)
+            self._parts.append(score_pairs(self._predictor, batch, truth, self._num_seen, ranked))
+            self._rankings.append(ranked)
             self._num_seen = stop
             yield batch
 
@@ -104,12 +105,27 @@ class PairCollector:
         """Those of all documents so far; there must be some."""
         return ScoredPairs.joined(self._parts)
 
+    @property
+    def rankings(self) -> dict[str, Ranking]:
+        """The best labels of all documents so far, by every scorer; there must be some."""
+        names = self._rankings[0]
+        return {name: Ranking.joined([each[name] for each in self._rankings]) for name in names}
+
+
+def rank_best(predictor: Predictor, batch: TextBatch) -> dict[str, Ranking]:
+    """Return the `NUM_BEST` best labels of documents, or all, by every scorer."""
+    k = min(NUM_BEST, len(predictor.catalogue))
+    return {
+        name: predictor.rank(batch, RankingOptions(k=k, scorer=name)) for name in predictor.scorers
+    }
+
 
 def score_pairs(
     predictor: Predictor,
-    batch: _Batch,
+    batch: TextBatch,
     truth: Float32[csr_array, "document label"],
     first_row: int,
+    ranked: Mapping[str, Ranking],
 ) -> ScoredPairs:
     """Return pairs of some documents, scored by every scorer.
 
@@ -119,10 +135,10 @@ def score_pairs(
         truth: Their labels.
         first_row: Number of the first document in its split; the sample of a document depends on
             its number alone, so it is the same for every model and batch.
+        ranked: Of `rank_best`.
     """
     num_labels = truth.shape[1]
-    k = min(NUM_BEST, num_labels)
-    best = np.hstack([predictor.rank(batch, k, name).labels for name in predictor.scorers])
+    best = np.hstack([ranking.labels for ranking in ranked.values()])
     true_labels = np.split(truth.indices.astype(np.int64), truth.indptr[1:-1])
     rows = [
         _pairs_of(named, true, num_labels, np.random.default_rng(first_row + row))
@@ -136,7 +152,10 @@ def score_pairs(
         is_true=_is_among(labels, true_labels),
         is_best=_is_among(labels, list(best)),
         weights=weights,
-        scores={name: predictor.score(batch, labels, name) for name in predictor.scorers},
+        scores={
+            name: predictor.score(batch, labels, RankingOptions(scorer=name))
+            for name in predictor.scorers
+        },
     )
 
 
@@ -159,9 +178,9 @@ def _pairs_of(
 
 
 def _is_among(
-    labels: Int64[np.ndarray, "document m"], wanted: Sequence[np.ndarray]
+    labels: Int64[np.ndarray, "document m"], expected: Sequence[np.ndarray]
 ) -> Bool[np.ndarray, "document m"]:
-    rows = zip(labels, wanted, strict=True)
+    rows = zip(labels, expected, strict=True)
     is_among = np.stack([np.isin(row, some) for row, some in rows])
     found: Bool[np.ndarray, "document m"] = is_among & (labels != NO_LABEL)
     return found

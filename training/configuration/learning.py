@@ -1,6 +1,6 @@
-"""The configuration of negatives and losses: q, w, m and the loss; the impossible is refused.
+"""The configuration of negatives and losses; what is impossible is refused.
 
-    negatives: {q: {kind: frequency, exponent: 0.75}, w: tail, m: 64, exclude: document}
+    negatives: {distribution: {kind: uniform}, weighting: tail, num_negatives: 64}
     loss: {kind: softmax}
 
 `training.learning.objectives` makes the parts from it.
@@ -103,19 +103,19 @@ DistributionConfig = Annotated[
     Field(discriminator="kind"),
 ]
 
-_WITHOUT_M = ("within_batch", "all")
+_WITHOUT_NUMBER = ("within_batch", "all")
 _SHAREABLE = ("uniform", "uniform_subset", "frequency")
 
 
 class NegativesConfig(_Section):
     """Which labels a pair is contrasted with, and how much they weigh (Rawat et al. 2021)."""
 
-    q: DistributionConfig
-    """Sampling distribution."""
-    w: WeightName | None = None
-    """Weight of a negative (Table 1, Eq. 15-16); none for ordered losses, which weigh by rank."""
-    m: Positive | None = None
-    """Negatives a pair; none for q 'within_batch' and 'all', which have as many as there are."""
+    distribution: DistributionConfig
+    """Sampling distribution q."""
+    weighting: WeightName | None = None
+    """Weight w of a negative (Table 1, Eq. 15-16); none for ordered losses, which weigh by rank."""
+    num_negatives: Positive | None = None
+    """Negatives a pair, m; none for 'within_batch' and 'all', which have as many as there are."""
     exclude: Literal["none", "positive", "document"] = "document"
     """What may not be drawn: nothing, the pair's label, or all labels of its document."""
     shared: bool = False
@@ -123,24 +123,28 @@ class NegativesConfig(_Section):
 
     @model_validator(mode="after")
     def _refuse_impossible(self) -> NegativesConfig:
-        kind = self.q.kind
-        if kind in _WITHOUT_M and self.m is not None:
-            raise ValueError(f"m is {self.m}, but q '{kind}' settles how many there are; drop m")
-        if kind not in _WITHOUT_M and self.m is None:
-            raise ValueError(f"q '{kind}' needs m, the number of negatives a pair")
+        kind = self.distribution.kind
+        if kind in _WITHOUT_NUMBER and self.num_negatives is not None:
+            raise ValueError(
+                f"num_negatives is {self.num_negatives}, but distribution '{kind}' settles how "
+                "many there are; drop it"
+            )
+        if kind not in _WITHOUT_NUMBER and self.num_negatives is None:
+            raise ValueError(f"distribution '{kind}' needs num_negatives, how many a pair has")
         if self.shared and kind not in _SHAREABLE:
             raise ValueError(
-                f"q '{kind}' can't be drawn once for all pairs; drop 'shared', or take one of "
-                f"{', '.join(_SHAREABLE)}"
+                f"distribution '{kind}' can't be drawn once for all pairs; drop 'shared', or "
+                f"take one of {', '.join(_SHAREABLE)}"
             )
         if kind == "all" and self.exclude == "none":
-            raise ValueError("q 'all' with exclude 'none' would count each positive twice")
-        is_list_alone = isinstance(self.q, HardConfig) and self.q.share == 1
-        if is_list_alone and self.w not in {None, "constant"}:
             raise ValueError(
-                f"w '{self.w}' needs log q of every label, which q 'hard' with share 1 can't give: "
-                "it never draws a label outside the document's list; lower the share, or take "
-                "w 'constant'"
+                "distribution 'all' with exclude 'none' would count each positive twice"
+            )
+        is_list_alone = isinstance(self.distribution, HardConfig) and self.distribution.share == 1
+        if is_list_alone and self.weighting not in {None, "constant"}:
+            raise ValueError(
+                f"weighting '{self.weighting}' needs log q of every label, but 'hard' with share 1 "
+                "draws none outside the document's list; lower the share, or take 'constant'"
             )
         return self
 
@@ -149,17 +153,22 @@ class NegativesConfig(_Section):
 
         0 if not even one has; None if they are no more labels however many pairs there are.
         """
-        if self.q.kind == "all":
+        if self.distribution.kind == "all":
             return None
-        if self.q.kind == "within_batch":
+        if self.distribution.kind == "within_batch":
             return num_labels
-        assert self.m is not None
-        return max(0, num_labels - self.m if self.shared else num_labels // (self.m + 1))
+        assert self.num_negatives is not None
+        return max(
+            0,
+            num_labels - self.num_negatives
+            if self.shared
+            else num_labels // (self.num_negatives + 1),
+        )
 
     @property
     def is_uniform_subset(self) -> bool:
         """Whether what a pair gets is a uniform subset of the labels, perhaps all."""
-        return self.q.kind in {"uniform_subset", "all"}
+        return self.distribution.kind in {"uniform_subset", "all"}
 
 
 class TopKConfig(_Section):
@@ -171,7 +180,7 @@ class TopKConfig(_Section):
 
     @property
     def num_ranks(self) -> int:
-        """Ranks that have a weight."""
+        """Processes that have a weight."""
         return self.k
 
 
@@ -180,7 +189,7 @@ class PowerLawConfig(_Section):
 
     kind: Literal["power_law"] = "power_law"
     k: Positive
-    """Ranks that count."""
+    """Processes that count."""
     exponent: float
     """Weights fall with rank^-exponent."""
 
@@ -188,14 +197,14 @@ class PowerLawConfig(_Section):
     def _refuse_increasing(self) -> PowerLawConfig:
         if self.exponent < 0:
             raise ValueError(
-                f"vartheta increases: exponent {self.exponent} makes easier negatives weigh more; "
-                "wanted at least 0"
+                f"rank_weights increase: exponent {self.exponent} makes easier negatives weigh "
+                "more; expected at least 0"
             )
         return self
 
     @property
     def num_ranks(self) -> int:
-        """Ranks that have a weight."""
+        """Processes that have a weight."""
         return self.k
 
 
@@ -211,16 +220,16 @@ class GivenRanksConfig(_Section):
         for rank, (harder, easier) in enumerate(pairwise(self.weights), start=1):
             if easier > harder:
                 raise ValueError(
-                    f"vartheta increases: {harder} at rank {rank}, then {easier}; wanted weights "
-                    "that never rise (Reddi et al. 2019, Theorem 2)"
+                    f"rank_weights increase: {harder} at rank {rank}, then {easier}; expected "
+                    "weights that never rise (Reddi et al. 2019, Theorem 2)"
                 )
         if not self.weights[0]:
-            raise ValueError("vartheta is 0 at every rank; wanted one above 0")
+            raise ValueError("rank_weights are 0 at every rank; expected one above 0")
         return self
 
     @property
     def num_ranks(self) -> int:
-        """Ranks that have a weight."""
+        """Processes that have a weight."""
         return len(self.weights)
 
 
@@ -247,21 +256,25 @@ class OrderedLossConfig(_Section):
     """Stochastic negative mining (Reddi et al. 2019, Algorithm 1)."""
 
     kind: Literal["ordered"] = "ordered"
-    phi: Literal["hinge", "logistic_base_2", "squared_hinge", "exponential", "ramp"] = "hinge"
-    """Margin loss."""
+    margin_loss: Literal["hinge", "logistic_base_2", "squared_hinge", "exponential", "ramp"] = (
+        "hinge"
+    )
+    """phi of Reddi et al."""
     ramp_width: float = Field(default=1.0, gt=0)
     """The margin rho of the ramp loss."""
     form: Literal["pairwise", "binary"] = "binary"
     """POWL or BOWL."""
-    vartheta: RankWeightsConfig = TopKConfig()
-    """Weights of the ranks."""
+    rank_weights: RankWeightsConfig = TopKConfig()
+    """vartheta of Reddi et al., the hardest negative first."""
     rank_draws: Positive | None = None
-    """Draw so many ranks a pair in proportion to vartheta, instead of weighing all."""
+    """Draw so many ranks a pair in proportion to their weights, instead of weighing all."""
 
     @model_validator(mode="after")
     def _refuse_ignored_width(self) -> OrderedLossConfig:
-        if "ramp_width" in self.model_fields_set and self.phi != "ramp":
-            raise ValueError(f"ramp_width is given, but phi is '{self.phi}'; drop it")
+        if "ramp_width" in self.model_fields_set and self.margin_loss != "ramp":
+            raise ValueError(
+                f"ramp_width is given, but margin_loss is '{self.margin_loss}'; drop it"
+            )
         return self
 
 
@@ -315,18 +328,18 @@ class LearningConfig(_Section):
             num_hard: Hard negatives a document.
 
         Raises:
-            ConfigError: m is larger than the support of q, or more ranks or places are wanted
-                than there are labels.
+            ConfigError: There are more negatives a pair than the distribution has labels to draw
+                from, or more ranks than negatives, or a top of all labels.
         """
         loss = self.loss
         if isinstance(loss, SoftTopKLossConfig) and loss.k >= num_labels:
             raise ConfigError(
-                f"loss 'soft_top_k': k is {loss.k}, of {num_labels} labels; wanted fewer than all"
+                f"loss 'soft_top_k': k is {loss.k}, of {num_labels} labels; expected fewer than all"
             )
-        if isinstance(loss, OrderedLossConfig) and loss.vartheta.num_ranks >= num_labels:
+        if isinstance(loss, OrderedLossConfig) and loss.rank_weights.num_ranks >= num_labels:
             raise ConfigError(
-                f"loss 'ordered': vartheta has {loss.vartheta.num_ranks} ranks, but a pair has at "
-                f"most {num_labels - 1} negatives (B >= k); wanted fewer ranks"
+                f"loss 'ordered': rank_weights has {loss.rank_weights.num_ranks} ranks, but a pair "
+                f"has at most {num_labels - 1} negatives (B >= k); expected fewer ranks"
             )
         if self.negatives is not None:
             _refuse_beyond_support(self.negatives, num_labels, num_hard)
@@ -345,36 +358,43 @@ def refuse_impossible(loss: LossConfig, negatives: NegativesConfig | None) -> No
             )
         return
     if negatives is None:
-        raise ValueError(f"loss '{loss.kind}' needs 'negatives': q, w and m")
+        raise ValueError(
+            f"loss '{loss.kind}' needs 'negatives': distribution, weighting and num_negatives"
+        )
     if isinstance(loss, OrderedLossConfig):
         _refuse_mining(loss, negatives)
-    elif negatives.w is None:
-        raise ValueError(f"loss '{loss.kind}' needs w, the weight of a negative")
+    elif negatives.weighting is None:
+        raise ValueError(f"loss '{loss.kind}' needs weighting, how much a negative counts")
 
 
 def _refuse_mining(loss: OrderedLossConfig, negatives: NegativesConfig) -> None:
-    if negatives.w is not None:
-        raise ValueError(f"loss 'ordered' weighs by rank (vartheta); drop w '{negatives.w}'")
+    if negatives.weighting is not None:
+        raise ValueError(
+            f"loss 'ordered' weighs by rank (rank_weights); drop weighting '{negatives.weighting}'"
+        )
     if not negatives.is_uniform_subset:
         raise ValueError(
-            f"loss 'ordered' mines a uniform subset (Algorithm 1), not q '{negatives.q.kind}'; "
-            "wanted q 'uniform_subset', or 'all'"
+            "loss 'ordered' mines a uniform subset (Algorithm 1): got distribution "
+            f"'{negatives.distribution.kind}', expected 'uniform_subset' or 'all'"
         )
     if negatives.exclude == "none":
         raise ValueError("loss 'ordered' can't have the positive among the negatives it mines")
-    if negatives.m is not None and negatives.m < loss.vartheta.num_ranks:
+    if (
+        negatives.num_negatives is not None
+        and negatives.num_negatives < loss.rank_weights.num_ranks
+    ):
         raise ValueError(
-            f"loss 'ordered': vartheta has {loss.vartheta.num_ranks} ranks, but m is "
-            f"{negatives.m}; wanted B >= k"
+            f"loss 'ordered': rank_weights has {loss.rank_weights.num_ranks} ranks, but "
+            f"num_negatives is {negatives.num_negatives}; expected at least as many (B >= k)"
         )
 
 
 def _refuse_beyond_support(negatives: NegativesConfig, num_labels: int, num_hard: int) -> None:
     support = num_labels - (negatives.exclude != "none")
-    if isinstance(negatives.q, HardConfig) and negatives.q.share == 1:
+    if isinstance(negatives.distribution, HardConfig) and negatives.distribution.share == 1:
         support = num_hard
-    if negatives.m is not None and negatives.m > support:
+    if negatives.num_negatives is not None and negatives.num_negatives > support:
         raise ConfigError(
-            f"negatives: m is {negatives.m}, but q '{negatives.q.kind}' has {support} labels to "
-            "draw from; lower m"
+            f"negatives: num_negatives is {negatives.num_negatives}, but distribution "
+            f"'{negatives.distribution.kind}' has {support} labels to draw from; lower it"
         )

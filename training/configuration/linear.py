@@ -48,7 +48,7 @@ class LinearConfig(_Section):
     tree: TreeFitConfig | None = None
     """What `adversarial` and `nce` draw from; none for the others."""
     negatives: NegativesConfig | None = None
-    """q, w and m in the place of a method; the label tree, as q, has its settings there. Where
+    """In the place of a method; the label tree, as distribution, has its settings there. Where
     neither is given: 256 labels a step by the root of their frequency, with importance weights, so
     that the scores are those of a softmax over all labels; which it is with no more labels."""
     loss: LossConfig | None = None
@@ -78,10 +78,10 @@ class LinearConfig(_Section):
     def _refuse_ignored(self) -> LinearConfig:
         for name, methods in _USED_BY.items():
             if (getattr(self, name) is None) == (self.method in methods):
-                came = "is missing for" if self.method in methods else "decides nothing with"
+                fault = "is missing for" if self.method in methods else "decides nothing with"
                 method = "no method" if self.method is None else f"method '{self.method}'"
                 raise ValueError(
-                    f"{name} {came} {method}; wanted with {', '.join(methods)}, and with no other"
+                    f"{name} {fault} {method}; expected with {', '.join(methods)} alone"
                 )
         return self
 
@@ -89,17 +89,17 @@ class LinearConfig(_Section):
     def _refuse_impossible_parts(self) -> LinearConfig:
         if self.negatives is None and self.loss is None:
             if self.method is None:
-                raise ValueError("there is no method; wanted one, or 'negatives' and 'loss'")
+                raise ValueError("there is no method; expected one, or 'negatives' and 'loss'")
             return self
         if self.method is not None:
             raise ValueError(f"method '{self.method}' has its own negatives and loss; drop these")
         if self.negatives is None or self.loss is None:
             raise ValueError("'negatives' and 'loss' go together; one of them is missing")
         refuse_impossible(self.loss, self.negatives)
-        if self.negatives.q.kind not in _KINDS:
+        if self.negatives.distribution.kind not in _KINDS:
             raise ValueError(
-                f"q '{self.negatives.q.kind}' is not to be had for linear scorers; wanted one of "
-                f"{', '.join(_KINDS)}"
+                f"distribution '{self.negatives.distribution.kind}' is not for linear scorers; "
+                f"expected one of {', '.join(_KINDS)}"
             )
         if isinstance(self.loss, DecoupledLossConfig) and self.loss.part == "cosine_contrastive":
             raise ValueError("loss part 'cosine_contrastive' wants cosines; linear scores are none")
@@ -116,7 +116,7 @@ class LinearConfig(_Section):
             most_carried: Largest share of q that the labels of one document have; they are no
                 negatives of its pairs, so something must be left to draw.
         """
-        is_drawn = num_labels > _DEFAULT_M and most_carried <= _MOST_CARRIED
+        is_drawn = num_labels > _DEFAULT_NEGATIVES and most_carried <= _MAX_CARRIED
         if self.negatives != LinearConfig().negatives or is_drawn:
             return self
         # A single label has no other to be compared with; uniform draws may be the label itself.
@@ -134,8 +134,8 @@ class LinearConfig(_Section):
     @property
     def tree_fit(self) -> TreeFitConfig | None:
         """The label tree that negatives are drawn from."""
-        q = None if self.negatives is None else self.negatives.q
-        return q if isinstance(q, TreeFitConfig) else self.tree
+        given = None if self.negatives is None else self.negatives.distribution
+        return given if isinstance(given, TreeFitConfig) else self.tree
 
     @property
     def correction(self) -> CorrectionName:
@@ -148,23 +148,24 @@ class LinearConfig(_Section):
             return _CORRECTIONS.get(self.method, "none")
         assert self.negatives is not None
         is_softmax = self.loss in {SoftmaxLossConfig(), DecoupledLossConfig()}
-        is_constant = (self.negatives.w, self.negatives.exclude) == ("constant", "none")
+        is_constant = (self.negatives.weighting, self.negatives.exclude) == ("constant", "none")
         if not (is_softmax and is_constant):
             return "none"
-        if isinstance(self.negatives.q, TreeFitConfig):
+        if isinstance(self.negatives.distribution, TreeFitConfig):
             return "tree"
-        is_prior = self.negatives.q in {FrequencyConfig(), WithinBatchConfig()}
+        is_prior = self.negatives.distribution in {FrequencyConfig(), WithinBatchConfig()}
         return "prior" if is_prior else "none"
 
 
 _KINDS = ("uniform", "uniform_subset", "frequency", "within_batch", "all", "tree")
 _CORRECTIONS: dict[MethodName, CorrectionName] = {"adversarial": "tree", "frequency": "prior"}
-_DEFAULT_M = 256
-_MOST_CARRIED = 0.98
+_DEFAULT_NEGATIVES = 256
+_MAX_CARRIED = 0.98
 """A little less than where `training.learning.sampling` refuses to draw."""
 _DEFAULT_PARTS: dict[str, Any] = {
     "negatives": {
-        "q": {"kind": "frequency", "exponent": 0.5}, "w": "importance", "m": _DEFAULT_M,
+        "distribution": {"kind": "frequency", "exponent": 0.5}, "weighting": "importance",
+        "num_negatives": _DEFAULT_NEGATIVES,
         "exclude": "document", "shared": True,
     },
     "loss": {"kind": "softmax"},

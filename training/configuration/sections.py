@@ -13,7 +13,6 @@ from pydantic import (
 
 from models.errors import ConfigError
 from models.names import LabelPooling
-from models.windows import WindowPool, Windows
 from training.configuration.learning import (
     DecoupledLossConfig,
     DeplLossConfig,
@@ -27,7 +26,7 @@ from training.configuration.learning import (
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 StopWordLanguage = Literal["en", "de"]
-Joint = Literal["separate", "hybrid", "both"]
+Joint = Literal["separate", "hybrid"]
 
 
 class _Section(BaseModel):
@@ -71,9 +70,9 @@ class SparseConfig(_Section):
     """And so many more for each document that carries it."""
     sampled_negatives: Positive = 1000
     """Documents drawn uniformly to stand for all others."""
-    negatives_a_document: Positive = 128
+    negatives_per_document: Positive = 128
     """With very many labels, each takes fewer hard and sampled negatives: with N documents and L
-    labels, `negatives_a_document` x N x log2(L) / L, so that the cost of all grows as log2(L)."""
+    labels, `negatives_per_document` x N x log2(L) / L, so that the cost of all grows as log2(L)."""
 
     @model_validator(mode="after")
     def _words_for_what_reads_words(self) -> SparseConfig:
@@ -121,16 +120,16 @@ class EarlyStoppingConfig(_Section):
     """Documents of the dev split that are ranked, at most; which ones, the seed decides."""
 
     @property
-    def places(self) -> int:
-        """Number of places that the metric looks at."""
+    def cut_off(self) -> int:
+        """K of the metric: how many of the best labels it looks at."""
         return int(self.metric.rpartition("@")[2])
 
     def fitted_to(self, num_labels: int) -> EarlyStoppingConfig:
-        """Return the settings for a corpus: the default metric looks at no more places than labels.
+        """Return the settings for a corpus: the default metric has at most its labels as k.
 
         Other metrics are left as they are, and refused where they can't be measured.
         """
-        if self.metric != EarlyStoppingConfig().metric or self.places <= num_labels:
+        if self.metric != EarlyStoppingConfig().metric or self.cut_off <= num_labels:
             return self
         return self.model_copy(update={"metric": f"P@{num_labels}"})
 
@@ -156,11 +155,8 @@ class StageConfig(_Section):
     """Peak rate of the classifier's label weights."""
     warmup_share: float = Field(default=0.1, ge=0, lt=1)
     """Share of the steps in which the rates rise."""
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the rates fall after that, to zero at the last step; constant: not at all."""
-    layer_decay: Rate = 1.0
-    """Each layer of the transformer has so many times the rate of the one above it, and the
-    embeddings of the lowest layer's; 1: all have the same."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """How the rates fall after that: to zero at the last step, or not at all."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Of AdamW."""
     max_gradient_norm: float = Field(default=1.0, gt=0)
@@ -180,16 +176,6 @@ class ClassifierConfig(StageConfig):
     classifier_learning_rate: Rate = 5e-3
 
 
-class RefreshConfig(_Section):
-    """Hard negatives from the dual encoder itself (see `training.neural.mined_negatives`)."""
-
-    every_steps: Positive
-    """All labels, and the documents of as many steps, are encoded every so many steps."""
-    share: Rate = 1.0
-    """Of the hard negatives that are mined; the rest stay the SVM's, and all are before the first
-    refresh."""
-
-
 class RetrievalConfig(StageConfig):
     """The dual encoder (DEPL section 3.3)."""
 
@@ -200,8 +186,6 @@ class RetrievalConfig(StageConfig):
     classifier_learning_rate: Rate = 1e-3
     hard_negatives: int = Field(default=10, ge=0)
     """Highest-ranked wrong labels of the SVM, a document."""
-    refresh: RefreshConfig | None = None
-    """How often hard negatives are mined by the dual encoder; None: never."""
     label_subset_size: Positive = 384
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
     300-500. With `negatives`, the most that a step encodes: pairs beyond are left out at random."""
@@ -209,7 +193,7 @@ class RetrievalConfig(StageConfig):
     """What scores cost: those of the label subset (depl, decoupled_softmax, soft_top_k), or those
     of pairs and their negatives (softmax, decoupled, ordered)."""
     negatives: NegativesConfig | None = None
-    """Of a loss over pairs: q, w, m."""
+    """Of a loss over pairs."""
     keyword_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of a step's labels that are read without their keywords, as those without training
     documents always are."""
@@ -221,41 +205,36 @@ class RetrievalConfig(StageConfig):
     joint: Joint = "separate"
     """How the classifier is trained along. separate: by its own loss over all labels, beside the
     dual encoder's. hybrid: the loss is that of (sigma(f_dual) + sigma(f_cls)) / 2 over the label
-    subset (DEPL Eq. 4), and no other. both: all three losses."""
+    subset (DEPL Eq. 4), and no other."""
 
     @model_validator(mode="after")
     def _refuse_full_top(self) -> RetrievalConfig:
         if isinstance(self.loss, SoftTopKLossConfig) and self.loss.k >= self.label_subset_size:
             raise ValueError(
                 f"loss 'soft_top_k': k is {self.loss.k}, with label_subset_size "
-                f"{self.label_subset_size}; wanted fewer than are scored"
+                f"{self.label_subset_size}; expected fewer than are scored"
             )
         return self
 
     @model_validator(mode="after")
     def _refuse_impossible_pairs(self) -> RetrievalConfig:
         refuse_impossible(self.loss, self.negatives)
-        if self.refresh is not None and not self.hard_negatives:
-            raise ValueError("refresh mines hard negatives, but hard_negatives is 0")
         if self.negatives is None:
             return self
-        if self.refresh is not None:
-            raise ValueError(
-                "refresh mines hard negatives for the batch's label subset; drop 'negatives', or "
-                "drop 'refresh'"
-            )
         if self.joint != "separate":
             raise ValueError(
                 f"joint {self.joint!r} is a loss over the batch's label subset; drop 'negatives', "
                 "or take joint 'separate'"
             )
-        kind, bound = self.negatives.q.kind, self.label_subset_size
+        kind, bound = self.negatives.distribution.kind, self.label_subset_size
         if kind == "hard" and not self.hard_negatives:
-            raise ValueError("q 'hard' draws from the hard negatives, but hard_negatives is 0")
+            raise ValueError(
+                "distribution 'hard' draws from the hard negatives, but hard_negatives is 0"
+            )
         if self.negatives.most_pairs(bound) == 0:
             raise ValueError(
-                f"m is {self.negatives.m}, but a step encodes {bound} labels, that of a pair among "
-                "them; lower m, or raise label_subset_size"
+                f"num_negatives is {self.negatives.num_negatives}, but a step encodes {bound} "
+                "labels, that of a pair among them; lower it, or raise label_subset_size"
             )
         if isinstance(self.loss, DecoupledLossConfig) and self.loss.part == "cosine_contrastive":
             raise ValueError("loss part 'cosine_contrastive' wants cosines; f_dual has none")
@@ -273,35 +252,19 @@ class RetrievalConfig(StageConfig):
             ConfigError: It does.
         """
         self.learning.check(num_labels, self.hard_negatives)
-        is_all = self.negatives is not None and self.negatives.q.kind == "all"
+        is_all = self.negatives is not None and self.negatives.distribution.kind == "all"
         if is_all and num_labels > self.label_subset_size:
             raise ConfigError(
-                f"retrieval: q 'all' encodes {num_labels} labels a step, but label_subset_size is "
-                f"{self.label_subset_size}; raise it, or take another q"
+                f"retrieval: distribution 'all' encodes {num_labels} labels a step, "
+                f"but label_subset_size is {self.label_subset_size}; raise it, or take another "
+                "distribution"
             )
-
-
-class WindowsConfig(_Section):
-    """Overlapping windows in which long documents are read (see `models.windows`)."""
-
-    overlap: int = Field(default=32, ge=0)
-    """Tokens that a window has in common with the one before; at most half of a window."""
-    pool: WindowPool = "mean"
-    """What the vector of a document is of those of its windows, dimension by dimension."""
-    most: int = Field(default=4, ge=2, le=64)
-    """Windows a document; what lies behind the last is not read. A step takes up to so many times
-    the time and memory."""
-
-    @property
-    def windows(self) -> Windows:
-        """The same, as texts are read by it."""
-        return Windows(self.overlap, self.pool, self.most)
 
 
 class EnsembleConfig(_Section):
     """What the ensemble's weights are to be good at on the dev split: a weighted sum of metrics."""
 
-    places: Positive = 5
+    cut_off: Positive = 5
     """k of the metrics."""
     precision: float = Field(default=1.0, ge=0)
     """Weight of P@k."""

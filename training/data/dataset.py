@@ -13,12 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.names import FEATURES, TEXT, Input
-from training.data.feature_splits import FeatureShape, open_feature_splits, read_names
+from models.labels.catalogue import LabelCatalogue
 from training.data.files import SPLIT_NAMES, CorpusFiles, find_files
 from training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
-from training.data.splits import Document, Split, SplitScan, TextSplit, describe_problems
+from training.data.splits import Document, Split, SplitScan, describe_problems
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
@@ -31,7 +29,7 @@ class Dataset:
     def __init__(
         self, files: CorpusFiles, *, skip_bad: bool = False, max_problems: int = 20
     ) -> None:
-        """Read the label file, where there is one, and the headers of files that have some.
+        """Read the label file, where there is one.
 
         Args:
             files: The files of the corpus.
@@ -39,37 +37,17 @@ class Dataset:
             max_problems: How many of them are listed for each file.
 
         Raises:
-            DataError: A label file, a file of feature names or a header can't be used.
+            DataError: The label file can't be used.
         """
         self.folder = files.folder
         self.split_names = tuple(files.splits)
         self._files = files
         self._skip_bad = skip_bad
         self._max_problems = max_problems
-        self._feature_names: tuple[str, ...] = ()
-        if self.input == FEATURES:
-            self._splits, shape = open_feature_splits(
-                files, skip_bad=skip_bad, max_problems=max_problems
-            )
-            self._listed: LabelCatalogue | None = self._numbered_labels(shape)
-            self._feature_names = self._names(files.features, shape.num_features, "feature")
-        else:
-            self._listed = (
-                labels_of_file(files.labels, files.form, max_problems) if files.labels else None
-            )
-            self._splits = {
-                name: self._text_split(name, path) for name, path in files.splits.items()
-            }
-
-    @property
-    def input(self) -> Input:
-        """What its documents are given as."""
-        return self._files.form.input
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The name of each feature, by its index; empty for texts."""
-        return self._feature_names
+        self._listed = (
+            labels_of_file(files.labels, files.form, max_problems) if files.labels else None
+        )
+        self._splits = {name: self._split_of(name, path) for name, path in files.splits.items()}
 
     def split(self, name: str) -> Split:
         """Return one of the parts.
@@ -89,7 +67,7 @@ class Dataset:
 
         The order is that of the label file; without one, falling number of training documents,
         then the text of the label, those that only other documents carry last. Without a training
-        split all the numbers are 0. Labels of features are in the order of their indices.
+        split all the numbers are 0.
 
         Raises:
             DataError: Training documents can't be used, or labels can't be read.
@@ -99,9 +77,7 @@ class Dataset:
         labels = self.split("train").scan().labels
         counts = np.bincount(labels.indices, minlength=labels.shape[1])
         if num_untrained := int(np.count_nonzero(counts == 0)):
-            logger.log(
-                # With features nothing is known of such a label, so nothing ranks it.
-                logging.WARNING if self.input == FEATURES else logging.INFO,
+            logger.info(
                 "%s: %d of %d labels have no training document",
                 self.folder,
                 num_untrained,
@@ -135,13 +111,12 @@ class Dataset:
             DataError: There is no label file, and the training documents tell no labels.
         """
         found = self._listed or labels_of_documents(self._files, self._max_problems)
-        if self.input == TEXT:
-            warn_of_look_alikes(self.folder, found)
+        warn_of_look_alikes(self.folder, found)
         return found
 
-    def _text_split(self, name: str, path: Path) -> Split:
+    def _split_of(self, name: str, path: Path) -> Split:
         files = self._files
-        return TextSplit(
+        return Split(
             path,
             files.form,
             lambda: self.labels,
@@ -150,15 +125,6 @@ class Dataset:
             skip_bad=self._skip_bad,
             max_problems=self._max_problems,
         )
-
-    def _numbered_labels(self, shape: FeatureShape) -> LabelCatalogue:
-        names = self._names(self._files.labels, shape.num_labels, "label")
-        return LabelCatalogue(Label(str(index), name) for index, name in enumerate(names))
-
-    def _names(self, path: Path | None, num_names: int, what: str) -> tuple[str, ...]:
-        if path is None:
-            return tuple(map(str, range(num_names)))
-        return read_names(path, num_names, what, self._max_problems)
 
 
 def open_dataset(folder: Path, *, skip_bad: bool = False, max_problems: int = 20) -> Dataset:
@@ -174,7 +140,6 @@ def open_dataset(folder: Path, *, skip_bad: bool = False, max_problems: int = 20
 
     Raises:
         DataError: No file or files of two formats are there, a file is there twice, the label file
-            is missing where the format has one, or it holds lines that can't be used; headers
-            contradict each other, or a file of names them.
+            is missing where the format has one, or it holds lines that can't be used.
     """
     return Dataset(find_files(folder), skip_bad=skip_bad, max_problems=max_problems)

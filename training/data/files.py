@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import DataError
-from models.names import TEXT
 from training.formats.documents import EXTREME_CLASSIFICATION, FORMATS, Format
 
 logger = logging.getLogger(__name__)
@@ -25,23 +24,18 @@ class CorpusFiles:
         folder: Where they lie.
         form: Their format.
         splits: Documents of each split there is, in the order of `SPLIT_NAMES`.
-        matrices: Labels of each split, where they have a file of their own.
         labels: The label file, where there is one.
-        features: The file of feature names, where there is one.
     """
 
     folder: Path
     form: Format
     splits: Mapping[str, Path]
-    matrices: Mapping[str, Path]
     labels: Path | None
-    features: Path | None
 
     @property
     def paths(self) -> list[Path]:
         """All of them, sorted."""
-        named = [path for path in (self.labels, self.features) if path]
-        return sorted([*self.splits.values(), *self.matrices.values(), *named])
+        return sorted([*self.splits.values(), *([self.labels] if self.labels else [])])
 
     def fingerprint(self) -> str:
         """Return the SHA-256, in hexadecimal, over the names and bytes of these files."""
@@ -76,35 +70,16 @@ def find_files(folder: Path) -> CorpusFiles:
         raise DataError(f"{folder}: files of two formats ({names}); keep those of one")
     splits = {name: path for _, name, path in found}
     labels = _one_of(folder, form.label_files)
-    needs_labels = form is EXTREME_CLASSIFICATION or (form.input == TEXT and "train" not in splits)
+    needs_labels = form is EXTREME_CLASSIFICATION or "train" not in splits
     if needs_labels and not labels:
-        raise DataError(f"{folder}: no labels; wanted {either(form.label_files)} (also with .gz)")
+        raise DataError(f"{folder}: no labels; expected {either(form.label_files)} (also with .gz)")
     _warn_of_filters(folder)
-    return CorpusFiles(
-        folder=folder,
-        form=form,
-        splits=splits,
-        matrices=_label_matrices(folder, form, splits),
-        labels=labels,
-        features=_one_of(folder, form.feature_files),
-    )
+    return CorpusFiles(folder, form, splits, labels)
 
 
 def either(names: tuple[str, ...]) -> str:
     """Return the names as a choice."""
     return " or ".join(names)
-
-
-def _label_matrices(folder: Path, form: Format, splits: Mapping[str, Path]) -> dict[str, Path]:
-    found = {}
-    for name, file in form.matrix_files.items():
-        if name not in splits:
-            continue
-        path = _existing(folder, file)
-        if path is None:
-            raise DataError(f"{folder}: {splits[name].name} without {file} (also with .gz)")
-        found[name] = path
-    return found
 
 
 def _warn_of_filters(folder: Path) -> None:

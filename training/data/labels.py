@@ -10,15 +10,22 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from models.errors import DataError
+from models.files.bad_lines import ProblemList, counted_lines, list_problems
 from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from models.labels.cells import DELIMITER
+from models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_file
 from training.data.files import CorpusFiles, either
-from training.formats.bad_lines import Problem, ProblemList, counted_lines, list_problems
-from training.formats.documents import CSV, Format, RawDocument, read_documents, read_labels
-from training.formats.label_cells import DELIMITER
+from training.formats.documents import (
+    CSV,
+    EXTREME_CLASSIFICATION,
+    Format,
+    RawDocument,
+    read_documents,
+)
 
 logger = logging.getLogger(__name__)
 
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 _LEAST_PAIRS = 2
 """Documents in which two labels stand side by side, before they look like one that was split."""
 _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
@@ -31,25 +38,22 @@ def labels_of_file(path: Path, form: Format, max_problems: int) -> LabelCatalogu
     Raises:
         DataError: A label can't be used, or there is none.
     """
-    labels: list[Label] = []
-    line_of: dict[str, int] = {}
-    problems = ProblemList(path, max_problems)
-    for item in read_labels(path, form):
-        if isinstance(item, Problem):
-            problems.add(item)
-        elif (first := line_of.setdefault(item.label.id, item.line)) != item.line:
-            problems.add(Problem(item.line, f"id {item.label.id!r} again, as on line {first}"))
-        else:
-            labels.append(item.label)
-    if problems.num_problems:
-        listed = list_problems(problems.kept, problems.num_problems)
-        raise DataError(
-            f"{path}: {problems.num_problems} labels can't be used; "
-            f"mend them, for a label can't be skipped\n{listed}"
-        )
-    if not labels:
-        raise DataError(f"{path}: no labels; give one a line")
+    label_form = REPOSITORY_FORM if form is EXTREME_CLASSIFICATION else OWN_FORM
+    labels = read_label_file(path, label_form, max_problems)
+    _warn_of_equal_names(path, labels)
     return LabelCatalogue(with_names_of_parents(labels, labels))
+
+
+def _warn_of_equal_names(path: Path, labels: Iterable[Label]) -> None:
+    """Log names that several labels of a file have: answers with them look alike."""
+    counts = Counter(label.name for label in labels)
+    if shared := [name for name, count in counts.items() if count > 1]:
+        logger.warning(
+            "%s: %d names are those of several labels each, which only their ids tell apart: %s",
+            path,
+            len(shared),
+            _shown(shared),
+        )
 
 
 def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue:
@@ -151,12 +155,12 @@ def warn_of_look_alikes(folder: Path, labels: LabelCatalogue) -> None:
             "apart: %s",
             folder,
             len(alike),
-            "; ".join(_shown(names) for names in alike[:_MOST_SHOWN])
-            + ("; ..." if len(alike) > _MOST_SHOWN else ""),
+            "; ".join(_shown(names) for names in alike[:_MAX_SHOWN])
+            + ("; ..." if len(alike) > _MAX_SHOWN else ""),
         )
     if missing := [label.name for label in labels if label.name.lower() in _MISSING_VALUES]:
         logger.warning(
-            "%s: %s came as a label; leave the labels of a document empty if it has none",
+            "%s: got %s as a label; leave the labels of a document empty if it has none",
             folder,
             _shown(missing),
         )
@@ -168,5 +172,5 @@ def _looks(name: str) -> str:
 
 def _shown(names: Iterable[str]) -> str:
     names = list(names)
-    more = ", ..." if len(names) > _MOST_SHOWN else ""
-    return ", ".join(map(repr, islice(names, _MOST_SHOWN))) + more
+    more = ", ..." if len(names) > _MAX_SHOWN else ""
+    return ", ".join(map(repr, islice(names, _MAX_SHOWN))) + more

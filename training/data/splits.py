@@ -1,13 +1,11 @@
 """One part of a corpus: documents that stream from a file, and the label matrix that they make.
 
-Memory is bounded by the label matrix: of the text, one line is held at a time. Parts that hold
-features instead of text are in `training.data.feature_splits`.
+Memory is bounded by the label matrix: of the text, one line is held at a time.
 """
 
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +17,8 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from models.errors import DataError
+from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from models.labels.catalogue import LabelCatalogue
-from training.formats.bad_lines import Problem, ProblemList, counted_lines, list_problems
 from training.formats.csr_builder import SparseRows
 from training.formats.documents import Format, RawDocument, read_documents, tell_of_form
 
@@ -43,7 +41,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownLabels(Problem):
+class UnknownLabels(BadLine):
     """A line whose only fault is a label that the label file lacks, or has twice."""
 
 
@@ -56,9 +54,9 @@ class SplitScan:
         num_skipped: Lines that can't be used.
         problems: The first of them, as file, line number and reason.
         num_unlabelled: Good lines without labels.
+        lengths: Characters of the text of each good line.
         num_repeated_ids: Good lines whose document id occurs on an earlier one.
-        num_repeats: Good lines whose text occurs on an earlier one, or whose features do.
-        num_featureless: Good lines without features, where lines hold features; no repeats.
+        num_repeats: Good lines whose text occurs on an earlier one.
         num_unknown: Skipped lines whose only fault is a label that the label file lacks.
         unknown: The first of them, as `problems`.
     """
@@ -67,117 +65,15 @@ class SplitScan:
     num_skipped: int
     problems: tuple[str, ...]
     num_unlabelled: int
+    lengths: Int64[np.ndarray, document]
     num_repeated_ids: int = 0
     num_repeats: int = 0
-    num_featureless: int = 0
     num_unknown: int = 0
     unknown: tuple[str, ...] = ()
 
 
-class Split(ABC):
-    """One part of a dataset; what its documents hold is read anew each time it is asked for."""
-
-    def __init__(self, path: Path, *, skip_bad: bool, max_problems: int) -> None:
-        """Keep where the documents lie; nothing is read yet.
-
-        Args:
-            path: File of the split.
-            skip_bad: Whether lines that can't be used are skipped rather than refused.
-            max_problems: How many of them are listed for each file.
-        """
-        self.path = path
-        self._skip_bad = skip_bad
-        self._max_problems = max_problems
-
-    def scan(self) -> SplitScan:
-        """Read every line once and return the label matrix; the result is kept.
-
-        Raises:
-            DataError: Lines can't be used, and they are not to be skipped or there are no others;
-                it lists them all, up to the limit. Or the file can't be read to its end, or is
-                empty.
-        """
-        found = self.found
-        if found.num_skipped and not (self._skip_bad and found.labels.shape[0]):
-            message = describe_problems(self.path.parent, [found], can_skip=not self._skip_bad)
-            raise DataError(message)
-        return found
-
-    @cached_property
-    def found(self) -> SplitScan:
-        """What a pass over the split finds, whether or not bad lines are to be skipped.
-
-        Raises:
-            DataError: The file can't be read to its end, or holds no document at all.
-        """
-        found = self._read()
-        if not found.labels.shape[0] and not found.num_skipped:
-            raise DataError(f"{self.path}: no documents; give at least one, or leave the file out")
-        self._log(found)
-        return found
-
-    def texts(self) -> Iterator[str]:
-        """Return the texts of the good lines, in the row order of `scan().labels`.
-
-        Raises:
-            DataError: As `scan`, before the first text; or the documents are features.
-        """
-        return (document.text for document in self)
-
-    def __iter__(self) -> Iterator[Document]:
-        """Return the documents of the good lines, in row order.
-
-        Raises:
-            DataError: As `scan`, before the first document; or the file changed since then; or the
-                documents are features.
-        """
-        raise DataError(
-            f"{self.path}: holds features, not texts; use what works on features, or a corpus with "
-            "texts"
-        )
-
-    def features(self) -> Float32[csr_array, "document feature"]:
-        """Return the features of the good lines, as the file has them, in row order.
-
-        They are read each time and not kept.
-
-        Raises:
-            DataError: As `scan`; or the file changed since then; or the documents are texts.
-        """
-        raise DataError(
-            f"{self.path}: holds texts, not features; use what works on texts, or a corpus of the "
-            "bag-of-words form"
-        )
-
-    @abstractmethod
-    def _read(self) -> SplitScan:
-        """Read every line once."""
-
-    def _log(self, found: SplitScan) -> None:
-        if found.num_skipped and self._skip_bad:
-            logger.warning(
-                "%s: skipped %s that can't be used:\n%s",
-                self.path,
-                counted_lines(found.num_skipped),
-                list_problems(found.problems, found.num_skipped),
-            )
-        oddities = {
-            "no label": found.num_unlabelled,
-            "no feature": found.num_featureless,
-            "an id that an earlier one has": found.num_repeated_ids,
-            "the text or the features of an earlier one": found.num_repeats,
-        }
-        if any(oddities.values()):
-            logger.warning(
-                "%s: of %d documents, %s",
-                self.path,
-                found.labels.shape[0],
-                ", ".join(f"{count} have {what}" for what, count in oddities.items() if count),
-            )
-
-
-class TextSplit(Split):
-    """A split whose documents are texts."""
+class Split:
+    """One part of a dataset; its documents are read anew each time they are asked for."""
 
     def __init__(
         self,
@@ -202,18 +98,22 @@ class TextSplit(Split):
             skip_bad: Whether lines that can't be used are skipped rather than refused.
             max_problems: How many of them are listed.
         """
-        super().__init__(path, skip_bad=skip_bad, max_problems=max_problems)
+        self.path = path
+        self._skip_bad = skip_bad
+        self._max_problems = max_problems
         self._form = form
         self._labels = labels
         self._label_file = label_file
         self._is_measured = is_measured
 
     def scan(self) -> SplitScan:
-        """Return the label matrix (see `Split.scan`).
+        """Read every line once and return the label matrix; the result is kept.
 
         Raises:
-            DataError: As `Split.scan`; or models are measured on these documents, and some would
-                be skipped for their labels.
+            DataError: Lines can't be used, and they are not to be skipped or there are no others;
+                it lists them all, up to the limit. Or models are measured on these documents, and
+                some would be skipped for their labels. Or the file can't be read to its end, or is
+                empty.
         """
         found = self.found
         if found.num_unknown and self._is_measured and self._skip_bad:
@@ -223,22 +123,73 @@ class TextSplit(Split):
                 f"labels to {self._label_file} (they need no training documents), or take them "
                 f"out of the documents\n{list_problems(found.unknown, found.num_unknown)}"
             )
-        return super().scan()
+        if found.num_skipped and not (self._skip_bad and found.labels.shape[0]):
+            message = describe_problems(self.path.parent, [found], can_skip=not self._skip_bad)
+            raise DataError(message)
+        return found
+
+    @cached_property
+    def found(self) -> SplitScan:
+        """What a pass over the split finds, whether or not bad lines are to be skipped.
+
+        Raises:
+            DataError: The file can't be read to its end, or holds no document at all.
+        """
+        found = self._read()
+        if not found.labels.shape[0] and not found.num_skipped:
+            raise DataError(f"{self.path}: no documents; give at least one, or leave the file out")
+        self._log(found)
+        return found
+
+    def texts(self) -> Iterator[str]:
+        """Return the texts of the good lines, in the row order of `scan().labels`.
+
+        Raises:
+            DataError: As `scan`, before the first text.
+        """
+        return (document.text for document in self)
 
     def __iter__(self) -> Iterator[Document]:
-        """Return the documents of the good lines, in row order (see `Split.__iter__`)."""
+        """Return the documents of the good lines, in row order.
+
+        Raises:
+            DataError: As `scan`, before the first document; or the file changed since then.
+        """
         return self._stream(self.scan().labels.shape[0])
+
+    def _log(self, found: SplitScan) -> None:
+        if found.num_skipped and self._skip_bad:
+            logger.warning(
+                "%s: skipped %s that can't be used:\n%s",
+                self.path,
+                counted_lines(found.num_skipped),
+                list_problems(found.problems, found.num_skipped),
+            )
+        oddities = {
+            "no label": found.num_unlabelled,
+            "an id that an earlier one has": found.num_repeated_ids,
+            "the text of an earlier one": found.num_repeats,
+        }
+        if any(oddities.values()):
+            logger.warning(
+                "%s: of %d documents, %s",
+                self.path,
+                found.labels.shape[0],
+                ", ".join(f"{count} have {what}" for what, count in oddities.items() if count),
+            )
 
     def _read(self) -> SplitScan:
         tell_of_form(self.path, self._form)
         problems = ProblemList(self.path, self._max_problems)
         unknown = ProblemList(self.path, self._max_problems)
-        labels, ids, texts = SparseRows(), array("q"), array("q")  # of the latter, their hashes
+        labels, lengths = SparseRows(), array("q")
+        ids, texts = array("q"), array("q")  # their hashes
         for item in self._lines():
             if isinstance(item, Document):
                 labels.add(item.labels)
                 ids.append(hash(item.id))
                 texts.append(hash(item.text))
+                lengths.append(len(item.text))
             else:
                 problems.add(item)
                 if isinstance(item, UnknownLabels):
@@ -249,6 +200,7 @@ class TextSplit(Split):
             num_skipped=problems.num_problems,
             problems=problems.kept,
             num_unlabelled=num_empty_rows(matrix),
+            lengths=np.array(lengths, dtype=np.int64),
             num_repeated_ids=num_repeats(np.array(ids, dtype=np.int64)),
             num_repeats=num_repeats(np.array(texts, dtype=np.int64)),
             num_unknown=unknown.num_problems,
@@ -263,15 +215,15 @@ class TextSplit(Split):
                 yield item
         check_unchanged(self.path, num_documents, num_read)
 
-    def _lines(self) -> Iterator[Document | Problem]:
+    def _lines(self) -> Iterator[Document | BadLine]:
         labels = self._labels()
         is_label = None if self._label_file is None else labels.knows
         for raw in read_documents(self.path, self._form, is_label):
-            if isinstance(raw, Problem):
+            if isinstance(raw, BadLine):
                 yield raw
                 continue
             try:
-                item: Document | Problem = Document(raw.id, raw.text, self._rows_of(raw, labels))
+                item: Document | BadLine = Document(raw.id, raw.text, self._rows_of(raw, labels))
             except DataError as error:
                 item = UnknownLabels(raw.line, str(error))
             yield item
@@ -301,9 +253,9 @@ def describe_problems(folder: Path, scans: Sequence[SplitScan], *, can_skip: boo
     num_skipped = sum(scan.num_skipped for scan in scans)
     lists = [list_problems(x.problems, x.num_skipped) for x in scans if x.num_skipped]
     them = "it" if num_skipped == 1 else "them"
-    advice = f"mend {them}, or skip {them} with --skip-bad"
+    advice = f"fix {them}, or skip {them} with --skip-bad"
     if not can_skip:
-        advice = f"no others are left; mend {them}"
+        advice = f"no others are left; fix {them}"
     what = f"{counted_lines(num_skipped)} can't be used; {advice}"
     return "\n".join([f"{folder}: {what}", *lists])
 
@@ -325,7 +277,7 @@ def _row_of(label: int | str, labels: LabelCatalogue) -> int:
     if isinstance(label, str):
         return labels.index_of(label)
     if not 0 <= label < len(labels):
-        raise DataError(f"label index {label} is out of range; wanted 0 to {len(labels) - 1}")
+        raise DataError(f"label index {label} is out of range; expected 0 to {len(labels) - 1}")
     return label
 
 

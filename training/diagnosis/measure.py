@@ -24,11 +24,10 @@ from training.diagnosis.theory import (
     row_sums,
     theorem_bound,
 )
-from training.sparse.features import split_features
 
 KEYWORD_COUNTS = (8, 16, 32)
 
-_MOST_ENTRIES = 2**21  # (pair, label) scores held at a time, in each of about ten arrays
+_MAX_ENTRIES = 2**21  # (pair, label) scores held at a time, in each of about ten arrays
 _EPSILON_QUANTILE = 0.1
 
 
@@ -124,14 +123,15 @@ def diagnose_split(
 
     Raises:
         ConfigError: As `diagnose`; or the model has no encoder, and no dimensions are given.
-        DataError: As `diagnose`; or the split is missing, has broken lines, has labels unknown to
-            the model, or other documents than it reads.
+        DataError: As `diagnose`; or the split is missing, has broken lines, or has labels unknown
+            to the model.
     """
     if dim is None:
         dim = _dim_of_encoder(bundle)
     model = read_sparse(bundle)
-    truth = in_order_of(bundle.catalogue, dataset, dataset.split(split_name).scan().labels)
-    features = split_features(model.tfidf, bundle.manifest.input, dataset, split_name)
+    split = dataset.split(split_name)
+    truth = in_order_of(bundle.catalogue, dataset, split.scan().labels)
+    features = model.tfidf.transform(split.texts())
     return diagnose(model, features, truth, dim=dim, keyword_counts=keyword_counts)
 
 
@@ -170,7 +170,7 @@ def diagnose(
     """
     if not keyword_counts or min(keyword_counts) < 1:
         raise ConfigError(
-            f"diagnosis: keyword counts {list(keyword_counts)!r} came; give some of at least 1"
+            f"diagnosis: got keyword counts {list(keyword_counts)!r}, expected some of at least 1"
         )
     counts = sorted(set(keyword_counts))
     norm = normalise(model)
@@ -269,7 +269,7 @@ class _Keywords:
 
 
 def _blocks(num_pairs: int, num_labels: int) -> Iterator[slice]:
-    step = max(1, _MOST_ENTRIES // num_labels)
+    step = max(1, _MAX_ENTRIES // num_labels)
     return (slice(start, start + step) for start in range(0, num_pairs, step))
 
 

@@ -159,7 +159,7 @@ def draw_diagnosis(found: Diagnosis, catalogue: LabelCatalogue) -> Figure:
     _spread(margins, at, [found.epsilon_min[rows] for rows in bins.values()], "black", "epsilon")
     kept.set_title(
         "Documents on which keywords alone keep the label above all ranked lower\n"
-        f"(full colour: at least so many with {found.dim} random dimensions, by the sharp bound)"
+        f"(full colour: a lower bound with {found.dim} random dimensions, by the sharp bound)"
     )
     kept.set_ylabel("documents (%)")
     kept.set_ylim(0, 109)  # room for a 100 above the highest bar

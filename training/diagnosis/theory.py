@@ -35,15 +35,6 @@ from scipy.sparse import csr_array
 from models.scorers.sparse import SparseModel
 
 
-def projection_bound(gamma: float, dim: int) -> float:
-    """Return 4 exp(-gamma^2 d/8), at most 1: DEPL, 2023, Eq. 11, for 0 < gamma <= 1.6.
-
-    It bounds the probability that a Gaussian projection to d dimensions moves an inner product
-    <a, b> by gamma/2 (||a||^2 + ||b||^2) or more.
-    """
-    return float(min(1.0, 4 * np.exp(-(gamma**2) * dim / 8)))
-
-
 def theorem_bound(
     epsilon: Float[np.ndarray, label],
     delta: Float[np.ndarray, label],

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 from models.errors import DataError
 from models.ranking.top_k import Ranking
 from training.evaluation.metrics import (
-    Judged,
+    RankedEvaluation,
     inverse_propensities,
-    judge,
+    join_truth,
     label_f1_at,
     ndcg_at,
     precision_at,
@@ -99,7 +99,7 @@ def label_subsets(
 
 
 def measure(
-    judged: Judged,
+    joined: RankedEvaluation,
     training_counts: Int64[np.ndarray, count],
     num_training_documents: int,
     ks: Sequence[int] = (1, 3, 5, 10),
@@ -111,24 +111,24 @@ def measure(
     documents.
 
     Args:
-        judged: The ranking beside the truth.
+        joined: The ranking beside the truth.
         training_counts: Number of training documents that carry each label.
         num_training_documents: Number of training documents, for the propensities.
-        ks: Numbers of places that count; each at most the width of the ranking.
+        ks: Numbers of positions that count; each at most the width of the ranking.
 
     Raises:
         DataError: A k does not fit the ranking, or the counts are not those of these labels.
     """
-    if len(training_counts) != judged.num_labels:
+    if len(training_counts) != joined.num_labels:
         raise DataError(
-            f"metrics: training counts of {len(training_counts)} labels came, the truth has "
-            f"{judged.num_labels}; take both from one label catalogue"
+            f"metrics: got training counts of {len(training_counts)} labels, but the truth "
+            f"has {joined.num_labels}; take both from one label catalogue"
         )
     weights = inverse_propensities(training_counts, num_training_documents)
-    label_f1 = {k: label_f1_at(judged, k) for k in ks}
+    label_f1 = {k: label_f1_at(joined, k) for k in ks}
     measured = {}
     for name, is_in_subset in label_subsets(training_counts).items():
-        kept = judged if name == ALL_LABELS else judged.restricted_to(is_in_subset)
+        kept = joined if name == ALL_LABELS else joined.restricted_to(is_in_subset)
         values: dict[str, float] = {}
         if kept.num_documents:
             for k in ks:
@@ -144,14 +144,16 @@ def measure(
     return measured
 
 
-def _values_at(judged: Judged, k: int, weights: Float64[np.ndarray, label]) -> dict[str, float]:
+def _values_at(
+    joined: RankedEvaluation, k: int, weights: Float64[np.ndarray, label]
+) -> dict[str, float]:
     return {
-        f"P@{k}": precision_at(judged, k),
-        f"nDCG@{k}": ndcg_at(judged, k),
-        f"PSP@{k}": propensity_scored_precision_at(judged, k, weights),
-        f"PSnDCG@{k}": propensity_scored_ndcg_at(judged, k, weights),
-        f"R@{k}": recall_at(judged, k),
-        f"RP@{k}": r_precision_at(judged, k),
+        f"P@{k}": precision_at(joined, k),
+        f"nDCG@{k}": ndcg_at(joined, k),
+        f"PSP@{k}": propensity_scored_precision_at(joined, k, weights),
+        f"PSnDCG@{k}": propensity_scored_ndcg_at(joined, k, weights),
+        f"R@{k}": recall_at(joined, k),
+        f"RP@{k}": r_precision_at(joined, k),
     }
 
 
@@ -160,7 +162,7 @@ class Evaluation:
     """The metrics of several scorers on the same documents.
 
     Attributes:
-        ks: Numbers of places measured at.
+        ks: Numbers of positions measured at.
         num_documents: Test documents.
         num_documents_without_labels: Those without any true label; they count as 0 in the means
             over all labels.
@@ -277,8 +279,8 @@ def evaluate(
         truth: Ones where the document carries the label.
         training_counts: Number of training documents that carry each label.
         num_training_documents: Number of training documents.
-        ks: Numbers of places that count; each at most the width of every ranking. The tables show
-            "-" for what these leave out.
+        ks: Numbers of positions that count; each at most the width of every ranking. The tables
+            show "-" for what these leave out.
 
     Raises:
         DataError: There is no ranking or no k, or one can't be measured; the message names it.
@@ -288,15 +290,15 @@ def evaluate(
     scorers = {}
     for scorer, ranking in rankings.items():
         try:
-            judged = judge(ranking.labels, truth)
-            scorers[scorer] = measure(judged, training_counts, num_training_documents, ks)
+            joined = join_truth(ranking.labels, truth)
+            scorers[scorer] = measure(joined, training_counts, num_training_documents, ks)
         except DataError as error:
             raise DataError(f"evaluation of {scorer!r}: {error}") from error
     return Evaluation(
         ks=tuple(ks),
-        num_documents=judged.num_documents,
-        num_documents_without_labels=judged.num_documents_without_labels,
-        num_labels=judged.num_labels,
+        num_documents=joined.num_documents,
+        num_documents_without_labels=joined.num_documents_without_labels,
+        num_labels=joined.num_labels,
         num_training_documents=num_training_documents,
         scorers=scorers,
     )

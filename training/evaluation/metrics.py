@@ -1,8 +1,9 @@
 """Ranking metrics of extreme classification: P, nDCG, PSP, PSnDCG, R, RP and macro-F1 at k.
 
 The definitions are those of the Extreme Classification Repository's scripts (pyxclib), RP@k of
-Chalkidis et al. 2019 and macro-F1@k of DEPL, 2023, section 5.2. `judge` lays a ranking beside the
-truth and checks both once; every metric is a function of what it returns. All values are fractions.
+Chalkidis et al. 2019 and macro-F1@k of DEPL, 2023, section 5.2. `join_truth` lays a ranking beside
+the truth and checks both once; every metric is a function of what it returns. All values are
+fractions.
 
 A document without a true label counts as 0 in every mean, as in pyxclib. No metric is ever nan.
 """
@@ -20,12 +21,12 @@ from models.ranking.top_k import NO_LABEL
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RankedEvaluation:
     """A ranking laid beside the truth: all that a metric needs.
 
     Attributes:
         labels: The ranked labels, best first, padded at the end with `NO_LABEL`.
-        is_hit: Whether the label at that place is a true label of the document.
+        is_hit: Whether the label at that position is a true label of the document.
         true_rows: Document of each true (document, label) pair, ascending.
         true_labels: Label of each true pair; ascending within a document.
         num_labels: Number of all labels.
@@ -54,8 +55,8 @@ class Judged:
 
     def top(
         self, k: int
-    ) -> tuple[Int64[np.ndarray, "document places"], Bool[np.ndarray, "document places"]]:
-        """Return the labels of the first k places, and whether each is a hit.
+    ) -> tuple[Int64[np.ndarray, "document positions"], Bool[np.ndarray, "document positions"]]:
+        """Return the labels of the first k positions, and whether each is a hit.
 
         Raises:
             DataError: k is below 1 or above the width of the ranking.
@@ -63,12 +64,12 @@ class Judged:
         width = self.labels.shape[1]
         if not 1 <= k <= width:
             raise DataError(
-                f"metrics: k={k!r} came, the ranking is {width} labels wide; "
+                f"metrics: got k={k!r}, but the ranking is {width} labels wide; "
                 f"rank at least k labels, or ask for k between 1 and {width}"
             )
         return self.labels[:, :k], self.is_hit[:, :k]
 
-    def restricted_to(self, is_in_subset: Bool[np.ndarray, label]) -> Judged:
+    def restricted_to(self, is_in_subset: Bool[np.ndarray, label]) -> RankedEvaluation:
         """Keep only the true labels of a subset, and the documents that have at least one of them.
 
         The ranking stays as it is, over all labels: a label outside the subset takes its place in
@@ -83,12 +84,12 @@ class Judged:
         # `NO_LABEL` reads the last label's entry here, but is never a hit.
         is_hit = self.is_hit[is_kept_row] & is_in_subset[labels]
         true_labels = self.true_labels[is_kept_pair]
-        return Judged(labels, is_hit, new_row[rows], true_labels, self.num_labels)
+        return RankedEvaluation(labels, is_hit, new_row[rows], true_labels, self.num_labels)
 
 
-def judge(
+def join_truth(
     labels: Int64[np.ndarray, "row k"], truth: Float32[csr_array, "document label"]
-) -> Judged:
+) -> RankedEvaluation:
     """Lay ranked labels beside the truth, after checking both.
 
     Args:
@@ -104,7 +105,7 @@ def judge(
     num_documents, num_labels = truth.shape
     if num_documents == 0 or num_labels == 0:
         raise DataError(
-            f"metrics: {num_documents} documents and {num_labels} labels to measure on came; "
+            f"metrics: got {num_documents} documents and {num_labels} labels to measure on; "
             "give at least one of each"
         )
     if len(labels) != num_documents:
@@ -119,7 +120,7 @@ def judge(
     sentinel = np.append(true_pairs, -1)
     is_hit = (labels != NO_LABEL) & (sentinel[found] == ranked_pairs)
     true_rows, true_labels = np.divmod(true_pairs, num_labels)
-    return Judged(labels, is_hit, true_rows, true_labels, num_labels)
+    return RankedEvaluation(labels, is_hit, true_rows, true_labels, num_labels)
 
 
 def _check_ranked_labels(labels: Int64[np.ndarray, "document k"], num_labels: int) -> None:
@@ -149,8 +150,8 @@ def _true_pairs(truth: Float32[csr_array, "document label"]) -> Int64[np.ndarray
     pairs = np.sort(rows * num_labels + truth.indices)
     if not (truth.data == 1).all() or (pairs[1:] == pairs[:-1]).any():
         raise DataError(
-            "metrics: the truth must hold a single 1 for each label of a document; "
-            "other values, or the same pair twice, came"
+            "metrics: the truth has other values than 1, or the same pair twice; expected a single "
+            "1 for each label of a document"
         )
     return pairs
 
@@ -178,48 +179,48 @@ def inverse_propensities(
     """
     if num_training_documents < 1:
         raise DataError(
-            f"propensities: {num_training_documents!r} training documents came, wanted at least 1"
+            f"propensities: got {num_training_documents!r} training documents, expected at least 1"
         )
     if training_counts.size and not 0 <= training_counts.min() <= training_counts.max() <= (
         num_training_documents
     ):
         raise DataError(
-            f"propensities: training counts from {training_counts.min()} to "
-            f"{training_counts.max()} came, wanted 0 to {num_training_documents} (the number of "
+            f"propensities: got training counts from {training_counts.min()} to "
+            f"{training_counts.max()}, expected 0 to {num_training_documents} (the number of "
             "training documents); count each label once a training document"
         )
     if a < 0 or b <= 0:
-        raise DataError(f"propensities: a={a!r}, b={b!r} came, wanted a >= 0 and b > 0")
+        raise DataError(f"propensities: got a={a!r}, b={b!r}, expected a >= 0 and b > 0")
     scale = max(np.log(num_training_documents) - 1, 0.0) * (b + 1) ** a
     weights: Float64[np.ndarray, label] = 1 + scale * (training_counts + b) ** -a
     return weights
 
 
-def precision_at(judged: Judged, k: int) -> float:
-    """P@k: mean share of true labels among the first k places (padding counts as a miss)."""
-    hits = _num_hits(judged, k)
+def precision_at(joined: RankedEvaluation, k: int) -> float:
+    """P@k: mean share of true labels among the first k positions (padding counts as a miss)."""
+    hits = _num_hits(joined, k)
     return _mean_ratio(hits, np.full_like(hits, k))
 
 
-def recall_at(judged: Judged, k: int) -> float:
-    """R@k: mean share of a document's true labels that are among the first k places."""
-    return _mean_ratio(_num_hits(judged, k), judged.num_true)
+def recall_at(joined: RankedEvaluation, k: int) -> float:
+    """R@k: mean share of a document's true labels that are among the first k positions."""
+    return _mean_ratio(_num_hits(joined, k), joined.num_true)
 
 
-def r_precision_at(judged: Judged, k: int) -> float:
+def r_precision_at(joined: RankedEvaluation, k: int) -> float:
     """RP@k: mean of hits / min(k, number of true labels) (Chalkidis et al. 2019, section 5)."""
-    return _mean_ratio(_num_hits(judged, k), np.minimum(k, judged.num_true))
+    return _mean_ratio(_num_hits(joined, k), np.minimum(k, joined.num_true))
 
 
-def ndcg_at(judged: Judged, k: int) -> float:
-    """nDCG@k with discount log2(place + 1), over the best possible for the document's labels."""
-    _, is_hit = judged.top(k)
+def ndcg_at(joined: RankedEvaluation, k: int) -> float:
+    """nDCG@k with discount log2(position + 1), over the best possible for the document's labels."""
+    _, is_hit = joined.top(k)
     gains = is_hit @ _discounts(k)
-    return _mean_ratio(gains, _ideal_gains(judged, k))
+    return _mean_ratio(gains, _ideal_gains(joined, k))
 
 
 def propensity_scored_precision_at(
-    judged: Judged, k: int, weights: Float64[np.ndarray, label]
+    joined: RankedEvaluation, k: int, weights: Float64[np.ndarray, label]
 ) -> float:
     """PSP@k: weighted hits over the best attainable, each summed over all documents.
 
@@ -227,105 +228,89 @@ def propensity_scored_precision_at(
     the k largest weights among the true labels of each document. 0 where nothing is attainable.
 
     Args:
-        judged: The ranking beside the truth.
+        joined: The ranking beside the truth.
         k: Places that count.
         weights: Inverse propensities.
     """
-    gained = _weighted_hits(judged, k, weights).sum()
-    _, places, best = _best_weights(judged, weights)
-    return _ratio(gained, best[places < k].sum())
+    gained = _weighted_hits(joined, k, weights).sum()
+    _, positions, best = _best_weights(joined, weights)
+    return _ratio(gained, best[positions < k].sum())
 
 
-def propensity_scored_ndcg_at(judged: Judged, k: int, weights: Float64[np.ndarray, label]) -> float:
+def propensity_scored_ndcg_at(
+    joined: RankedEvaluation, k: int, weights: Float64[np.ndarray, label]
+) -> float:
     """PSnDCG@k: nDCG@k with weighted gains, over that of the best attainable ranking.
 
     Both sides are means over the documents of DCG / ideal unweighted DCG (pyxclib).
 
     Args:
-        judged: The ranking beside the truth.
+        joined: The ranking beside the truth.
         k: Places that count.
         weights: Inverse propensities.
     """
     discounts = _discounts(k)
-    ideal = _ideal_gains(judged, k)
-    gains = _weighted_hits(judged, k, weights) @ discounts
-    rows, places, best = _best_weights(judged, weights)
-    is_counted = places < k
-    rows, places, best = rows[is_counted], places[is_counted], best[is_counted]
-    attainable = np.bincount(rows, best * discounts[places], minlength=judged.num_documents)
+    ideal = _ideal_gains(joined, k)
+    gains = _weighted_hits(joined, k, weights) @ discounts
+    rows, positions, best = _best_weights(joined, weights)
+    is_counted = positions < k
+    rows, positions, best = rows[is_counted], positions[is_counted], best[is_counted]
+    attainable = np.bincount(rows, best * discounts[positions], minlength=joined.num_documents)
     return _ratio(_mean_ratio(gains, ideal), _mean_ratio(attainable, ideal))
 
 
-def label_f1_at(judged: Judged, k: int) -> Float64[np.ndarray, label]:
+def label_f1_at(joined: RankedEvaluation, k: int) -> Float64[np.ndarray, label]:
     """F1@k of each label, from its contingency table over all documents (DEPL, Table 2).
 
-    A label is predicted for a document when it is among the first k places. F1 = 2 TP / (2 TP +
+    A label is predicted for a document when it is among the first k positions. F1 = 2 TP / (2 TP +
     FP + FN); it is 0 where TP is 0, so also for a label that is never predicted and never true.
+    Macro-F1@k is the mean over all labels of a subset (DEPL, section 5.2): one that no test
+    document carries adds 0, so its ceiling is the share of the labels that are true somewhere.
     """
-    ranked, is_hit = judged.top(k)
-    num_hits = np.bincount(ranked[is_hit], minlength=judged.num_labels)
-    num_predicted = np.bincount(ranked[ranked != NO_LABEL], minlength=judged.num_labels)
-    num_true = np.bincount(judged.true_labels, minlength=judged.num_labels)
+    ranked, is_hit = joined.top(k)
+    num_hits = np.bincount(ranked[is_hit], minlength=joined.num_labels)
+    num_predicted = np.bincount(ranked[ranked != NO_LABEL], minlength=joined.num_labels)
+    num_true = np.bincount(joined.true_labels, minlength=joined.num_labels)
     f1: Float64[np.ndarray, label] = 2 * num_hits / np.maximum(num_predicted + num_true, 1)
     return f1
 
 
-def macro_f1_at(
-    judged: Judged, k: int, is_in_subset: Bool[np.ndarray, label] | None = None
-) -> float:
-    """Macro-averaged F1@k: mean of `label_f1_at` over all labels, or over those of a subset.
-
-    All labels of the subset count, as in DEPL, section 5.2: one that no test document carries adds
-    0, so the value's ceiling is the share of the subset's labels that are true somewhere. It is 0
-    for an empty subset.
-
-    Args:
-        judged: The ranking beside the truth; of all documents, not restricted to the subset.
-        k: Places that count.
-        is_in_subset: The labels to average over; all of them by default.
-    """
-    f1 = label_f1_at(judged, k)
-    if is_in_subset is not None:
-        f1 = f1[is_in_subset]
-    return float(f1.mean()) if f1.size else 0.0
-
-
-def _num_hits(judged: Judged, k: int) -> Int64[np.ndarray, document]:
-    _, is_hit = judged.top(k)
+def _num_hits(joined: RankedEvaluation, k: int) -> Int64[np.ndarray, document]:
+    _, is_hit = joined.top(k)
     return np.asarray(is_hit.sum(axis=1), dtype=np.int64)
 
 
 def _weighted_hits(
-    judged: Judged, k: int, weights: Float64[np.ndarray, label]
-) -> Float64[np.ndarray, "document places"]:
+    joined: RankedEvaluation, k: int, weights: Float64[np.ndarray, label]
+) -> Float64[np.ndarray, "document positions"]:
     """Weight of each of the first k labels where it is a hit, else 0."""
-    labels, is_hit = judged.top(k)
+    labels, is_hit = joined.top(k)
     # `NO_LABEL` reads the last label's weight, but is never a hit.
-    weighted: Float64[np.ndarray, "document places"] = is_hit * weights[labels]
+    weighted: Float64[np.ndarray, "document positions"] = is_hit * weights[labels]
     return weighted
 
 
 def _discounts(k: int) -> Float64[np.ndarray, k]:
-    by_place: Float64[np.ndarray, k] = 1 / np.log2(np.arange(k) + 2)
-    return by_place
+    by_position: Float64[np.ndarray, k] = 1 / np.log2(np.arange(k) + 2)
+    return by_position
 
 
-def _ideal_gains(judged: Judged, k: int) -> Float64[np.ndarray, document]:
+def _ideal_gains(joined: RankedEvaluation, k: int) -> Float64[np.ndarray, document]:
     """DCG@k of a ranking that puts all true labels first."""
     ideal = np.concatenate([[0.0], np.cumsum(_discounts(k))])
-    best: Float64[np.ndarray, document] = ideal[np.minimum(judged.num_true, k)]
+    best: Float64[np.ndarray, document] = ideal[np.minimum(joined.num_true, k)]
     return best
 
 
 def _best_weights(
-    judged: Judged, weights: Float64[np.ndarray, label]
+    joined: RankedEvaluation, weights: Float64[np.ndarray, label]
 ) -> tuple[Int64[np.ndarray, pair], Int64[np.ndarray, pair], Float64[np.ndarray, pair]]:
-    """Rows, places within the row (from 0) and weights of the true labels, heaviest first."""
-    of_pair = weights[judged.true_labels]
-    order = np.lexsort((-of_pair, judged.true_rows))
-    starts = np.cumsum(judged.num_true) - judged.num_true
-    places = np.arange(len(order)) - starts[judged.true_rows]
-    return judged.true_rows, places, of_pair[order]
+    """Rows, positions within the row (from 0) and weights of the true labels, heaviest first."""
+    of_pair = weights[joined.true_labels]
+    order = np.lexsort((-of_pair, joined.true_rows))
+    starts = np.cumsum(joined.num_true) - joined.num_true
+    positions = np.arange(len(order)) - starts[joined.true_rows]
+    return joined.true_rows, positions, of_pair[order]
 
 
 def _mean_ratio(

@@ -21,7 +21,13 @@ from scipy.sparse import csr_array
 from models.errors import ConfigError, DataError
 from models.ranking.top_k import Ranking
 from training.evaluation.by_frequency import FREQUENCY_BINS, SHOT_GROUPS, SHOT_NAMES, label_subsets
-from training.evaluation.metrics import Judged, judge, label_f1_at, ndcg_at, recall_at
+from training.evaluation.metrics import (
+    RankedEvaluation,
+    join_truth,
+    label_f1_at,
+    ndcg_at,
+    recall_at,
+)
 
 _DEFAULT_NUM_BINS = 35
 # Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
@@ -62,15 +68,15 @@ def draw_by_frequency(
         DataError: There is no ranking, or one can't be measured at k and `recall_k`.
     """
     if not rankings:
-        raise DataError("plot: no rankings came; give at least one")
-    judged = {name: judge(ranking.labels, truth) for name, ranking in rankings.items()}
+        raise DataError("plot: got no rankings, expected at least one")
+    joined = {name: join_truth(ranking.labels, truth) for name, ranking in rankings.items()}
     figure = Figure(figsize=(9, 11), layout=ConstrainedLayoutEngine(h_pad=0.1))
     FigureCanvasAgg(figure)
     above, middle, below = figure.subplots(3, 1, height_ratios=(3, 2, 2))
-    label_f1 = {name: label_f1_at(one, k) for name, one in judged.items()}
+    label_f1 = {name: label_f1_at(one, k) for name, one in joined.items()}
     draw_f1_by_rank(above, label_f1, training_counts, k, labels_per_bin)
-    _draw_recall_by_bin(middle, judged, training_counts, recall_k)
-    _draw_shot_groups(below, judged, training_counts, recall_k)
+    _draw_recall_by_bin(middle, joined, training_counts, recall_k)
+    _draw_shot_groups(below, joined, training_counts, recall_k)
     handles, names = above.get_legend_handles_labels()
     num_rows = math.ceil(len(names) / _MAX_LEGEND_COLUMNS)
     figure.legend(
@@ -86,7 +92,7 @@ def write_figure(figure: Figure, path: Path) -> None:
         ConfigError: The suffix is neither `.png` nor `.svg`.
     """
     if path.suffix not in {".png", ".svg"}:
-        raise ConfigError(f"plot {path.name!r}: wanted a name that ends in .png or .svg")
+        raise ConfigError(f"plot {path.name!r}: expected a name that ends in .png or .svg")
     # Without a date the same figure gives the same PNG.
     metadata = {"Date": None} if path.suffix == ".svg" else None
     figure.savefig(path, dpi=150, metadata=metadata)
@@ -111,7 +117,7 @@ def macro_f1_by_rank(
         DataError: `labels_per_bin` is below 1.
     """
     if labels_per_bin is not None and labels_per_bin < 1:
-        raise DataError(f"plot: labels_per_bin={labels_per_bin!r} came, wanted at least 1")
+        raise DataError(f"plot: got labels_per_bin={labels_per_bin!r}, expected at least 1")
     order = np.argsort(training_counts, kind="stable")
     num_bins = _num_bins(len(order), labels_per_bin)
     ranks = np.array([part.mean() for part in np.array_split(np.arange(len(order)) + 1, num_bins)])
@@ -185,21 +191,27 @@ def _mark_frequency_bins(axes: Axes, training_counts: Int64[np.ndarray, label]) 
 
 
 def _draw_recall_by_bin(
-    axes: Axes, judged: Mapping[str, Judged], training_counts: Int64[np.ndarray, label], k: int
+    axes: Axes,
+    joined: Mapping[str, RankedEvaluation],
+    training_counts: Int64[np.ndarray, label],
+    k: int,
 ) -> None:
     subsets = label_subsets(training_counts)
     sizes = {name: int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS}
     groups = [
         (f"{name}\n({size:,} labels)", subsets[name], recall_at) for name, size in sizes.items()
     ]
-    _draw_bars(axes, judged, groups, k)
+    _draw_bars(axes, joined, groups, k)
     axes.set_title(f"Recall@{k} by training documents of the label")
     axes.set_xlabel("training documents of the label")
     axes.set_ylabel(f"recall@{k} (%)")
 
 
 def _draw_shot_groups(
-    axes: Axes, judged: Mapping[str, Judged], training_counts: Int64[np.ndarray, label], k: int
+    axes: Axes,
+    joined: Mapping[str, RankedEvaluation],
+    training_counts: Int64[np.ndarray, label],
+    k: int,
 ) -> None:
     subsets = label_subsets(training_counts)
     groups = [
@@ -207,32 +219,32 @@ def _draw_shot_groups(
         for metric, measured in ((f"R@{k}", recall_at), (f"nDCG@{k}", ndcg_at))
         for name in SHOT_GROUPS
     ]
-    _draw_bars(axes, judged, groups, k)
+    _draw_bars(axes, joined, groups, k)
     axes.set_title("Frequent (50 or more training documents), few-shot and zero-shot labels")
     axes.set_ylabel("%")
 
 
 def _draw_bars(
     axes: Axes,
-    judged: Mapping[str, Judged],
-    groups: Sequence[tuple[str, Bool[np.ndarray, label], Callable[[Judged, int], float]]],
+    joined: Mapping[str, RankedEvaluation],
+    groups: Sequence[tuple[str, Bool[np.ndarray, label], Callable[[RankedEvaluation, int], float]]],
     k: int,
 ) -> None:
     """Draw a bar for each group of labels and each scorer, where documents carry such a label."""
-    width = 0.84 / len(judged)
-    for index, (name, one) in enumerate(judged.items()):
+    width = 0.84 / len(joined)
+    for index, (name, one) in enumerate(joined.items()):
         kept = [(one.restricted_to(is_in), measured) for _, is_in, measured in groups]
-        places = [place for place, (part, _) in enumerate(kept) if part.num_documents]
-        empty = sorted({*range(len(groups))}.difference(places))  # the same for all scorers
-        values = [100 * kept[place][1](kept[place][0], k) for place in places]
-        offset = (index - (len(judged) - 1) / 2) * width
+        positions = [position for position, (part, _) in enumerate(kept) if part.num_documents]
+        empty = sorted({*range(len(groups))}.difference(positions))  # the same for all scorers
+        values = [100 * kept[position][1](kept[position][0], k) for position in positions]
+        offset = (index - (len(joined) - 1) / 2) * width
         bars = axes.bar(
-            [place + offset for place in places], values, width, label=name,
+            [position + offset for position in positions], values, width, label=name,
             color=_COLOURS[index % len(_COLOURS)], hatch="//" * (index // len(_COLOURS)),
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
-    for place in empty:
-        axes.text(place, 3, "no documents", ha="center", fontsize=8, color="0.4")
+    for position in empty:
+        axes.text(position, 3, "no documents", ha="center", fontsize=8, color="0.4")
     axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
     # Matplotlib ends the axis at the last bar: groups without one would fall on the frame.
     axes.set_xlim(-0.5, len(groups) - 0.5)

@@ -13,7 +13,7 @@ from scipy import stats
 
 from models.errors import DataError
 from models.ranking.top_k import NO_LABEL
-from training.evaluation.metrics import Judged, label_f1_at
+from training.evaluation.metrics import RankedEvaluation, label_f1_at
 
 _ROUNDING = 1e-12  # differences of F1 closer than this are equal
 
@@ -36,8 +36,8 @@ class Comparison:
 
 
 def macro_t_test(
-    first: Judged,
-    second: Judged,
+    first: RankedEvaluation,
+    second: RankedEvaluation,
     k: int,
     is_in_subset: Bool[np.ndarray, label] | None = None,
 ) -> Comparison:
@@ -49,19 +49,19 @@ def macro_t_test(
     Args:
         first: The ranking that may be better, beside the truth.
         second: The one to compare it with, beside the same truth.
-        k: Places that count.
+        k: Labels of a document that count.
         is_in_subset: The labels to compare on; all of them by default.
 
     Raises:
         DataError: Fewer than two labels, a k that does not fit, or different truths.
     """
     _check_same_truth(first, second)
-    pair = [label_f1_at(judged, k) for judged in (first, second)]
+    pair = [label_f1_at(joined, k) for joined in (first, second)]
     if is_in_subset is not None:
         pair = [f1[is_in_subset] for f1 in pair]
     differences = pair[0] - pair[1]
     if len(differences) < 2:
-        raise DataError(f"macro t-test: {len(differences)} labels came, wanted at least 2")
+        raise DataError(f"macro t-test: got {len(differences)} labels, expected at least 2")
     advantage = float(differences.mean())
     if np.ptp(differences) < _ROUNDING:
         return Comparison(len(differences), advantage, 0.0 if advantage > 0 else 1.0)
@@ -69,7 +69,7 @@ def macro_t_test(
     return Comparison(len(differences), advantage, float(tested.pvalue))
 
 
-def micro_sign_test(first: Judged, second: Judged, k: int) -> Comparison:
+def micro_sign_test(first: RankedEvaluation, second: RankedEvaluation, k: int) -> Comparison:
     """Micro sign test: a binomial test on the decisions that one of the two got right alone.
 
     A decision is whether a document carries a label; a ranking says yes to its first k labels. Of
@@ -80,7 +80,7 @@ def micro_sign_test(first: Judged, second: Judged, k: int) -> Comparison:
     Args:
         first: The ranking that may be better, beside the truth.
         second: The one to compare it with, beside the same truth.
-        k: Places that count.
+        k: Labels of a document that count.
 
     Raises:
         DataError: A k does not fit its ranking, or the truths differ.
@@ -97,20 +97,20 @@ def micro_sign_test(first: Judged, second: Judged, k: int) -> Comparison:
     return Comparison(num_compared, num_better / num_compared - 0.5, float(tested.pvalue))
 
 
-def _decisions(judged: Judged, k: int) -> tuple[set[int], set[int]]:
+def _decisions(joined: RankedEvaluation, k: int) -> tuple[set[int], set[int]]:
     """Return the pairs, as document * num_labels + label, said yes to rightly and wrongly."""
-    labels, is_hit = judged.top(k)
-    pairs = np.arange(judged.num_documents)[:, None] * judged.num_labels + labels
+    labels, is_hit = joined.top(k)
+    pairs = np.arange(joined.num_documents)[:, None] * joined.num_labels + labels
     is_miss = ~is_hit & (labels != NO_LABEL)
     return set(pairs[is_hit].tolist()), set(pairs[is_miss].tolist())
 
 
-def _check_same_truth(first: Judged, second: Judged) -> None:
+def _check_same_truth(first: RankedEvaluation, second: RankedEvaluation) -> None:
     if not (
         np.array_equal(first.true_rows, second.true_rows)
         and np.array_equal(first.true_labels, second.true_labels)
         and (first.num_documents, first.num_labels) == (second.num_documents, second.num_labels)
     ):
         raise DataError(
-            "significance: the two rankings were judged by different truths; judge both by one"
+            "significance: the two rankings were joined with different truths; join both with one"
         )

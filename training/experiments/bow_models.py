@@ -62,7 +62,7 @@ class BagModel(nn.Module, ABC):
         return bags
 
 
-class LinearModel(BagModel):
+class HiddenLayerModel(BagModel):
     """One hidden layer with a linear activation, and an output layer with a bias."""
 
     def __init__(self, num_features: int, num_labels: int, width: int) -> None:
@@ -192,24 +192,24 @@ def _train_step(
 ) -> None:
     """Leave the gradients of a batch's loss in the model."""
     device = str(model.labels.weight.device)
-    documents, places = np.unique(batch[0], return_inverse=True)
+    documents, rows = np.unique(batch[0], return_inverse=True)
     vectors = model.encode(part.features[documents])
-    score = _scorer(model, vectors, torch.from_numpy(places).to(device))
+    score = _scorer(model, vectors, torch.from_numpy(rows).to(device))
     pairs = make_pairs(part.truth, *batch, exclude=learning.exclude, device=device)
     loss = learning.objective(pairs, score, step_generator(rng, device))
     loss.backward()  # type: ignore[no-untyped-call]
 
 
 def _scorer(
-    model: BagModel, vectors: Float[Tensor, "document dim"], places: Int64[Tensor, batch]
+    model: BagModel, vectors: Float[Tensor, "document dim"], rows: Int64[Tensor, batch]
 ) -> Scorer:
     """Return the scorer of pairs; of labels that all pairs share, each document is scored once."""
 
     def score(labels: Int64[Tensor, "#batch k"]) -> Float[Tensor, "batch k"]:
         found = model.label_vectors(labels)
         if len(labels) == 1:
-            return (vectors @ found[0].T).index_select(0, places)
-        return torch.einsum("bd,bkd->bk", vectors.index_select(0, places), found)
+            return (vectors @ found[0].T).index_select(0, rows)
+        return torch.einsum("bd,bkd->bk", vectors.index_select(0, rows), found)
 
     return score
 

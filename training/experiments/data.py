@@ -18,7 +18,7 @@ from models.errors import DataError
 from training.configuration.sections import SparseConfig
 from training.data.dataset import Dataset
 from training.learning.pairs import label_counts
-from training.sparse.features import split_features, training_features
+from training.sparse.vocabulary import fit_tfidf_of
 
 _HELD_OUT_SHARE = 0.1
 _MIDDLE, _HIGH = 0.33, 0.66  # quantiles that divide tail, torso and head
@@ -74,14 +74,15 @@ def read_experiment_data(dataset: Dataset, split: str) -> ExperimentData:
         DataError: The corpus lacks the split, or has broken lines; or nothing is left to train on
             or to measure on.
     """
-    tfidf, features = training_features(dataset, SparseConfig())
-    train = Part(features, dataset.split("train").scan().labels)
+    training = dataset.split("train")
+    tfidf, features = fit_tfidf_of(training, SparseConfig())
+    train = Part(features, training.scan().labels)
     if split == "dev" and "dev" not in dataset.split_names:
         is_held_out = _is_held_out(features)
         train, measured = train.rows(~is_held_out), train.rows(is_held_out)
     else:
-        found = split_features(tfidf, dataset.input, dataset, split)
-        measured = Part(found, dataset.split(split).scan().labels)
+        documents = dataset.split(split)
+        measured = Part(tfidf.transform(documents.texts()), documents.scan().labels)
     return _with_trained_labels(train, measured, f"{dataset.folder}, split {split!r}")
 
 

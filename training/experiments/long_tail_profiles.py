@@ -28,7 +28,7 @@ class ProfileShape:
     Attributes:
         kind: "EXP" falls by a constant factor from class to class; "STEP" keeps half of the
             classes whole and cuts the other half.
-        num_classes: At most so many; the commonest.
+        num_classes: Of the commonest classes, at most.
         imbalance: The largest class over the smallest.
     """
 
@@ -75,13 +75,13 @@ def make_profile(
     classes = rng.permutation(classes[sizes[classes] > 0])
     if len(classes) < 2:
         raise DataError(
-            f"profile {shape.kind}: {len(classes)} classes have documents in both parts; wanted at "
-            "least 2; give more documents"
+            f"profile {shape.kind}: {len(classes)} classes have documents in both parts; expected "
+            "at least 2; give more documents"
         )
-    wanted = profile_sizes(shape, int(sizes[classes].min()), len(classes))
+    expected = profile_sizes(shape, int(sizes[classes].min()), len(classes))
     kept = [
         rng.permutation(np.flatnonzero(of_train == label))[:size]
-        for label, size in zip(classes, wanted, strict=True)
+        for label, size in zip(classes, expected, strict=True)
     ]
     return ExperimentData(
         _of_classes(data.train, np.sort(np.concatenate(kept)), of_train, classes),

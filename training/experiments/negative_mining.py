@@ -7,33 +7,49 @@ and `plain` negative sampling, which is Top-B. Table 2 gives ratios to plain neg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
 
 import torch
+import typer
 from matplotlib.figure import Figure
 
 from models.errors import ConfigError
 from training.configuration.learning import LearningConfig
-from training.evaluation.metrics import judge, precision_at, recall_at
+from training.data.dataset import Dataset, open_dataset
+from training.evaluation.metrics import join_truth, precision_at, recall_at
 from training.evaluation.tables import markdown_table
 from training.experiments.bow_models import Learning, SphereModel, rank_documents, train_model
-from training.experiments.data import ExperimentData
+from training.experiments.data import ExperimentData, read_experiment_data
 from training.experiments.findings import Finding, findings_table, run_tests
+from training.experiments.runner import Experiment, Report, run_experiment
 from training.experiments.trials import (
     Estimate,
     Found,
     Trial,
+    TrialStore,
     Values,
+    choose_settings,
     error_or_nan,
     new_figure,
     settings_table,
 )
-from training.learning.objectives import Material, make_objective
+from training.learning.objectives import SamplerInputs, make_objective
+from training.options import (
+    CorpusArgument,
+    EpochsOption,
+    ExperimentOption,
+    JsonOption,
+    MeasuredSplitOption,
+    SeedsOption,
+    SettingsOption,
+)
 
 PLAIN = "plain"
-_PLACES = (1, 3, 5)
+_KS = (1, 3, 5)
 _CURVE = (1 / 16, 1 / 4, 1, 4)
-_FIGURES = tuple(f"{name}@{k}" for name in ("R", "P") for k in _PLACES)
+_FIGURES = tuple(f"{name}@{k}" for name in ("R", "P") for k in _KS)
 _COLOURS = {"top_1": "#D55E00", "top_16": "#0072B2", PLAIN: "#000000"}
 
 
@@ -97,6 +113,56 @@ class NegativeMiningPlan:
         ]
 
 
+def command(
+    data: CorpusArgument,
+    output: ExperimentOption = Path("runs/negative-mining"),
+    seeds: SeedsOption = 3,
+    epochs: EpochsOption = 4,
+    sampled: Annotated[
+        int, typer.Option(min=2, help="B, the labels sampled a step; fewer than there are.")
+    ] = 1024,
+    settings: SettingsOption = None,
+    split: MeasuredSplitOption = "dev",
+    json_file: JsonOption = None,
+) -> None:
+    """Compare the hardest of the sampled negatives with all of them (Reddi et al. 2019)."""
+
+    def make() -> Experiment:
+        plan = NegativeMiningPlan(epochs=epochs, num_sampled=sampled)
+        return negative_mining(open_dataset(data), split, seeds, settings, plan)
+
+    typer.echo(run_experiment(make, output, data=data, json_file=json_file))
+
+
+def negative_mining(
+    dataset: Dataset, split: str, num_seeds: int, settings: str | None, plan: NegativeMiningPlan
+) -> Experiment:
+    """Return the experiment.
+
+    Args:
+        dataset: The corpus.
+        split: "dev" or "test".
+        num_seeds: Seeds 0 to this number less one.
+        settings: Names between commas; None for all.
+        plan: How to train.
+
+    Raises:
+        ConfigError: A setting is not known; running it, B is not below the number of labels.
+    """
+    names = choose_settings(plan.settings, settings)
+
+    def run(store: TrialStore, device: str) -> Found:
+        data = read_experiment_data(dataset, split)
+        trials = plan.trials(num_seeds, names, num_labels=len(data.counts))
+        return store.run(trials, lambda trial: run_negative_mining(data, plan, trial, device))
+
+    return Experiment("negative-mining", dataset, split, num_seeds, asdict(plan), run, _report)
+
+
+def _report(found: Found) -> Report:
+    return Report(negative_mining_markdown(found), draw_negative_mining(found))
+
+
 def run_negative_mining(
     data: ExperimentData, plan: NegativeMiningPlan, trial: Trial, device: str
 ) -> Values:
@@ -111,7 +177,7 @@ def run_negative_mining(
     config = learning_config(trial)
     num_labels = len(data.counts)
     learning = Learning(
-        objective=make_objective(config, Material(data.counts, device)),
+        objective=make_objective(config, SamplerInputs(data.counts, device)),
         exclude="document",
         reduction="one",
         batch_size=plan.batch_size,
@@ -122,9 +188,11 @@ def run_negative_mining(
         torch.manual_seed(trial.seed)
         model = SphereModel(data.train.features.shape[1], num_labels, plan.width).to(device)
     train_model(model, data.train, learning, trial.seed)
-    judged = judge(rank_documents(model, data.measured.features, max(_PLACES)), data.measured.truth)
+    joined = join_truth(
+        rank_documents(model, data.measured.features, max(_KS)), data.measured.truth
+    )
     measures = {"R": recall_at, "P": precision_at}
-    return {f"{name}@{k}": measures[name](judged, k) for name in measures for k in _PLACES}
+    return {f"{name}@{k}": measures[name](joined, k) for name in measures for k in _KS}
 
 
 def learning_config(trial: Trial) -> LearningConfig:
@@ -139,12 +207,12 @@ def learning_config(trial: Trial) -> LearningConfig:
     return LearningConfig.model_validate(
         {
             "negatives": {
-                "q": {"kind": "uniform_subset"}, "m": num_sampled, "shared": True,
-                "exclude": "document",
+                "distribution": {"kind": "uniform_subset"}, "num_negatives": num_sampled,
+                "shared": True, "exclude": "document",
             },
             "loss": {
-                "kind": "ordered", "phi": "hinge", "form": "binary",
-                "vartheta": {"kind": "given", "weights": [1 / rank] * rank},
+                "kind": "ordered", "margin_loss": "hinge", "form": "binary",
+                "rank_weights": {"kind": "given", "weights": [1 / rank] * rank},
             },
         }
     )  # fmt: skip
@@ -171,7 +239,7 @@ def paper_findings(found: Found) -> list[Finding]:
         for task in sorted(found, key=_num_sampled)
         for name in found[task]
         if name != PLAIN
-        for figure in _FIGURES[: len(_PLACES)]
+        for figure in _FIGURES[: len(_KS)]
     ]
 
 

@@ -6,26 +6,29 @@ Three tasks: `retrieval` is the corpus itself, by the multi-label reduction (sec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import torch
+import typer
 from jaxtyping import Int64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from training.configuration.learning import LearningConfig
+from training.data.dataset import Dataset, open_dataset
 from training.evaluation.metrics import (
-    Judged,
+    RankedEvaluation,
     inverse_propensities,
-    judge,
+    join_truth,
     precision_at,
     propensity_scored_precision_at,
 )
-from training.experiments.bow_models import Learning, LinearModel, rank_documents, train_model
-from training.experiments.data import ExperimentData, thirds
+from training.experiments.bow_models import HiddenLayerModel, Learning, rank_documents, train_model
+from training.experiments.data import ExperimentData, read_experiment_data, thirds
 from training.experiments.findings import Finding, findings_table, run_tests
 from training.experiments.long_tail_profiles import (
     Profile,
@@ -33,21 +36,33 @@ from training.experiments.long_tail_profiles import (
     balanced_errors,
     make_profile,
 )
+from training.experiments.runner import Experiment, Report, run_experiment
 from training.experiments.trials import (
     Estimate,
     Found,
     Trial,
+    TrialStore,
     Values,
+    choose_settings,
     error_or_nan,
     new_figure,
     settings_table,
 )
-from training.learning.objectives import Material, make_objective
+from training.learning.objectives import SamplerInputs, make_objective
+from training.options import (
+    CorpusArgument,
+    EpochsOption,
+    ExperimentOption,
+    JsonOption,
+    MeasuredSplitOption,
+    SeedsOption,
+    SettingsOption,
+)
 
 RETRIEVAL = "retrieval"
 TASKS = (RETRIEVAL, *get_args(Profile))
-_RECALL_PLACES, _PRECISION_PLACES = (1, 10, 50), (1, 3, 5)
-_RECALLS = tuple(f"R@{k}" for k in _RECALL_PLACES)
+_RECALL_KS, _PRECISION_KS = (1, 10, 50), (1, 3, 5)
+_RECALLS = tuple(f"R@{k}" for k in _RECALL_KS)
 _DISTRIBUTIONS: Mapping[str, Mapping[str, Any]] = {
     "uniform": {"kind": "uniform"},
     "within_batch": {"kind": "within_batch"},
@@ -82,6 +97,63 @@ class SamplingBiasPlan:
     learning_rate: float = 0.1
 
 
+def command(
+    data: CorpusArgument,
+    output: ExperimentOption = Path("runs/sampling-bias"),
+    seeds: SeedsOption = 3,
+    epochs: EpochsOption = 2,
+    settings: SettingsOption = None,
+    split: MeasuredSplitOption = "dev",
+    json_file: JsonOption = None,
+) -> None:
+    """Compare sampling distributions and weights on head and tail (Rawat et al. 2021)."""
+
+    def make() -> Experiment:
+        plan = SamplingBiasPlan(epochs=epochs)
+        return sampling_bias(open_dataset(data), split, seeds, settings, plan)
+
+    typer.echo(run_experiment(make, output, data=data, json_file=json_file))
+
+
+def sampling_bias(
+    dataset: Dataset, split: str, num_seeds: int, settings: str | None, plan: SamplingBiasPlan
+) -> Experiment:
+    """Return the experiment.
+
+    Args:
+        dataset: The corpus.
+        split: "dev" or "test".
+        num_seeds: Seeds 0 to this number less one.
+        settings: Names between commas; None for all.
+        plan: How to train.
+
+    Raises:
+        ConfigError: A setting is not known.
+    """
+    names = choose_settings(SETTINGS, settings)
+
+    def run(store: TrialStore, device: str) -> Found:
+        data = read_experiment_data(dataset, split)
+        return store.run(
+            sampling_bias_trials(num_seeds, names),
+            lambda trial: run_sampling_bias(data, plan, trial, device),
+        )
+
+    return Experiment("sampling-bias", dataset, split, num_seeds, asdict(plan), run, _report)
+
+
+def _report(found: Found) -> Report:
+    return Report(sampling_bias_markdown(found), draw_sampling_bias(found))
+
+
+def sampling_bias_trials(num_seeds: int, settings: Iterable[str]) -> list[Trial]:
+    """Return the trials: every setting of every task with one seed before the next seed."""
+    names = list(settings)
+    return [
+        Trial(task, name, seed) for seed in range(num_seeds) for task in TASKS for name in names
+    ]
+
+
 def learning_config(setting: str, num_negatives: int) -> LearningConfig:
     """Return q, w and loss of a setting: the positive alone is no negative, as in the paper.
 
@@ -91,12 +163,12 @@ def learning_config(setting: str, num_negatives: int) -> LearningConfig:
     """
     negatives: dict[str, Any] = {"exclude": "positive"}
     if setting in _FULL:
-        negatives |= {"q": {"kind": "all"}, "w": _FULL[setting]}
+        negatives |= {"distribution": {"kind": "all"}, "weighting": _FULL[setting]}
     else:
         distribution, _, weight = setting.partition("-")
-        negatives |= {"q": _DISTRIBUTIONS[distribution], "w": weight}
+        negatives |= {"distribution": _DISTRIBUTIONS[distribution], "weighting": weight}
         if distribution != "within_batch":
-            negatives |= {"m": num_negatives, "shared": True}
+            negatives |= {"num_negatives": num_negatives, "shared": True}
     return LearningConfig.model_validate({"negatives": negatives, "loss": {"kind": "softmax"}})
 
 
@@ -115,9 +187,7 @@ def run_sampling_bias(
         DataError: The corpus is too small for a profile.
     """
     if trial.task == RETRIEVAL:
-        return _retrieval_figures(
-            _train_and_rank(data, plan, trial, max(_RECALL_PLACES), device), data
-        )
+        return _retrieval_figures(_train_and_rank(data, plan, trial, max(_RECALL_KS), device), data)
     shape = ProfileShape("EXP" if trial.task == "EXP" else "STEP")
     problem = make_profile(data, shape, np.random.default_rng(trial.seed))
     of_profile = replace(plan, epochs=plan.profile_epochs, num_negatives=plan.num_profile_negatives)
@@ -132,7 +202,7 @@ def _train_and_rank(
     num_negatives = min(plan.num_negatives, num_labels - 1)
     config = learning_config(trial.setting, num_negatives)
     learning = Learning(
-        objective=make_objective(config, Material(data.counts, device)),
+        objective=make_objective(config, SamplerInputs(data.counts, device)),
         exclude="positive",
         reduction="documents" if trial.setting in _FULL else "pairs",
         batch_size=num_negatives + 1,
@@ -141,34 +211,34 @@ def _train_and_rank(
     )
     with torch.random.fork_rng():
         torch.manual_seed(trial.seed)
-        model = LinearModel(data.train.features.shape[1], num_labels, plan.width).to(device)
+        model = HiddenLayerModel(data.train.features.shape[1], num_labels, plan.width).to(device)
     train_model(model, data.train, learning, trial.seed)
     return rank_documents(model, data.measured.features, k)
 
 
 def _retrieval_figures(ranked: Int64[np.ndarray, "document k"], data: ExperimentData) -> Values:
-    judged = judge(ranked, data.measured.truth)
+    joined = join_truth(ranked, data.measured.truth)
     values = {
-        f"R@{k} {name}": pair_recall_at(judged.restricted_to(is_in), k)
-        for k in _RECALL_PLACES
+        f"R@{k} {name}": pair_recall_at(joined.restricted_to(is_in), k)
+        for k in _RECALL_KS
         for name, is_in in thirds(data.counts).items()
         if is_in.any()
     }
     weights = inverse_propensities(data.counts, data.train.truth.shape[0])
-    for k in _PRECISION_PLACES:
-        values[f"P@{k}"] = precision_at(judged, k)
-    for k in _PRECISION_PLACES:
-        values[f"PSP@{k}"] = propensity_scored_precision_at(judged, k, weights)
+    for k in _PRECISION_KS:
+        values[f"P@{k}"] = precision_at(joined, k)
+    for k in _PRECISION_KS:
+        values[f"PSP@{k}"] = propensity_scored_precision_at(joined, k, weights)
     return values
 
 
-def pair_recall_at(judged: Judged, k: int) -> float:
+def pair_recall_at(joined: RankedEvaluation, k: int) -> float:
     """Return the share of (document, label) pairs whose label is among the first k; 0 of none.
 
     Recall on the multi-class version of the corpus, in which each pair is an example.
     """
-    _, is_hit = judged.top(k)
-    return float(is_hit.sum() / max(1, len(judged.true_labels)))
+    _, is_hit = joined.top(k)
+    return float(is_hit.sum() / max(1, len(joined.true_labels)))
 
 
 def paper_findings() -> list[Finding]:
@@ -205,8 +275,8 @@ def sampling_bias_markdown(found: Found) -> str:
         "## Findings of Rawat et al. 2021\n",
         findings_table(run_tests(found, paper_findings())) + "\n",
     ]
-    recalls = [f"R@{k} {name}" for k in _RECALL_PLACES for name in _SLICE_COLOURS]
-    precisions = [f"{name}@{k}" for name in ("P", "PSP") for k in _PRECISION_PLACES]
+    recalls = [f"R@{k} {name}" for k in _RECALL_KS for name in _SLICE_COLOURS]
+    precisions = [f"{name}@{k}" for name in ("P", "PSP") for k in _PRECISION_KS]
     errors = [f"error {name}" for name in _SLICE_COLOURS]
     for task in (task for task in TASKS if task in found):
         if task == RETRIEVAL:
@@ -223,7 +293,7 @@ def draw_sampling_bias(found: Found) -> Figure:
     panels = []
     for task in (task for task in TASKS if task in found):
         if task == RETRIEVAL:
-            panels += [(task, f"R@{k}", f"Recall@{k} of pairs (%)") for k in _RECALL_PLACES]
+            panels += [(task, f"R@{k}", f"Recall@{k} of pairs (%)") for k in _RECALL_KS]
         else:
             panels.append((task, "error", f"balanced error, {task} profile (%)"))
     figure = new_figure(11.0, 3.2 * len(panels))
@@ -240,12 +310,12 @@ def _draw_slices(axes: Axes, settings: Mapping[str, Mapping[str, Estimate]], pre
     width = 0.8 / len(_SLICE_COLOURS)
     for index, (name, colour) in enumerate(_SLICE_COLOURS.items()):
         column = f"{prefix} {name}"
-        places = [place for place, each in enumerate(names) if column in settings[each]]
-        if not places:  # a STEP profile has no Torso
+        shown_at = [position for position, each in enumerate(names) if column in settings[each]]
+        if not shown_at:  # a STEP profile has no Torso
             continue
-        shown: Sequence[Estimate] = [settings[names[place]][column] for place in places]
+        shown: Sequence[Estimate] = [settings[names[position]][column] for position in shown_at]
         axes.bar(
-            [place + (index - 1.5) * width for place in places],
+            [position + (index - 1.5) * width for position in shown_at],
             [100 * estimate.mean for estimate in shown],
             width,
             yerr=[100 * error_or_nan(estimate) for estimate in shown],

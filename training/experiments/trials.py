@@ -1,4 +1,4 @@
-"""Experiments of many short runs: each kept when it is done, so that a stopped one goes on.
+"""Trials of an experiment, each kept when it is done, so that an interrupted one resumes.
 
 A *trial* is one setting of one task with one seed; its figures lie in a small JSON file under
 `trials`. What is reported are all trials that the folder holds, as mean and standard error over
@@ -7,7 +7,6 @@ the seeds.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,9 +22,8 @@ from tqdm import tqdm
 from models.errors import ConfigError
 from models.files.durable import read_json, write_json_durably
 from models.files.outputs import check_own_folder
-from training.evaluation.plots import write_figure
 from training.evaluation.tables import markdown_table
-from training.runtime.ray import LOCAL, Engine
+from training.runtime.claims import claim
 
 CONFIGURATION_NAME, _TRIALS = "configuration.json", "trials"
 
@@ -85,106 +83,93 @@ Found = Mapping[str, Mapping[str, Mapping[str, Estimate]]]
 """Estimates by task, setting and name of the figure."""
 
 
-def choose_settings(known: Iterable[str], wanted: str | None) -> list[str]:
+def choose_settings(known: Iterable[str], requested: str | None) -> list[str]:
     """Return the settings to run, in the order of those known.
 
     Args:
         known: All settings.
-        wanted: Names between commas; None for all.
+        requested: Names between commas; None for all.
 
     Raises:
         ConfigError: One is not known.
     """
     names = list(known)
-    if wanted is None:
+    if requested is None:
         return names
-    chosen = [name.strip() for name in wanted.split(",")]
+    chosen = [name.strip() for name in requested.split(",")]
     if unknown := [name for name in chosen if name not in names]:
         raise ConfigError(
-            f"--settings: {', '.join(map(repr, unknown))} came, wanted some of {', '.join(names)}"
+            f"--settings: got {', '.join(map(repr, unknown))}, expected some of {', '.join(names)}"
         )
     return [name for name in names if name in chosen]
 
 
-def run_trials(
-    folder: Path,
-    configuration: Mapping[str, Any],
-    trials: Sequence[Trial],
-    run: Callable[[Trial], Values],
-    engine: Engine = LOCAL,
-) -> Found:
-    """Run the trials that the folder does not hold yet, and return the figures of all it holds.
+@dataclass(frozen=True, slots=True)
+class TrialStore:
+    """The trials of an experiment in its folder, which is claimed by the first that is kept.
 
-    Args:
+    Attributes:
         folder: Of the experiment.
         configuration: What decides the figures of a trial; as JSON has it.
-        trials: In the order wanted.
-        run: Returns the figures of one.
-        engine: What runs them.
-
-    Raises:
-        ConfigError: The folder holds another experiment, or the engine is not to be had.
     """
-    claim(folder, configuration)
-    if engine.is_ray:
-        _keep_trials_on_ray(folder, trials, run, engine.num_workers)
-    with tqdm(trials, unit="trial") as bar:
-        for trial in bar:
-            bar.set_postfix_str(f"{trial.task} {trial.setting} seed {trial.seed}")
-            keep_trial(folder, trial, run)
-    return read_trials(folder, list(dict.fromkeys((t.task, t.setting) for t in trials)))
 
+    folder: Path
+    configuration: Mapping[str, Any]
 
-def keep_trial(folder: Path, trial: Trial, run: Callable[[Trial], Values]) -> Values:
-    """Run a trial that the folder does not hold yet, and return its figures.
+    def run(self, trials: Sequence[Trial], run: Callable[[Trial], Values]) -> Found:
+        """Run the trials that are not there yet, and return the figures of all that are.
 
-    Args:
-        folder: Of the experiment, claimed.
-        trial: What to run.
-        run: Returns the figures of one.
-    """
-    path = folder / _TRIALS / trial.file_name
-    if not path.exists():
-        started = time.monotonic()
-        values = run(trial)
-        _write_trial(path, trial, time.monotonic() - started, values)
-    kept: Values = read_json(path)["values"]
-    return kept
+        Args:
+            trials: In the order of the report.
+            run: Returns the figures of one.
 
+        Raises:
+            ConfigError: The folder holds another experiment.
+        """
+        claim_folder(self.folder, self.configuration)
+        with tqdm(trials, unit="trial") as bar:
+            for trial in bar:
+                bar.set_postfix_str(f"{trial.task} {trial.setting} seed {trial.seed}")
+                self.keep(trial, run)
+        return self.read(list(dict.fromkeys((t.task, t.setting) for t in trials)))
 
-def _keep_trials_on_ray(
-    folder: Path, trials: Sequence[Trial], run: Callable[[Trial], Values], num_workers: int
-) -> None:
-    """Run the trials that the folder does not hold yet, by tasks on a cluster."""
-    from training.runtime.ray import run_tasks
+    def keep(self, trial: Trial, run: Callable[[Trial], Values]) -> Values:
+        """Run a trial if it is not there yet, and return its figures.
 
-    left = [trial for trial in trials if not (folder / _TRIALS / trial.file_name).exists()]
-    for trial, seconds, values in run_tasks(run, left, num_workers):
-        _write_trial(folder / _TRIALS / trial.file_name, trial, seconds, values)
+        Args:
+            trial: What to run.
+            run: Returns the figures of one.
 
+        Raises:
+            ConfigError: The folder holds another experiment.
+        """
+        path = self.folder / _TRIALS / trial.file_name
+        if not path.exists():
+            claim_folder(self.folder, self.configuration)
+            started = time.monotonic()
+            values = run(trial)
+            seconds = round(time.monotonic() - started, 1)
+            write_json_durably(path, {**asdict(trial), "seconds": seconds, "values": values})
+        kept: Values = read_json(path)["values"]
+        return kept
 
-def _write_trial(path: Path, trial: Trial, seconds: float, values: Values) -> None:
-    write_json_durably(path, {**asdict(trial), "seconds": round(seconds, 1), "values": values})
+    def read(self, first: Sequence[tuple[str, str]] = ()) -> Found:
+        """Return the figures of all trials that are there.
 
-
-def read_trials(folder: Path, first: Sequence[tuple[str, str]] = ()) -> Found:
-    """Return the figures of all trials in a folder.
-
-    Args:
-        folder: Of the experiment.
-        first: Tasks and settings that come first, in this order; then the others, by name.
-    """
-    contents = [read_json(path) for path in sorted((folder / _TRIALS).glob("*.json"))]
-    contents.sort(key=lambda content: int(content["seed"]))
-    places = {name: place for place, name in enumerate(first)}
-    names = {(content["task"], content["setting"]) for content in contents}
-    found: dict[str, dict[str, dict[str, Estimate]]] = {}
-    for task, setting in sorted(names, key=lambda name: (places.get(name, len(places)), name)):
-        runs = [c["values"] for c in contents if (c["task"], c["setting"]) == (task, setting)]
-        found.setdefault(task, {})[setting] = {
-            name: Estimate(tuple(values[name] for values in runs)) for name in runs[0]
-        }
-    return found
+        Args:
+            first: Tasks and settings that come first, in this order; then the others, by name.
+        """
+        contents = [read_json(path) for path in sorted((self.folder / _TRIALS).glob("*.json"))]
+        contents.sort(key=lambda content: int(content["seed"]))
+        ranks = {name: rank for rank, name in enumerate(first)}
+        names = {(content["task"], content["setting"]) for content in contents}
+        found: dict[str, dict[str, dict[str, Estimate]]] = {}
+        for task, setting in sorted(names, key=lambda name: (ranks.get(name, len(ranks)), name)):
+            runs = [c["values"] for c in contents if (c["task"], c["setting"]) == (task, setting)]
+            found.setdefault(task, {})[setting] = {
+                name: Estimate(tuple(values[name] for values in runs)) for name in runs[0]
+            }
+        return found
 
 
 def found_to_json(found: Found) -> dict[str, Any]:
@@ -236,19 +221,7 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def write_experiment(
-    folder: Path, found: Found, markdown: str, figure: Figure, configuration: Mapping[str, Any]
-) -> list[Path]:
-    """Write JSON, table and picture, and return their paths in this order."""
-    paths = [folder / name for name in ("results.json", "results.md", "results.png")]
-    content = {"configuration": configuration, "results": found_to_json(found)}
-    paths[0].write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    paths[1].write_text(markdown, "utf-8")
-    write_figure(figure, paths[2])
-    return paths
-
-
-def claim(folder: Path, configuration: Mapping[str, Any]) -> None:
+def claim_folder(folder: Path, configuration: Mapping[str, Any]) -> None:
     """Note in a folder which experiment it holds.
 
     Raises:
@@ -256,15 +229,4 @@ def claim(folder: Path, configuration: Mapping[str, Any]) -> None:
     """
     check_own_folder(folder, CONFIGURATION_NAME, "--output")
     (folder / _TRIALS).mkdir(parents=True, exist_ok=True)
-    path = folder / CONFIGURATION_NAME
-    wanted = json.loads(json.dumps(configuration))  # tuples are lists there
-    found = read_json(path) if path.exists() else wanted
-    if found != wanted:
-        differing = sorted(
-            key for key in wanted.keys() | found.keys() if found.get(key) != wanted.get(key)
-        )
-        raise ConfigError(
-            f"folder {str(folder)!r} holds another experiment (its {', '.join(differing)} "
-            "differs); choose another with --output, or delete it"
-        )
-    write_json_durably(path, wanted)
+    claim(folder / CONFIGURATION_NAME, configuration, "experiment", "--output")

@@ -1,8 +1,7 @@
 """Compiled fit of the label tree's nodes on a CPU, one node after another.
 
-The alternation of `training.label_tree.splits` and the ascent of
-`training.label_tree.batched_newton`, which fit the nodes of a level in batches, for a GPU. Here a
-node's rows lie in tiles of 64 that are read feature by feature, so that scores, losses and
+The alternation that `training.label_tree.splits.split_nodes` describes, and the ascent within
+it. A node's rows lie in tiles of 64 that are read feature by feature, so that scores, losses and
 gradients are computed for many rows in one instruction.
 """
 
@@ -28,7 +27,7 @@ from training.label_tree.newton_kernels import (
 LOOSE, TIGHT = 1e-2, 1e-6  # nats a pair left to gain: before labels are split anew, at the end
 STALE = 0.1  # a step that leaves more than this share of the gain asks for a new Hessian
 LEAST_STEP = 2.0**-10  # of a full Newton step; no shorter one is tried
-MOST_STEPS = 200  # an ascent; where float32 can't tell any more whether there is something to gain
+MAX_STEPS = 200  # an ascent; where float32 can't tell any more whether there is something to gain
 
 _FEW, _HARDLY_ANY = 1 / 128, 1 / 1024  # of the labels of a node that change sides
 
@@ -125,10 +124,12 @@ def _fit_node(
     for turn in range(most_rounds + 1):
         is_last = turn == most_rounds
         is_sampled = is_sampled and not is_last
+        # The first tiles hold rows spread evenly over all of the node (see `Tiles`).
         used = _first_tiles(tiles, _FEW_TILES if is_sampled else num_tiles)
         share = len(used.totals) / num_tiles
         _set_right(nodes, node, num_tiles, goes_right, used.right)
         tolerance = (TIGHT if is_tight or is_last else LOOSE) * max(used.totals.sum(), 1e-30)
+        # Eq. 8 for the split as it is; then the best split for these weights (Eq. 9).
         value = _ascend(used, share * strength, tolerance, weights, factor)
         changed = 0.0 if is_forced else _split_anew(sums, weights, half, better)
         if is_last or (is_tight and changed <= _HARDLY_ANY):
@@ -138,7 +139,7 @@ def _fit_node(
             _copy(better, goes_right)
         if is_sampled and (changed <= _FEW or not has_two_sides):
             is_sampled, is_tight = False, True
-            factor /= np.sqrt(share)  # of the Hessian over all rows, about
+            factor /= np.sqrt(share)  # H over all rows is about H / share, and H = L L^T
         elif not has_two_sides:
             return 0.0
         elif not is_sampled:
@@ -163,9 +164,10 @@ def _pack(nodes: NodeArrays, node: int, tiles: Tiles) -> None:
     first_row, end = nodes.row_starts[node], nodes.row_starts[node + 1]
     num_tiles, num_features, _ = tiles.features.shape
     for place in range(num_tiles * _TILE):
+        # Row after row goes to the next tile, not to the next lane.
         tile, lane, row = place % num_tiles, place // num_tiles, first_row + place
         tiles.totals[tile, lane] = 0.0
-        if row >= end:
+        if row >= end:  # lanes that no row fills: weight 0, and features that are finite
             for feature in range(num_features):
                 tiles.features[tile, feature, lane] = 0.0
             continue
@@ -197,7 +199,7 @@ def _set_right(
     first_label = nodes.label_starts[node]
     for tile in range(len(right)):
         for lane in range(_TILE):
-            row = first_row + lane * num_tiles + tile
+            row = first_row + lane * num_tiles + tile  # where `_pack` put it
             total = _F(0)
             if row < end:
                 for pair in range(nodes.pair_starts[row], nodes.pair_starts[row + 1]):
@@ -217,7 +219,9 @@ def _first_split(
         mean = centred[:, feature].sum() / num_labels
         for label in range(num_labels):
             centred[label, feature] -= mean
-    if num_labels < num_features:  # the same vector from the smaller matrix
+    # C is (label, feature). The eigenvector of C^T C, (feature, feature), of largest eigenvalue is
+    # C^T u of that of C C^T, (label, label): `eigh` gives eigenvalues rising, so the last column.
+    if num_labels < num_features:
         direction = centred.T @ np.linalg.eigh(centred @ centred.T)[1][:, -1].copy()
     else:
         direction = np.linalg.eigh(centred.T @ centred)[1][:, -1].copy()
@@ -235,7 +239,7 @@ def _split_anew(
     goes_right: Bool[np.ndarray, label],
 ) -> float:
     """Split as is best for the weights (Eq. 9); return the share of labels that change sides."""
-    gains = sums @ weights  # Delta_y
+    gains = sums @ weights  # Delta_y, (label,): right where it is above 0 (Eq. 9)
     # Labels with Delta_y = 0 may go either way: nearest to the middle.
     num_left = min(max(len(gains) // 2, (gains < 0).sum()), (gains <= 0).sum())
     before = goes_right.copy()
@@ -251,6 +255,7 @@ def _cut(
     goes_right: Bool[np.ndarray, label],
 ) -> None:
     """Put the lowest labels on the left, as far as fits; equal scores go by the labels' order."""
+    # No side has more labels than leaves: len - half <= num_left <= half.
     num_left = max(min(num_left, half, len(scores)), len(scores) - half)
     goes_right[:] = False
     if num_left == len(scores):
@@ -270,6 +275,8 @@ def _in_order(values: Float64[np.ndarray, value], place: int) -> float:
 
     numpy's own takes seven seconds to compile.
     """
+    # Invariant: the value of this place is among values[first .. last]; all before are at most, all
+    # behind at least those.
     first, last = 0, len(values) - 1
     while first < last:
         pivot = values[(first + last) // 2]
@@ -318,9 +325,10 @@ def _ascend(
     value = -np.inf
     gain_before = np.inf if factor[0, 0] > 0 else 0.0
     is_fresh, step = False, 1.0
-    for _ in range(MOST_STEPS):
+    # Invariant: value, gradient and tiles.curvatures are those of `weights`; `reached` is tried.
+    for _ in range(MAX_STEPS):
         found = evaluate(tiles, reached, strength, tiles.tried, there)
-        if found >= value - ROUNDING * abs(value):
+        if found >= value - ROUNDING * abs(value):  # no loss but by rounding: go there
             value, step, is_fresh = found, 1.0, False
             _copy(reached, weights)
             _copy(there, gradient)
@@ -335,7 +343,7 @@ def _ascend(
         gain_before = gain
         for feature in range(num_features):
             reached[feature] = weights[feature] + step * direction[feature]
-    for weight in weights:
+    for weight in weights:  # Eq. 8 itself, the regulariser taken off again
         value += strength * weight * weight
     return value
 

@@ -1,8 +1,8 @@
 """Fitting the label tree to documents and their labels (Bamler & Mandt 2020, section 3).
 
 Here are the features, the choice of lambda_n and the whole fit; `training.label_tree.levels` fits
-the levels, `training.label_tree.splits` the nodes of one, and `training.label_tree.batched_newton`
-their decisions.
+the levels, `training.label_tree.splits` the nodes of one: all on the CPU, in compiled
+loops (`training.label_tree.cpu_kernel`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def fit_tree(
     num_components: int = 16,
     regulariser: float | None = None,
     seed: int = 0,
-    device: str = "cpu",
 ) -> FittedTree:
     """Fit a tree to all pairs of a document and a label that it carries.
 
@@ -66,7 +65,6 @@ def fit_tree(
         regulariser: lambda_n, above zero; None: the best power of ten by cross-validation over the
             documents, in three more fits for every power tried.
         seed: Of the cross-validation's folds; nothing else is random.
-        device: "cpu" or "cuda".
 
     Raises:
         ConfigError: `num_components` or `regulariser` is out of range.
@@ -74,7 +72,7 @@ def fit_tree(
     """
     _check_options(num_components, regulariser, vectors.shape[1])
     _check_truth(truth)
-    data = _prepare(vectors, truth, num_components, device)
+    data = _prepare(vectors, truth, num_components)
     held_out: dict[float, float] = {}
     if regulariser is None:
         held_out = _cross_validate(data, seed)
@@ -102,8 +100,8 @@ class _Prepared:
         """Return the tree of these nodes and the projection."""
         return LabelTree.from_arrays(
             {
-                "mean": self.mean.cpu().numpy(),
-                "components": self.components.cpu().numpy(),
+                "mean": self.mean.numpy(),
+                "components": self.components.numpy(),
                 "weights": grown.weights,
                 "biases": grown.biases,
                 "label_of_leaf": grown.label_of_leaf,
@@ -115,12 +113,11 @@ def _prepare(
     vectors: Float32[np.ndarray, "document dim"],
     truth: Float32[csr_array, "document label"],
     num_components: int,
-    device: str,
 ) -> _Prepared:
-    on_device = torch.from_numpy(vectors).to(device)
-    check_finite(on_device)
-    mean, components = principal_components(on_device, num_components)
-    return _Prepared(mean, components, project(on_device, mean, components), truth)
+    tensor = torch.from_numpy(vectors)
+    check_finite(tensor)
+    mean, components = principal_components(tensor, num_components)
+    return _Prepared(mean, components, project(tensor, mean, components), truth)
 
 
 def principal_components(
@@ -130,7 +127,6 @@ def principal_components(
 
     `models.label_tree.tree.project` uses them.
 
-
     Unlike the paper's, the components are divided by one number, so that the projected vectors have
     a mean square of 1 an entry: lambda_n then means the same for every encoder.
 
@@ -139,8 +135,8 @@ def principal_components(
         num_components: k, at most the vectors' dimensions.
     """
     dim = vectors.shape[1]
-    mean = torch.zeros(dim, dtype=torch.float64, device=vectors.device)
-    covariance = torch.zeros((dim, dim), dtype=torch.float64, device=vectors.device)
+    mean = torch.zeros(dim, dtype=torch.float64)
+    covariance = torch.zeros((dim, dim), dtype=torch.float64)
     parts = torch.split(vectors, _DOCUMENTS_AT_A_TIME)
     for part in parts:
         mean += part.double().sum(0) / len(vectors)
@@ -178,7 +174,7 @@ def _held_out(data: _Prepared, folds: Int64[np.ndarray, document], regulariser: 
     total = 0.0
     for fold in range(_NUM_FOLDS):
         kept, left_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        features = data.features[torch.from_numpy(kept).to(data.features.device)]
+        features = data.features[torch.from_numpy(kept)]
         what = f"lambda {regulariser:g}, fold {fold + 1} of {_NUM_FOLDS}"
         grown = _grow(features, data.truth[kept], regulariser, what)
         total += _log_likelihood(data, data.tree(grown), left_out)
@@ -200,13 +196,12 @@ def _grow(
 def _log_likelihood(
     data: _Prepared, tree: LabelTree, documents: Int64[np.ndarray, held_out]
 ) -> float:
-    device = data.features.device
     pairs = coo_array(data.truth[documents])
-    return tree.to(device).log_likelihood(
+    return tree.log_likelihood(
         data.features,
-        torch.from_numpy(documents[pairs.row]).to(device),
-        torch.from_numpy(pairs.col.astype(np.int64)).to(device),
-        torch.from_numpy(pairs.data).to(device),
+        torch.from_numpy(documents[pairs.row]),
+        torch.from_numpy(pairs.col.astype(np.int64)),
+        torch.from_numpy(pairs.data),
     )
 
 
@@ -219,12 +214,12 @@ def _check_options(num_components: int, regulariser: float | None, dim: int) -> 
     if not 1 <= num_components <= dim:
         raise ConfigError(
             f"label tree: {num_components} principal components of document vectors with {dim} "
-            f"dimensions; wanted 1 to {dim}"
+            f"dimensions; expected 1 to {dim}"
         )
     if regulariser is not None and not 0 < regulariser < np.inf:
         raise ConfigError(
-            f"label tree: regulariser {regulariser!r}; wanted a finite number above 0, or none, to "
-            "have it chosen by cross-validation"
+            f"label tree: regulariser {regulariser!r}; expected a finite number above 0, or none, "
+            "to have it chosen by cross-validation"
         )
 
 
@@ -236,10 +231,10 @@ def _check_truth(truth: Float32[csr_array, "document label"]) -> None:
     """
     if not (np.isfinite(truth.data) & (truth.data >= 0)).all():
         raise DataError(
-            "label tree: weights of pairs that are negative or not finite; wanted 0 or more"
+            "label tree: weights of pairs that are negative or not finite; expected 0 or more"
         )
     if not truth.data.any():
         raise DataError(
             f"label tree: {truth.shape[0]} documents carry none of {truth.shape[1]} labels; "
-            "wanted one pair at least"
+            "expected one pair at least"
         )

@@ -19,7 +19,7 @@ from models.label_tree.arrays import depth_of, one_sided_biases
 from models.ranking.top_k import NO_LABEL
 from training.label_tree.splits import NodeBlock, split_nodes
 
-_BLOCK_COSTS = {"cpu": 2**17, "cuda": 2**22}  # rows of a block, each node counting as some too
+_BLOCK_COST = 2**17  # rows of a block, each node counting as some too
 _ROWS_OF_A_NODE = 16  # that cost about what a node's Hessian costs
 
 
@@ -59,18 +59,17 @@ def grow_tree(
     """Fit all nodes, from the root down.
 
     Args:
-        features: x of the documents, on the device to fit on.
+        features: x of the documents.
         truth: The labels of each document; the values are the weights of the pairs.
         regulariser: lambda_n, above zero.
         progress: Called with 1 after every level.
     """
-    device = features.device
     augmented = torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
-    pairs = _pairs_of(truth, device)
-    sums = csr_array(truth.T) @ augmented.cpu().numpy().astype(np.float64)
-    label_sums = torch.from_numpy(sums).to(device)
+    pairs = _pairs_of(truth)
+    sums = csr_array(truth.T) @ augmented.numpy().astype(np.float64)
+    label_sums = torch.from_numpy(sums)
     num_labels = truth.shape[1]
-    label_nodes = torch.zeros(num_labels, dtype=torch.int64, device=device)  # within the level
+    label_nodes = torch.zeros(num_labels, dtype=torch.int64)  # within the level
     levels, log_likelihood = [augmented.new_zeros((0, augmented.shape[1]))], 0.0
     for height in range(depth_of(num_labels), 0, -1):
         level = _Level(augmented, pairs, label_sums, label_nodes, 2**height)
@@ -87,12 +86,12 @@ def grow_tree(
     return _grown(torch.cat(levels), label_nodes, log_likelihood)
 
 
-def _pairs_of(truth: Float32[csr_array, "document label"], device: torch.device) -> _Pairs:
+def _pairs_of(truth: Float32[csr_array, "document label"]) -> _Pairs:
     pairs = coo_array(truth)
     return _Pairs(
-        documents=torch.from_numpy(pairs.row.astype(np.int64)).to(device),
-        labels=torch.from_numpy(pairs.col.astype(np.int64)).to(device),
-        weights=torch.from_numpy(pairs.data).to(device),
+        documents=torch.from_numpy(pairs.row.astype(np.int64)),
+        labels=torch.from_numpy(pairs.col.astype(np.int64)),
+        weights=torch.from_numpy(pairs.data),
     )
 
 
@@ -101,8 +100,8 @@ def _grown(
 ) -> GrownTree:
     """Return the tree in which labels have these leaves; padding has probability zero."""
     label_of_leaf = np.full(len(weights) + 1, NO_LABEL, dtype=np.int64)
-    label_of_leaf[leaves.cpu().numpy()] = np.arange(len(leaves))
-    fitted = weights.cpu().numpy()
+    label_of_leaf[leaves.numpy()] = np.arange(len(leaves))
+    fitted = weights.numpy()
     forced = one_sided_biases((label_of_leaf != NO_LABEL).astype(np.int64))
     return GrownTree(
         weights=np.where(np.isinf(forced)[:, None], np.float32(0), fitted[:, :-1]),
@@ -130,14 +129,14 @@ class _Level:
         self._sizes = sizes[self._nodes]
         # From here on a node's number is its place in `_nodes`; other labels have none.
         number = torch.full_like(sizes, -1).index_copy_(
-            0, self._nodes, torch.arange(len(self._nodes), device=sizes.device)
+            0, self._nodes, torch.arange(len(self._nodes))
         )
         label_numbers = number[label_nodes]
         order = _stable_order(label_numbers, len(self._nodes))
         self._labels = order[len(order) - int(self._sizes.sum()) :]
         self._label_nodes = label_numbers[self._labels]
         self._place_of_label = torch.empty_like(label_nodes).index_copy_(
-            0, self._labels, torch.arange(len(self._labels), device=sizes.device)
+            0, self._labels, torch.arange(len(self._labels))
         )
         self._sort_pairs(pairs, label_numbers)
 
@@ -158,7 +157,7 @@ class _Level:
         """Yield blocks of nodes, with the nodes' numbers in the level and the labels' indices."""
         rows = torch.bincount(self._row_nodes, minlength=len(self._nodes))
         costs = (rows + _ROWS_OF_A_NODE).cumsum(0)
-        blocks = (costs - rows) // _BLOCK_COSTS[self._features.device.type]
+        blocks = (costs - rows) // _BLOCK_COST
         ends = torch.bincount(blocks).cumsum(0)
         node_ends = [0, *ends[ends.diff(prepend=ends.new_zeros(1)) > 0].tolist()]
         row_ends = _ends(rows, node_ends)
@@ -193,7 +192,7 @@ class _Level:
 
 def _stable_order(numbers: Int64[Tensor, item], num_nodes: int) -> Int64[Tensor, item]:
     """Return the order of items by node, -1 first; those of a node stay as they are."""
-    if numbers.device.type == "cpu" and num_nodes < 2**16:
+    if num_nodes < 2**16:
         shifted = (numbers + 1).numpy().astype(np.uint16)  # which numpy sorts digit by digit
         return torch.from_numpy(shifted.argsort(kind="stable"))
     return numbers.argsort(stable=True)
@@ -202,4 +201,4 @@ def _stable_order(numbers: Int64[Tensor, item], num_nodes: int) -> Int64[Tensor,
 def _ends(counts: Int64[Tensor, item], items: list[int]) -> list[int]:
     """Return how many parts come before each of these items, each having so many."""
     before = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return before[torch.tensor(items, device=counts.device)].tolist()
+    return before[torch.tensor(items)].tolist()

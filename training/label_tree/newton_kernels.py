@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from models.jit import vectorised
+from models.label_tree.exponential import exp_of_minus_float32
 
 ROUNDING = 1e-6  # relative error of a value that is summed from float32 rows
 _TILE = 64  # rows; a constant, so that loops over them become vector instructions
@@ -42,9 +43,10 @@ def evaluate(
     gradient: Float64[np.ndarray, feature],
 ) -> float:
     """Return the objective; write its gradient, and the weights of its Hessian."""
+    # Eq. 8 - lambda |w, b|^2: sum over rows of right s - total log(1 + e^s), s = w·x + b.
     num_tiles, num_features, _ = tiles.features.shape
     scores, residuals = np.empty(_TILE, dtype=np.float32), np.empty(_TILE, dtype=np.float32)
-    sums = np.zeros((num_features, _TILE))
+    sums = np.zeros((num_features, _TILE))  # of each lane by itself, in float64
     value = 0.0
     for tile in range(num_tiles):
         features = tiles.features[tile]
@@ -59,7 +61,7 @@ def evaluate(
         total = 0.0
         for lane in range(_TILE):
             total += sums[feature, lane]
-        gradient[feature] = total - 2 * strength * weights[feature]
+        gradient[feature] = total - 2 * strength * weights[feature]  # sum residual x - 2 lambda w
         value -= strength * weights[feature] * weights[feature]
     return value
 
@@ -105,28 +107,18 @@ def _logistic(
     value = 0.0
     for lane in range(_TILE):
         score, total = scores[lane], totals[lane]
-        # e^-|s| as the 128th power of the Taylor series of e^(-|s| / 128)
-        x = min(abs(score), _F(40.0)) * _F(-1 / 128)
-        power = _F(1) + x * (
-            _F(1) + x * (_F(1 / 2) + x * (_F(1 / 6) + x * (_F(1 / 24) + x * _F(1 / 120))))
-        )
-        power *= power
-        power *= power
-        power *= power
-        power *= power
-        power *= power
-        power *= power
-        power *= power
+        power = exp_of_minus_float32(abs(score))  # e^-|s|
         # log(1 + e^-|s|) as 2 artanh(e^-|s| / (2 + e^-|s|))
         z = power / (_F(2) + power)
         y = z * z
         series = _F(1 / 7) + y * (_F(1 / 9) + y * (_F(1 / 11) + y * _F(1 / 13)))
         log = _F(2) * z * (_F(1) + y * (_F(1 / 3) + y * (_F(1 / 5) + y * series)))
         larger = _F(1) / (_F(1) + power)  # sigma(|s|)
-        probability = larger if score >= 0 else power * larger
+        probability = larger if score >= 0 else power * larger  # sigma(s)
+        # log(1 + e^s) = max(s, 0) + log(1 + e^-|s|), which can't overflow
         value += right[lane] * score - total * (max(score, _F(0)) + log)
-        residuals[lane] = right[lane] - total * probability
-        curvatures[lane] = total * power * larger * larger
+        residuals[lane] = right[lane] - total * probability  # the derivative by s
+        curvatures[lane] = total * power * larger * larger  # minus the second: sigma(s) sigma(-s)
     return value
 
 
@@ -135,6 +127,7 @@ def factorise(
     tiles: Tiles, strength: float, factor: Float64[np.ndarray, "feature feature"]
 ) -> None:
     """Write the Cholesky factor of the Hessian, its sign turned, into the lower triangle."""
+    # H = X^T diag(curvatures) X + 2 lambda I, minus the Hessian of the objective; lower triangle.
     num_tiles, num_features, _ = tiles.features.shape
     factor[:] = 0.0
     weighted = np.empty(_TILE, dtype=np.float32)
@@ -159,6 +152,7 @@ def _cholesky(matrix: Float64[np.ndarray, "feature feature"]) -> None:
     """Replace the lower triangle of a positive definite matrix by its Cholesky factor."""
     for i in range(len(matrix)):
         for j in range(i + 1):
+            # Invariant: columns before j of row i, and all rows before i, are the factor's.
             rest = matrix[i, j]
             for k in range(j):
                 rest -= matrix[i, k] * matrix[j, k]
@@ -171,7 +165,10 @@ def solve(
     gradient: Float64[np.ndarray, feature],
     direction: Float64[np.ndarray, feature],
 ) -> float:
-    """Write the Newton direction; return about twice what it promises to gain."""
+    """Write the Newton direction H^-1 g; return g·H^-1 g, about twice what it promises to gain.
+
+    With H = L L^T: L y = g from above, then L^T d = y from below.
+    """
     num_features = len(gradient)
     for i in range(num_features):
         rest = gradient[i]

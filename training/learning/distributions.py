@@ -69,7 +69,7 @@ class UniformSubset:
     def __post_init__(self) -> None:
         if self.num_draws > self.num_labels:
             raise ConfigError(
-                f"negatives: wanted {self.num_draws} different labels of {self.num_labels}; "
+                f"negatives: expected {self.num_draws} different labels of {self.num_labels}; "
                 "m can be at most their number"
             )
 
@@ -82,7 +82,7 @@ class UniformSubset:
         num_excluded = int((pairs.excluded != NO_LABEL).sum(dim=1).max())
         if self.num_draws > self.num_labels - num_excluded:
             raise DataError(
-                f"negatives: wanted {self.num_draws} different labels, but a document excludes "
+                f"negatives: expected {self.num_draws} different labels, but a document excludes "
                 f"{num_excluded} of {self.num_labels}; lower m"
             )
         # Few more draws are needed than labels while at least half of all draws are good.
@@ -264,11 +264,11 @@ def _uniform_log_q(num_labels: int, labels: Int64[Tensor, "#batch k"]) -> Float[
     return torch.full(labels.shape, -math.log(num_labels), device=labels.device)
 
 
-def _num_draws_until_distinct(num_labels: int, num_excluded: int, wanted: int) -> int:
+def _num_draws_until_distinct(num_labels: int, num_excluded: int, expected: int) -> int:
     """Return how many draws nearly always hold the labels wanted, no two alike, none excluded."""
     left = num_labels - num_excluded
-    mean = num_labels * math.log(left / (left - wanted))
-    return math.ceil(mean + 4 * math.sqrt(mean - wanted) + 4)
+    mean = num_labels * math.log(left / (left - expected))
+    return math.ceil(mean + 4 * math.sqrt(mean - expected) + 4)
 
 
 def _is_repeat(labels: Int64[Tensor, "batch sampled"]) -> Bool[Tensor, "batch sampled"]:

@@ -1,5 +1,6 @@
 """What a step minimises, put together from q, w and a loss, for anything that scores labels.
 
+q is the configuration's `distribution`, w its `weighting`, m its `num_negatives`.
 The dual encoder, the dense classifier and the linear scorers differ in their `Scorer` alone.
 """
 
@@ -130,13 +131,13 @@ class MiningObjective:
     Attributes:
         distribution: Draws a uniform subset of the labels.
         loss: Over its negatives in order.
-        vartheta: Weight of each rank.
-        rank_draws: Ranks drawn a pair in proportion to vartheta; None: all are weighed.
+        rank_weights: vartheta of each rank.
+        rank_draws: Processes drawn a pair in proportion to their weights; None: all are weighed.
     """
 
     distribution: Distribution
     loss: OrderedLoss
-    vartheta: Float32[Tensor, "1 rank"]
+    rank_weights: Float32[Tensor, "1 rank"]
     rank_draws: int | None = None
 
     def __call__(
@@ -151,14 +152,14 @@ class MiningObjective:
         """Score the positives and negatives that were drawn, and return the mean loss."""
         positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
         scores = score(negatives.labels).masked_fill(~negatives.is_drawn, -torch.inf)
-        theta = self.vartheta
+        theta = self.rank_weights
         if self.rank_draws is not None:
             theta = sub_sampled(theta, self.rank_draws, len(positive), generator)
         return self.loss(positive, scores, theta)
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class SamplerInputs:
     """What distributions and weights are made of; None where a run has no such thing.
 
     Attributes:
@@ -190,75 +191,77 @@ PairObjective = SampledObjective | MiningObjective
 """An objective whose draws are apart from its cost, for scorers that want to know them first."""
 
 
-def make_objective(config: LearningConfig, material: Material) -> PairObjective:
+def make_objective(config: LearningConfig, inputs: SamplerInputs) -> PairObjective:
     """Make the objective of a loss over pairs.
 
     Args:
         config: With a loss over pairs.
-        material: What its parts need.
+        inputs: What its parts need.
 
     Raises:
         ConfigError: A part needs what the run has not, or the number of labels makes it impossible.
     """
-    num_hard = 0 if material.hard is None else material.hard.shape[1]
-    config.check(len(material.counts), num_hard)
+    num_hard = 0 if inputs.hard is None else inputs.hard.shape[1]
+    config.check(len(inputs.counts), num_hard)
     negatives = config.negatives
     if negatives is None:
         raise ConfigError(
             f"loss {config.loss.kind!r} is taken over label subsets; make it by make_subset_loss"
         )
-    distribution = make_distribution(negatives, material)
+    distribution = make_distribution(negatives, inputs)
     if isinstance(config.loss, OrderedLossConfig):
-        return _mining_objective(config.loss, negatives.m, distribution, material)
-    assert negatives.w is not None  # the configuration refuses it
+        return _mining_objective(config.loss, negatives.num_negatives, distribution, inputs)
+    assert negatives.weighting is not None  # the configuration refuses it
     loss: PairLoss = softmax_loss
     if isinstance(config.loss, DecoupledLossConfig):
         loss = DECOUPLED_LOSSES[config.loss.part]
-    return SampledObjective(distribution, make_weight(negatives.w, material), loss)
+    return SampledObjective(distribution, make_weight(negatives.weighting, inputs), loss)
 
 
-def make_distribution(config: NegativesConfig, material: Material) -> Distribution:
+def make_distribution(config: NegativesConfig, inputs: SamplerInputs) -> Distribution:
     """Make q.
 
     Raises:
         ConfigError: It needs what the run has not.
     """
-    num_labels, m = len(material.counts), config.m or 0
-    match config.q:
+    num_labels, num_draws = len(inputs.counts), config.num_negatives or 0
+    match config.distribution:
         case WithinBatchConfig():
-            return WithinBatch(material.log_prior())
+            return WithinBatch(inputs.log_prior())
         case AllLabelsConfig():
             return AllLabels(num_labels)
         case HardConfig(share=share):
-            return HardNegatives(_needed(material.hard, "hard"), share, num_labels, m)
+            return HardNegatives(_needed(inputs.hard, "hard"), share, num_labels, num_draws)
         case SoftmaxConfig():
-            return SoftmaxNegatives(_needed(material.score_all, "score_all"), m)
+            return SoftmaxNegatives(_needed(inputs.score_all, "score_all"), num_draws)
         case ClusterConfig():
-            clusters = replace(_needed(material.clusters, "clusters"), num_draws=m)
-            if material.label_weights is None:
+            clusters = replace(_needed(inputs.clusters, "clusters"), num_draws=num_draws)
+            if inputs.label_weights is None:
                 return clusters
-            return RefreshedClusters(clusters, material.label_weights)
+            return RefreshedClusters(clusters, inputs.label_weights)
         case TreeConfig():
-            return TreeNegatives(_needed(material.tree, "tree"), m)
-    fixed = _fixed_distribution(config.q, m, material)
+            return TreeNegatives(_needed(inputs.tree, "tree"), num_draws)
+    fixed = _fixed_distribution(config.distribution, num_draws, inputs)
     return Shared(fixed) if config.shared else fixed
 
 
 def _fixed_distribution(
-    config: UniformConfig | UniformSubsetConfig | FrequencyConfig, m: int, material: Material
+    config: UniformConfig | UniformSubsetConfig | FrequencyConfig,
+    num_draws: int,
+    inputs: SamplerInputs,
 ) -> Uniform | UniformSubset | Frequency:
     if isinstance(config, UniformConfig):
-        return Uniform(len(material.counts), m)
+        return Uniform(len(inputs.counts), num_draws)
     if isinstance(config, UniformSubsetConfig):
-        return UniformSubset(len(material.counts), m)
-    return Frequency.of(material.counts, config.exponent, m, material.device)
+        return UniformSubset(len(inputs.counts), num_draws)
+    return Frequency.of(inputs.counts, config.exponent, num_draws, inputs.device)
 
 
-def make_weight(name: WeightName, material: Material) -> Weight:
+def make_weight(name: WeightName, inputs: SamplerInputs) -> Weight:
     """Make w; importance is the margin 1, "tail" the logit adjustment."""
     if name in _FREE_WEIGHTS:
         return _FREE_WEIGHTS[name]
-    return TargetMargin(material.log_prior(), _MARGINS[name])
+    return TargetMargin(inputs.log_prior(), _MARGINS[name])
 
 
 def make_subset_loss(config: LossConfig) -> SubsetLoss:
@@ -277,13 +280,18 @@ def make_subset_loss(config: LossConfig) -> SubsetLoss:
 
 
 def _mining_objective(
-    config: OrderedLossConfig, m: int | None, distribution: Distribution, material: Material
+    config: OrderedLossConfig,
+    num_negatives: int | None,
+    distribution: Distribution,
+    inputs: SamplerInputs,
 ) -> MiningObjective:
-    num_labels = len(material.counts)
-    vartheta = _rank_weights(config.vartheta, num_labels, num_labels - 1 if m is None else m)
-    phi = ramp(config.ramp_width) if config.phi == "ramp" else _MARGIN_LOSSES[config.phi]
-    loss = OrderedLoss(phi, config.form)
-    return MiningObjective(distribution, loss, vartheta.to(material.device), config.rank_draws)
+    num_labels = len(inputs.counts)
+    num_sampled = num_labels - 1 if num_negatives is None else num_negatives
+    weights = _rank_weights(config.rank_weights, num_labels, num_sampled).to(inputs.device)
+    is_ramp = config.margin_loss == "ramp"
+    margin_loss = ramp(config.ramp_width) if is_ramp else _MARGIN_LOSSES[config.margin_loss]
+    loss = OrderedLoss(margin_loss, config.form)
+    return MiningObjective(distribution, loss, weights, config.rank_draws)
 
 
 def _rank_weights(
@@ -300,7 +308,7 @@ def _rank_weights(
 def _needed(part: _Part | None, name: str) -> _Part:
     if part is None:
         raise ConfigError(
-            f"negatives: this q is made from {name!r}, which the run has not; give it to Material, "
-            "or take another q"
+            f"negatives: this distribution is made from {name!r}, which the run lacks; give it to "
+            "SamplerInputs, or take another"
         )
     return part

@@ -30,11 +30,11 @@ class OrderedLoss:
     be 1, bounds it but once.
 
     Attributes:
-        phi: The margin loss.
+        margin_loss: phi.
         form: "pairwise" (POWL, Definition 3) or "binary" (BOWL, Definition 4).
     """
 
-    phi: MarginLoss
+    margin_loss: MarginLoss
     form: Literal["pairwise", "binary"]
 
     def __call__(
@@ -58,13 +58,16 @@ class OrderedLoss:
         if num_ranks > num_negatives:
             raise ConfigError(
                 f"ordered loss: weights for {num_ranks} ranks, but {num_negatives} negatives; "
-                "wanted at most as many ranks (B >= k)"
+                "expected at most as many ranks (B >= k)"
             )
         positive = at_least_float32(positive).unsqueeze(1)
         hardest = at_least_float32(negatives).topk(num_ranks, dim=1).values
         if self.form == "pairwise":
-            return (theta * self.phi(positive - hardest)).sum(dim=1).mean()
-        return (self.phi(positive) + (theta * self.phi(-hardest)).sum(dim=1, keepdim=True)).mean()
+            return (theta * self.margin_loss(positive - hardest)).sum(dim=1).mean()
+        return (
+            self.margin_loss(positive)
+            + (theta * self.margin_loss(-hardest)).sum(dim=1, keepdim=True)
+        ).mean()
 
 
 def mining_weights(
@@ -80,7 +83,7 @@ def mining_weights(
     B - k others below it is never among the k best of B.
 
     Args:
-        k: Ranks that count.
+        k: Processes that count.
         num_labels: K, at least 2.
         num_sampled: B, at least k.
         exponent: At least 0; above, the hardest negatives weigh more.
@@ -90,7 +93,7 @@ def mining_weights(
     """
     if num_sampled < k:
         raise ConfigError(
-            f"negative mining: the {k} hardest of {num_sampled} sampled labels; wanted B >= k"
+            f"negative mining: the {k} hardest of {num_sampled} sampled labels; expected B >= k"
         )
     shares = torch.arange(1, k + 1, dtype=torch.float64) ** -exponent
     weights = shares / shares.sum() * ((num_labels - 1) / num_sampled)
@@ -107,7 +110,7 @@ def sub_sampled(
 
     Args:
         theta: Weight of each rank, not all 0.
-        num_draws: Ranks drawn a pair.
+        num_draws: Processes drawn a pair.
         batch: Pairs.
         generator: On the device of theta.
     """

@@ -37,7 +37,7 @@ def pairs_at(
     return documents.astype(np.int64), truth.indices[numbers].astype(np.int64)
 
 
-def numbers_of(
+def pair_indices(
     truth: Float32[csr_array, "document label"], documents: Int64[np.ndarray, batch]
 ) -> Int64[np.ndarray, pair]:
     """Return the numbers, for `pairs_at`, of all pairs of the documents, in their order."""
@@ -65,7 +65,7 @@ def pair_batches(
     waiting = np.empty(0, dtype=np.int64)
     for start in range(0, len(order), batch_size):
         documents = order[start : start + batch_size]
-        waiting = np.concatenate([waiting, numbers_of(truth, documents)])
+        waiting = np.concatenate([waiting, pair_indices(truth, documents)])
         while len(waiting) >= batch_size:
             yield pairs_at(truth, waiting[:batch_size])
             waiting = waiting[batch_size:]
@@ -134,5 +134,5 @@ def _padded_rows(
     counts = np.diff(truth.indptr)[documents]
     rows = np.full((len(documents), int(counts.max(initial=0))), NO_LABEL, dtype=np.int64)
     is_filled = np.arange(rows.shape[1]) < counts[:, np.newaxis]
-    rows[is_filled] = truth.indices[numbers_of(truth, documents)]
+    rows[is_filled] = truth.indices[pair_indices(truth, documents)]
     return rows

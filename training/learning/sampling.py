@@ -21,11 +21,11 @@ from torch import Tensor
 from models.errors import DataError
 from models.ranking.top_k import NO_LABEL
 
-_MOST_EXCLUDED = 0.99
+_MAX_EXCLUDED = 0.99
 """A pair whose excluded labels have more of q than this is refused: a draw would be refused again
 and again, a hundred times and more for each label found."""
 
-_MOST_TRIED = 64
+_MAX_TRIED = 64
 """Draws at once in the place of an excluded label: few rounds, also where most of q is excluded."""
 
 
@@ -155,7 +155,7 @@ def draw_each(
         first = is_good.byte().argmax(dim=1, keepdim=True)
         labels[row, place] = found.gather(1, first).squeeze(1)
         again = again[~is_good.any(dim=1)]
-        num_tried = min(2 * num_tried, _MOST_TRIED)
+        num_tried = min(2 * num_tried, _MAX_TRIED)
     return Negatives(
         positives=pairs.labels,
         labels=labels,
@@ -205,11 +205,11 @@ def _log_q_of_pairs(
     log_q_positive, log_q_excluded = log_q(labels).tensor_split([1], dim=1)
     q = log_q_excluded.exp() * (pairs.excluded != NO_LABEL)
     excluded = q.sum(dim=1, keepdim=True)
-    if bool((excluded > _MOST_EXCLUDED).any()):
+    if bool((excluded > _MAX_EXCLUDED).any()):
         row = int(excluded.argmax())
         raise DataError(
             f"negatives of document {int(pairs.documents[row])}: the labels that may not be drawn "
-            f"for it have {float(excluded[row]):.4f} of q, wanted at most {_MOST_EXCLUDED}; take a "
-            "distribution with a wider support, or exclude fewer labels"
+            f"for it have {float(excluded[row]):.4f} of q, expected at most {_MAX_EXCLUDED}; take "
+            "a distribution with a wider support, or exclude fewer labels"
         )
     return torch.log1p(-excluded), log_q_positive

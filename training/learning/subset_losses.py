@@ -98,7 +98,7 @@ def soft_top_k_loss(
     if not 0 < k < scores.shape[1]:
         raise ConfigError(
             f"soft top-k: k is {k}, with {scores.shape[1]} labels scored a step; "
-            "wanted at least 1 and fewer than are scored"
+            "expected at least 1 and fewer than are scored"
         )
     scores = sharpness * at_least_float32(scores)
     return _mean_over_positives(-logsigmoid(scores + _threshold(scores, k)), is_positive)

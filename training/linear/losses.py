@@ -66,22 +66,26 @@ class NoiseContrast:
         Raises:
             DataError: A positive has p_n = 0, and the loss needs its logarithm.
         """
-        negatives = self.distribution.draw(pairs, generator)
+        negatives = self.distribution.draw(pairs, generator)  # labels and log p_n: (batch, m)
         self._check(pairs, negatives)
+        # -log sigma(r_y) + lambda c_y^2, of shape (batch, 1)
         positive = self._costs(score(pairs.labels.unsqueeze(1)), negatives.log_q_positive, 1)
+        # -log sigma(-r_y') + lambda c_y'^2, of shape (batch, m). Where nothing is drawn log p_n is
+        # -inf, and times the weight 0 of below it would be nan.
         log_noise = negatives.log_q.masked_fill(~negatives.is_drawn, 0.0)
         drawn = self._costs(score(negatives.labels), log_noise, -1)
+        # `constant` weighs each draw 1 / m: the mean over y', then that over the pairs.
         return (positive.squeeze(1) + (constant(negatives).exp() * drawn).sum(dim=1)).mean()
 
     def _costs(
         self, scores: Float[Tensor, "batch k"], log_noise: Float[Tensor, "batch k"], sign: int
     ) -> Float[Tensor, "batch k"]:
         scores = at_least_float32(scores)
-        if self.log_normaliser is None:
+        if self.log_normaliser is None:  # negative sampling: xi = r, so c = xi + log p_n (Eq. 5)
             ratios, corrected = scores, scores + log_noise
-        else:
+        else:  # NCE: r = xi - log Z - log p_n; the regulariser takes xi for c
             ratios, corrected = scores - self.log_normaliser - log_noise, scores
-        costs = logistic(sign * ratios)
+        costs = logistic(sign * ratios)  # -log sigma(sign r)
         return costs + self.regulariser * corrected.square() if self.regulariser else costs
 
     def _check(self, pairs: Pairs, negatives: Negatives) -> None:
@@ -117,6 +121,7 @@ def one_versus_each_loss(
         log_weights: log w; -inf leaves a negative out.
     """
     positive, negatives = at_least_float32(positive), at_least_float32(negatives)
+    # w log(1 + exp(f_y' - f_y)) of shape (batch, sampled); exp(-inf) = 0 leaves a negative out.
     costs = log_weights.exp() * logistic(positive.unsqueeze(1) - negatives)
     return costs.sum(dim=1).mean()
 
@@ -172,20 +177,24 @@ class AugmentAndReduce:
         """Draw negatives, score them and the positives, update eta, and return the mean bound."""
         negatives = self.distribution.draw(pairs, generator)
         positive = at_least_float32(score(pairs.labels.unsqueeze(1)))
-        margins = at_least_float32(score(negatives.labels)) - positive
+        margins = at_least_float32(score(negatives.labels)) - positive  # f_y' - f_y: (batch, m)
+        # log of the estimate of S by importance weights, of shape (batch,)
         log_sum = (margins + importance(negatives)).logsumexp(dim=1)
         log_total = softplus(self._update(pairs, log_sum.detach()))  # log(1 + eta)
+        # (1 + S) / (1 + eta) as exp(0 - log(1 + eta)) + exp(log S - log(1 + eta)): only log S has a
+        # gradient, and at eta = S it is that of log(1 + S).
         terms = torch.stack([torch.zeros_like(log_sum), log_sum], dim=1) - log_total.unsqueeze(1)
         return (log_total + terms.exp().sum(dim=1) - 1).mean()
 
     def _update(self, pairs: Pairs, log_sum: Float[Tensor, batch]) -> Float[Tensor, batch]:
         """Move eta of the pairs towards the estimate, and return its logarithm."""
-        places = torch.searchsorted(self.keys, pairs.documents * self.num_labels + pairs.labels)
+        positions = torch.searchsorted(self.keys, pairs.documents * self.num_labels + pairs.labels)
+        # eta <- (1 - rho) eta + rho S with rho = (1 + epoch)^-0.9, in logarithms.
         share = (2 + self.num_seen // len(self.keys)).float() ** -_STEP_EXPONENT  # epochs from 1
-        old = self.log_eta[places] + torch.log1p(-share)
+        old = self.log_eta[positions] + torch.log1p(-share)
         log_eta = torch.logaddexp(old, log_sum + share.log())
-        self.log_eta[places] = log_eta.to(self.log_eta)
-        self.num_seen.add_(len(places))
+        self.log_eta[positions] = log_eta.to(self.log_eta)
+        self.num_seen.add_(len(positions))
         return log_eta
 
 
@@ -209,12 +218,13 @@ class ProjectedTree:
 
     def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
         """Draw m labels for each pair, with replacement."""
-        features = self.features.index_select(0, pairs.documents)
+        features = self.features.index_select(0, pairs.documents)  # (batch, k)
         if pairs.excluded.shape[1] or not isinstance(self.tree, LabelTree):
             projected = replace(pairs, vectors=features)
             return TreeNegatives(_Unprojecting(self.tree), self.num_draws).draw(
                 projected, generator
             )
+        # Nothing excluded: the walk down the tree that draws a label adds up its log p_n as well.
         labels, log_q = self.tree.sample_with_log_prob(features, self.num_draws, generator)
         return Negatives(
             positives=pairs.labels,

@@ -30,10 +30,10 @@ from training.configuration.linear import WITH_REGULARISER, WITH_TREE, MethodNam
 from training.learning.distributions import AllLabels, Frequency, Uniform
 from training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
 from training.learning.objectives import (
-    Material,
     Objective,
     PairObjective,
     SampledObjective,
+    SamplerInputs,
     make_objective,
 )
 from training.learning.pair_losses import softmax_loss
@@ -46,7 +46,7 @@ from training.linear.losses import (
     one_versus_each_loss,
 )
 
-_MOST_SCORES = 2**24  # held at a time when a model is judged
+_MAX_SCORES = 2**24  # held at a time when a model is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,29 +127,32 @@ def make_pair_objective(
     tree: LabelTree | None = None,
     device: str = "cpu",
 ) -> PairObjective:
-    """Make the objective of any q, w and loss over pairs for these training documents.
+    """Make the objective of any negatives and loss over pairs for these training documents.
 
     Args:
         config: With negatives.
         vectors: Document vectors; what the tree was fitted to.
         truth: Labels of the documents.
-        tree: The q 'tree'.
+        tree: Of the distribution 'tree'.
         device: Where to train.
 
     Raises:
-        ConfigError: q is the tree and there is none, or is made from what linear scorers have not.
+        ConfigError: The distribution is the tree and there is none, or it is made from what linear
+            scorers lack.
     """
     tree = None if tree is None else tree.to(device)
-    objective = make_objective(config, Material(label_counts(truth), device, tree=tree))
+    objective = make_objective(config, SamplerInputs(label_counts(truth), device, tree=tree))
     negatives = config.negatives
-    if tree is None or negatives is None or negatives.m is None:
+    if tree is None or negatives is None or negatives.num_negatives is None:
         return objective
     # Nothing is left of a good tree's draws where all labels of a document are excluded.
     sampler = (
         tree if negatives.exclude == "none" else PartlyUniform(tree, UNIFORM_SHARE, truth.shape[1])
     )
     features = _project(tree, vectors, device)
-    return replace(objective, distribution=ProjectedTree(sampler, features, negatives.m))
+    return replace(
+        objective, distribution=ProjectedTree(sampler, features, negatives.num_negatives)
+    )
 
 
 def _check(
@@ -164,12 +167,13 @@ def _check(
         raise ConfigError(f"linear scorers: {name!r} draws from a label tree; fit one and give it")
     if num_negatives < 1 or (name == "softmax" and num_negatives > 1):
         raise ConfigError(
-            f"linear scorers: {num_negatives} negatives a pair for {name!r}; wanted "
+            f"linear scorers: {num_negatives} negatives a pair for {name!r}; expected "
             f"{'1: all labels are summed over' if name == 'softmax' else 'at least 1'}"
         )
     if not 0 <= regulariser < np.inf or (regulariser and name not in WITH_REGULARISER):
         raise ConfigError(
-            f"linear scorers: regulariser {regulariser!r} for {name!r}; wanted a finite number, at "
+            f"linear scorers: regulariser {regulariser!r} for {name!r}; expected a finite number, "
+            "at "
             f"least 0, and 0 but for {', '.join(WITH_REGULARISER)}: the others have prior_variance"
         )
 
@@ -182,8 +186,8 @@ def _project(
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What linear scorers are worth on documents.
+class LinearMetrics:
+    """How good linear scorers are on documents.
 
     Attributes:
         log_likelihood: Mean of log p(y|x) over pairs, in nats; -inf where a label of theirs has
@@ -195,14 +199,14 @@ class Judgement:
     accuracy: float
 
 
-def judge(
+def measure_linear(
     model: LinearModel,
     vectors: Float32[np.ndarray, "document dim"],
     truth: Float32[csr_array, "document label"],
     correction: Correction | None,
     device: str = "cpu",
-) -> Judgement:
-    """Judge the corrected scores, normalised over all labels, as Bamler & Mandt's Figure 1.
+) -> LinearMetrics:
+    """Measure the corrected scores, normalised over all labels, as Bamler & Mandt's Figure 1.
 
     Costs documents x labels x dim. Of equal scores the smaller label is best.
 
@@ -220,7 +224,7 @@ def judge(
         total += float(log_probs[documents, own.indices].sum(dtype=np.float64))
         best = log_probs.argmax(axis=1)
         num_right += len(np.unique(documents[own.indices == best[documents]]))
-    return Judgement(total / truth.nnz, num_right / int((np.diff(truth.indptr) > 0).sum()))
+    return LinearMetrics(total / truth.nnz, num_right / int((np.diff(truth.indptr) > 0).sum()))
 
 
 def _log_probs_in_parts(
@@ -229,7 +233,7 @@ def _log_probs_in_parts(
     correction: Correction | None,
     device: str,
 ) -> Iterator[tuple[Int64[np.ndarray, part], Float32[np.ndarray, "part label"]]]:
-    num_parts = len(vectors) * len(model.bias) // _MOST_SCORES + 1
+    num_parts = len(vectors) * len(model.bias) // _MAX_SCORES + 1
     for rows in np.array_split(np.arange(len(vectors)), num_parts):
         part = torch.from_numpy(vectors[rows]).to(device)
         yield rows, corrected_log_probs(model, part, correction).cpu().numpy()

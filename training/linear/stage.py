@@ -10,19 +10,16 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Float64
-from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 
 from models.label_tree.tree import LabelTree
 from models.scorers.linear import LinearModel, LinearScorer
-from training.configuration.learning import TreeFitConfig
 from training.configuration.linear import LinearConfig
-from training.label_tree.fit import fit_tree
+from training.label_tree.kept import kept_tree
 from training.learning.objectives import Objective
 from training.learning.pairs import Exclude
 from training.linear.methods import make_method, make_pair_objective
 from training.linear.trainer import LinearOptions, train_linear
-from training.runtime.checkpoints import save_arrays
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +33,7 @@ def train_linear_scorer(
     device: str,
     folder: Path,
 ) -> LinearScorer:
-    """Train the linear scorer, going on after what the folder holds.
+    """Train the linear scorer, resuming after what the folder holds.
 
     It is trained on vectors that are centred and have a mean square length of 1, so that a learning
     rate means the same for every encoder; its weights are then turned into those of the vectors as
@@ -56,8 +53,7 @@ def train_linear_scorer(
     config = _fitted_to_corpus(config, truth)
     tree = None
     if config.tree_fit is not None:
-        fit = config.tree_fit
-        tree = _fitted_tree(vectors, truth, fit, seed=seed, device=device, folder=folder)
+        tree = kept_tree(lambda: vectors, truth, config.tree_fit, seed=seed, folder=folder)
     objective, exclude = _objective(vectors, truth, config, tree, device)
     options = LinearOptions(
         learning_rate=config.learning_rate,
@@ -92,7 +88,7 @@ def _fitted_to_corpus(
             "%r instead",
             num_labels,
             100 * carried,
-            config.negatives.m,
+            config.negatives.num_negatives,
             fitted.method,
         )
     return fitted
@@ -120,35 +116,6 @@ def _objective(
         device=device,
     )
     return method.objective, method.exclude
-
-
-def _fitted_tree(
-    vectors: Float32[np.ndarray, "document dim"],
-    truth: Float32[csr_array, "document label"],
-    config: TreeFitConfig,
-    *,
-    seed: int,
-    device: str,
-    folder: Path,
-) -> LabelTree:
-    """Return the label tree of the folder, or fit it and save it there."""
-    path = folder / "tree.safetensors"
-    if path.exists():
-        return LabelTree.from_arrays(load_file(path))
-    fitted = fit_tree(
-        vectors,
-        truth,
-        num_components=config.components,
-        regulariser=config.regulariser,
-        seed=seed,
-        device=device,
-    )
-    logger.info(
-        "label tree: lambda_n %g, %.3f nats a pair", fitted.regulariser, fitted.log_likelihood
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    save_arrays(path, fitted.tree.to_arrays())
-    return fitted.tree
 
 
 def standardise(

@@ -74,7 +74,7 @@ class LinearOptions:
 
     def __post_init__(self) -> None:
         is_wide = self.prior_variance is None or self.prior_variance > 0
-        for name, wanted, is_met in (
+        for name, expected, is_met in (
             ("learning_rate", "a finite number above 0", 0 < self.learning_rate < math.inf),
             ("batch_size", "at least 1", self.batch_size >= 1),
             ("epochs", "at least 1", self.epochs >= 1),
@@ -82,7 +82,7 @@ class LinearOptions:
         ):
             if not is_met:
                 raise ConfigError(
-                    f"linear scorers: {name} is {getattr(self, name)!r}; wanted {wanted}"
+                    f"linear scorers: {name} is {getattr(self, name)!r}; expected {expected}"
                 )
 
 
@@ -201,7 +201,7 @@ class LinearTrainer:
         kinds = [{k: (x.dtype, x.shape) for k, x in each.items()} for each in (state, saved)]
         if kinds[0] != kinds[1]:
             raise ConfigError(
-                f"checkpoint {newest}: holds {kinds[1]}, wanted {kinds[0]}; it is of another "
+                f"checkpoint {newest}: holds {kinds[1]}, expected {kinds[0]}; it is of another "
                 "training: take another folder"
             )
         for name, tensor in state.items():
@@ -228,7 +228,7 @@ def train_linear(
         truth: Labels of the documents.
         objective: What is minimised.
         options: How.
-        folder: For checkpoints, one a minute; goes on from the newest if it has one.
+        folder: For checkpoints, one a minute; resumes from the newest if it has one.
     """
     trainer = LinearTrainer(vectors, truth, objective, options)
     if folder is not None:
@@ -299,12 +299,12 @@ def _check(
     if not truth.nnz:
         raise DataError(
             f"linear scorers: {truth.shape[0]} documents carry none of {truth.shape[1]} labels; "
-            "wanted one pair at least"
+            "expected one pair at least"
         )
     for start in range(0, len(vectors), _ROWS_AT_A_TIME):
         is_finite = np.isfinite(vectors[start : start + _ROWS_AT_A_TIME]).all(axis=1)
         if not is_finite.all():
             raise DataError(
                 f"linear scorers: the vector of document {start + int(is_finite.argmin())} is not "
-                "finite; mend it or leave the document out"
+                "finite; fix it or leave the document out"
             )

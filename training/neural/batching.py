@@ -10,8 +10,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int64
 
-from models.encoders.tokens import TokenizedTexts
-
 ORDER = 1
 """What the seed of a stage is for: the order of an epoch."""
 _POOL = 64
@@ -23,7 +21,7 @@ class BatchPlan:
     """The batches of all epochs of a stage; every document is in one batch of each epoch.
 
     Attributes:
-        lengths: Tokens that each document takes in a batch; see `padded_lengths`.
+        lengths: Tokens that each document takes in a batch that pads none of them.
         epochs: How many.
         batch_size: Documents a batch, at most.
         batch_tokens: Tokens a batch with its padding, at most, in batches of documents of similar
@@ -98,19 +96,6 @@ class BatchPlan:
             batches.append(rows[start : start + count])
             start += count
         return batches
-
-
-def padded_lengths(texts: TokenizedTexts) -> Int64[np.ndarray, text]:
-    """Return the tokens that each text takes in a batch of texts that take no more.
-
-    They are its own where it is read at once; one that is read in windows has each of them padded
-    to the widest.
-    """
-    if texts.firsts is None:
-        return texts.lengths
-    num_windows = np.diff(texts.firsts)
-    widest = int(np.diff(texts.offsets).max(initial=0))
-    return np.where(num_windows > 1, num_windows * widest, texts.lengths)
 
 
 def _cut(rows: Int64[np.ndarray, row], size: int) -> list[Int64[np.ndarray, part]]:

@@ -17,13 +17,13 @@ from models.encoders.tokens import TokenizedTexts
 from models.ranking.top_k import top_of_scores
 from training.configuration.sections import EarlyStoppingConfig
 from training.evaluation.by_frequency import ALL_LABELS, TAIL_BIN, measure
-from training.evaluation.metrics import judge
+from training.evaluation.metrics import join_truth
 from training.learning.pairs import label_counts
 from training.neural.model import DeplModel, TrainingTexts
 from training.runtime.machine import Machine
 from training.runtime.run_log import DevPoint
 
-Judge = Callable[[], float]
+DevMetric = Callable[[], float]
 """Returns the metric of the model as it is."""
 _ROWS = 512
 """Documents that are ranked at a time."""
@@ -61,22 +61,24 @@ class EarlyStopping:
         best: The weights at the best of them; None before the first.
     """
 
-    def __init__(self, config: EarlyStoppingConfig, judge: Judge, num_documents: int) -> None:
+    def __init__(
+        self, config: EarlyStoppingConfig, dev_metric: DevMetric, num_documents: int
+    ) -> None:
         """Start without a measurement.
 
         Args:
             config: When to measure, and how long to wait for something better.
-            judge: Measures.
+            dev_metric: Measures.
             num_documents: Training documents of an epoch.
         """
         self.points: list[DevPoint] = []
         self.best: dict[str, Tensor] | None = None
-        self.judge = judge
+        self.dev_metric = dev_metric
         self._config = config
         self._num_documents = num_documents
 
     def restore(self, points: Sequence[DevPoint], best: dict[str, Tensor] | None) -> None:
-        """Go on after what a checkpoint holds."""
+        """Resume after what a checkpoint holds."""
         self.points, self.best = list(points), best
 
     def is_due(self, before: int, after: int, *, is_last: bool) -> bool:
@@ -114,9 +116,9 @@ class EarlyStopping:
         return bool(values) and len(values) - 1 - int(np.argmax(values)) >= self._config.patience
 
 
-def classifier_judge(
+def classifier_metric(
     model: DeplModel, texts: TrainingTexts, sample: DevSample, metric: str, machine: Machine
-) -> Judge:
+) -> DevMetric:
     """Return what measures the dense classifier on the dev split."""
 
     def value() -> float:
@@ -130,9 +132,9 @@ def classifier_judge(
     return value
 
 
-def retrieval_judge(
+def retrieval_metric(
     model: DeplModel, texts: TrainingTexts, sample: DevSample, metric: str, machine: Machine
-) -> Judge:
+) -> DevMetric:
     """Return what measures the dual encoder on the dev split."""
 
     def value() -> float:
@@ -183,6 +185,6 @@ def metric_of(
         for start in range(0, len(documents), _ROWS)
     ])  # fmt: skip
     counts = label_counts(texts.truth)
-    measured = measure(judge(ranked, sample.truth), counts, texts.truth.shape[0], (k,))
+    measured = measure(join_truth(ranked, sample.truth), counts, texts.truth.shape[0], (k,))
     subset = TAIL_BIN if metric.startswith("macro-F1") else ALL_LABELS
     return measured[subset].values.get(metric, 0.0)

@@ -8,11 +8,10 @@ over documents, labels are encoded once a step, and memory is that of one part.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -25,27 +24,20 @@ from models.encoders.tokens import TokenBatch
 from training.neural.model import DeplModel
 from training.runtime.machine import Machine
 
-logger = logging.getLogger(__name__)
 Encode = Callable[[TokenBatch, Role], Tensor]
 
 
 @contextmanager
-def encoding_in_parts(
-    model: DeplModel, machine: Machine, num_parts: int, *, is_compiled: bool
-) -> Iterator[None]:
+def encoding_in_parts(model: DeplModel, machine: Machine, num_parts: int) -> Iterator[None]:
     """Let the steps of a model encode in parts inside.
 
     Args:
         model: Its `encode` is what steps call.
         machine: Its processes share a batch.
         num_parts: Parts of each process's share.
-        is_compiled: Whether to compile the encoder, where there is a compiler.
     """
     encode: Encode = model.encoder.__call__  # a module would become a part of the model
-    if is_compiled and can_compile(machine.device):
-        compiled: Any = torch.compile(model.encoder, dynamic=True)
-        encode = compiled.__call__
-    if num_parts > 1 or machine.ranks.count > 1:
+    if num_parts > 1 or machine.processes.count > 1:
         encode = _Parts(encode, model.encoder.dim, machine, num_parts)
     model.encode_by = encode
     try:
@@ -66,16 +58,16 @@ class _Parts:
     def __call__(self, batch: TokenBatch, role: Role) -> Float[Tensor, "batch dim"]:
         # From the generator that follows from the step: all processes draw the same.
         seed = int(torch.randint(2**62, ()))
-        ranks, device = self.machine.ranks, self.machine.device
-        num_parts = ranks.count * self.num_parts
+        processes, device = self.machine.processes, self.machine.device
+        num_parts = processes.count * self.num_parts
         ends = [len(batch) * number // num_parts for number in range(num_parts + 1)]
         vectors = [torch.empty(0, self.dim, device=device)]
-        for number in range(ranks.rank * self.num_parts, (ranks.rank + 1) * self.num_parts):
+        for number in range(processes.rank * self.num_parts, (processes.rank + 1) * self.num_parts):
             start, end = ends[number : number + 2]
             if end > start:
                 vectors.append(self._encode_part(batch.part(start, end), role, seed + number))
         sizes = np.diff(ends[:: self.num_parts]).tolist()
-        return ranks.gathered(torch.cat(vectors), sizes)
+        return processes.gathered(torch.cat(vectors), sizes)
 
     def _encode_part(self, part: TokenBatch, role: Role, seed: int) -> Float[Tensor, "part dim"]:
         def encode(part: TokenBatch) -> Tensor:
@@ -85,18 +77,3 @@ class _Parts:
         if self.num_parts == 1:
             return encode(part)
         return cast(Tensor, checkpoint(encode, part, use_reentrant=False, preserve_rng_state=False))
-
-
-def can_compile(device: str) -> bool:
-    """Return whether torch.compile works here, by a trial; if not, a warning says why."""
-    try:
-        torch.compile(torch.nn.functional.gelu)(torch.ones(8, device=device))
-    except (RuntimeError, OSError) as error:
-        why = str(error).strip().splitlines() or [type(error).__name__]
-        logger.warning(
-            "compile: torch.compile does not work here, so nothing is compiled: %s. It needs a "
-            "C++ compiler (g++ or clang), and Triton on a GPU",
-            why[0],
-        )
-        return False
-    return True

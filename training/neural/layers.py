@@ -1,4 +1,4 @@
-"""The layers of a transformer: some frozen, some slower, all computed twice to save memory."""
+"""The layers of a transformer: some frozen, all computed twice to save memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def freeze_layers(encoder: DualEncoder, count: int) -> None:
             f"frozen_layers is {count}, but {type(encoder.transformer).__name__} has "
             f"{0 if layers is None else len(layers)} layers that can be frozen"
         )
-    for parameters in parameters_by_depth(encoder)[: count + 1]:
+    for parameters in parameters_by_depth(encoder, layers)[: count + 1]:
         for parameter in parameters:
             parameter.requires_grad_(False)
 
@@ -50,22 +50,17 @@ def checkpoint_gradients(encoder: DualEncoder) -> None:
         transformer.gradient_checkpointing_enable({"use_reentrant": False})
 
 
-def parameters_by_depth(encoder: DualEncoder) -> list[list[nn.Parameter]]:
+def parameters_by_depth(encoder: DualEncoder, layers: nn.ModuleList) -> list[list[nn.Parameter]]:
     """Return the parameters below the first layer, those of each layer, and those above the last.
 
-    Raises:
-        ConfigError: The transformer has no stack of layers that differ.
+    Args:
+        encoder: Whose transformer's parameters are divided.
+        layers: The stack of the transformer's layers.
     """
-    layers = _transformer_layers(encoder)
-    if layers is None:
-        raise ConfigError(
-            f"layer_decay: {type(encoder.transformer).__name__} has no stack of layers, each with "
-            "its own weights; leave layer_decay at 1"
-        )
     parameters = list(encoder.transformer.parameters())  # in the order of computation
-    places = {id(parameter): place for place, parameter in enumerate(parameters)}
-    ends = [1 + max(places[id(each)] for each in layer.parameters()) for layer in layers]
-    first = min(places[id(each)] for each in layers[0].parameters())
+    positions = {id(parameter): number for number, parameter in enumerate(parameters)}
+    ends = [1 + max(positions[id(each)] for each in layer.parameters()) for layer in layers]
+    first = min(positions[id(each)] for each in layers[0].parameters())
     bounds = itertools.pairwise([0, first, *ends, len(parameters)])
     return [parameters[start:end] for start, end in bounds]
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Never
 
@@ -22,12 +21,12 @@ from torch import nn
 from tqdm import tqdm
 
 from training.configuration.sections import StageConfig
-from training.neural.batching import BatchPlan, padded_lengths
-from training.neural.early_stopping import EarlyStopping, Judge
+from training.neural.batching import BatchPlan
+from training.neural.early_stopping import DevMetric, EarlyStopping
 from training.neural.gradient_cache import encoding_in_parts
 from training.neural.model import DeplModel, TrainingTexts
 from training.neural.optimizer import make_optimizer, set_rates
-from training.neural.steps import Prepare, Step
+from training.neural.steps import Step
 from training.runtime.checkpoints import (
     flat_state,
     is_done,
@@ -56,7 +55,6 @@ class Stages:
         seed: Of the run.
         machine: Where to compute. Of several processes the first one alone writes.
         folder: Of the run; each stage keeps its checkpoints in a folder of its name there.
-        is_compiled: Whether to compile the encoder, where there is a compiler.
         events: Folder for TensorBoard; None: it gets nothing.
     """
 
@@ -64,7 +62,6 @@ class Stages:
     seed: int
     machine: Machine
     folder: Path
-    is_compiled: bool = False
     events: Path | None = None
 
     def train(
@@ -73,8 +70,7 @@ class Stages:
         model: DeplModel,
         step: Step,
         config: StageConfig,
-        prepare: Prepare | None = None,
-        judge: Judge | None = None,
+        dev_metric: DevMetric | None = None,
     ) -> None:
         """Train one stage to its end, from its newest checkpoint if it has one.
 
@@ -83,21 +79,20 @@ class Stages:
             model: Trained in place, on the machine's device.
             step: The loss of a batch.
             config: Epochs, batch size and rates.
-            prepare: Called before each step that is taken.
-            judge: Measures the model, for early stopping.
+            dev_metric: Measures the model, for early stopping.
         """
         seed = [self.seed, int.from_bytes(name.encode()[:4], "big")]
-        lengths, folder = padded_lengths(self.texts.documents), self.folder / name
-        ranks = self.machine.ranks
-        if ranks.from_first(lambda: is_done(folder)):
-            if ranks.is_first:
+        lengths, folder = self.texts.documents.lengths, self.folder / name
+        processes = self.machine.processes
+        if processes.from_first(lambda: is_done(folder)):
+            if processes.is_first:
                 load_checkpoint(folder, model)
-            ranks.copy_from_first(model.state_dict().values())
+            processes.copy_from_first(model.state_dict().values())
             return
         stopping = None
-        if config.early_stopping is not None and judge is not None:
+        if config.early_stopping is not None and dev_metric is not None:
             fitted = config.early_stopping.fitted_to(self.texts.truth.shape[1])
-            stopping = EarlyStopping(fitted, judge, len(lengths))
+            stopping = EarlyStopping(fitted, dev_metric, len(lengths))
         stage = _Stage(
             name=name,
             model=model,
@@ -108,14 +103,11 @@ class Stages:
             machine=self.machine,
             folder=folder,
             optimizer=make_optimizer(model, config),
-            scaler=self.machine.new_scaler(),
             stopping=stopping,
         )
         done = stage.resume()
-        with encoding_in_parts(
-            model, self.machine, config.accumulate, is_compiled=self.is_compiled
-        ):
-            stage.train(done, prepare, self.events)
+        with encoding_in_parts(model, self.machine, config.accumulate):
+            stage.train(done, self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,46 +123,41 @@ class _Stage:
     machine: Machine
     folder: Path
     optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
     stopping: EarlyStopping | None
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one, and return its step."""
-        ranks, notes, best = self.machine.ranks, {}, None
-        if ranks.is_first:
+        processes, notes, best = self.machine.processes, {}, None
+        if processes.is_first:
             load_checkpoint(self.folder, self.model, self.optimizer)
             notes, best = load_notes(self.folder), load_best(self.folder)
-        notes = ranks.from_first(lambda: notes)
-        ranks.copy_from_first(self.model.state_dict().values())
-        state = ranks.tensors_from_first(lambda: flat_state(self.optimizer))
-        if not ranks.is_first:
+        notes = processes.from_first(lambda: notes)
+        processes.copy_from_first(self.model.state_dict().values())
+        state = processes.tensors_from_first(lambda: flat_state(self.optimizer))
+        if not processes.is_first:
             restore_state(self.optimizer, state)
-        best = ranks.tensors_from_first(lambda: best or {}) or None
-        if "scaler" in notes:
-            self.scaler.load_state_dict(notes["scaler"])
+        best = processes.tensors_from_first(lambda: best or {}) or None
         if self.stopping is not None:
             self.stopping.restore([DevPoint(**each) for each in notes.get("dev", [])], best)
         return int(notes.get("step", 0))
 
-    def train(self, done: int, prepare: Prepare | None, events: Path | None) -> None:
+    def train(self, done: int, events: Path | None) -> None:
         """Take the steps that are left, and write the weights that are to be kept."""
         with ExitStack() as stack:
             report = None
-            if self.machine.ranks.is_first:
+            if self.machine.processes.is_first:
                 report = _Report(self.name, self.plan, done, self.folder, events)
                 stack.enter_context(report)
-            last = self._take_steps(done, prepare, report)
+            last = self._take_steps(done, report)
         if self.stopping is not None and self.stopping.best is not None:
             self.model.load_state_dict(self.stopping.best)
-        if self.machine.ranks.is_first:
+        if self.machine.processes.is_first:
             save_checkpoint(self.folder, last, self.model, None, notes=self._notes())
 
-    def _take_steps(self, done: int, prepare: Prepare | None, report: _Report | None) -> int:
+    def _take_steps(self, done: int, report: _Report | None) -> int:
         """Return the number of the last step."""
         total, seen, clock = self.plan.num_steps, self.plan.num_seen(done), _Clock()
         for number, rows in enumerate(self.plan.batches(done), done):
-            if prepare is not None:
-                prepare(number, self._documents_of)
             set_rates(self.optimizer, self.config, number, total)
             loss = _train_step(self, rows, [*self.seed, _STEP, number])
             before, seen, taken = seen, seen + len(rows), number + 1
@@ -183,15 +170,12 @@ class _Stage:
                 self._save(taken)
         return total
 
-    def _documents_of(self, start: int, end: int) -> Int64[np.ndarray, document]:
-        return np.unique(np.concatenate(list(islice(self.plan.batches(start), end - start))))
-
     def _measure(self, step: int, before: int, seen: int, report: _Report | None) -> None:
         """Measure the model on dev after a step, if it is time to."""
         stopping, is_last = self.stopping, step == self.plan.num_steps
         if stopping is None or not stopping.is_due(before, seen, is_last=is_last):
             return
-        value = self.machine.ranks.from_first(stopping.judge)
+        value = self.machine.processes.from_first(stopping.dev_metric)
         stopping.note(step, seen, value, self.model)
         if report is not None:
             report.note_dev(stopping.points)
@@ -206,34 +190,29 @@ class _Stage:
         )
 
     def _notes(self) -> Mapping[str, Any]:
-        notes: dict[str, Any] = {}
-        if self.scaler.is_enabled():
-            notes["scaler"] = self.scaler.state_dict()
-        if self.stopping is not None:
-            notes["dev"] = [asdict(point) for point in self.stopping.points]
-        return notes
+        if self.stopping is None:
+            return {}
+        return {"dev": [asdict(point) for point in self.stopping.points]}
 
 
 def _train_step(stage: _Stage, rows: Int64[np.ndarray, batch], seed: list[int]) -> float:
     """Take one step and return its loss; dropout and negatives follow from the seed alone."""
-    model, optimizer, scaler = stage.model, stage.optimizer, stage.scaler
+    model, optimizer = stage.model, stage.optimizer
     rng = np.random.default_rng(seed)
     model.train()
     optimizer.zero_grad(set_to_none=True)
     with stage.machine.forked_random(int(rng.integers(2**63))):
         with stage.machine.autocast():
             loss = stage.step(rows, rng)
-        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
     encoder = {id(each) for each in model.encoding_parameters()}
     trained = [p for group in optimizer.param_groups for p in group["params"]]
-    stage.machine.ranks.sum_gradients(
+    stage.machine.processes.sum_gradients(
         [each for each in trained if id(each) in encoder],
         [each for each in trained if id(each) not in encoder],
     )
-    scaler.unscale_(optimizer)
     nn.utils.clip_grad_norm_(trained, stage.config.max_gradient_norm)
-    scaler.step(optimizer)
-    scaler.update()
+    optimizer.step()
     return float(loss.detach())
 
 

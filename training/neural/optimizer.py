@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import torch
-from torch import nn
 
 from training.configuration.sections import StageConfig
-from training.neural.layers import parameters_by_depth
 from training.neural.model import DeplModel
 
 
 def make_optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
-    """Return AdamW with a group for each rate: transformer, poolers, classifier.
-
-    With `layer_decay` below 1 the transformer has a group for each layer: that of the top layer has
-    the encoder's rate, each other so many times the rate of the one above it (Howard & Ruder 2018,
-    section 3.2); the embeddings are one more layer below.
-
-    Raises:
-        ConfigError: A decay by layers is asked for, and the transformer has no stack of them.
-    """
+    """Return AdamW with a group for each rate: transformer, poolers, classifier."""
     encoder = model.encoder
     poolers = [*encoder.document_pooler.parameters(), *encoder.label_pooler.parameters()]
     scalars = [encoder.log_scale, encoder.score_bias]
     groups = [
-        *_transformer_groups(model, config),
+        ([*encoder.transformer.parameters()], config.encoder_learning_rate),
         (poolers, config.pooler_learning_rate),
         ([*model.classifier.parameters(), *scalars], config.classifier_learning_rate),
     ]
@@ -38,18 +25,6 @@ def make_optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
         ],
         weight_decay=config.weight_decay,
     )
-
-
-def _transformer_groups(
-    model: DeplModel, config: StageConfig
-) -> list[tuple[list[nn.Parameter], float]]:
-    """Return parameters and their rate, that of the top layer first."""
-    rate = config.encoder_learning_rate
-    if config.layer_decay == 1:
-        return [(list(model.encoder.transformer.parameters()), rate)]
-    *below, top, above = parameters_by_depth(model.encoder)
-    layers = [[*top, *above], *reversed(below)]
-    return [(layer, rate * config.layer_decay**depth) for depth, layer in enumerate(layers)]
 
 
 def set_rates(
@@ -65,15 +40,7 @@ def set_rates(
     """
     warmup = config.warmup_share * total
     rise = (number + 1) / warmup if warmup else 1.0
-    left = (total - number) / max(1.0, total - warmup)  # above 1 in the warm-up
-    factor = min(1.0, rise, _SCHEDULES[config.schedule](min(1.0, left)))
+    left = (total - number) / max(1.0, total - warmup)  # share of the steps; above 1 in the warm-up
+    factor = min(1.0, rise, left if config.schedule == "linear" else 1.0)
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * factor
-
-
-_SCHEDULES: dict[str, Callable[[float], float]] = {
-    "linear": lambda left: left,
-    "cosine": lambda left: (1 - math.cos(math.pi * left)) / 2,
-    "constant": lambda _: 1.0,
-}
-"""Share of the peak by the share of the steps after the warm-up that are left."""

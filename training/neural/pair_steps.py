@@ -1,4 +1,4 @@
-"""The dual encoder's step over pairs: q, w and loss from the configuration, as for other scorers.
+"""The dual encoder's step over pairs: negatives and loss as for other scorers.
 
 A step encodes the documents of its batch and the labels that it needs, each once.
 """
@@ -6,6 +6,7 @@ A step encodes the documents of its batch and the labels that it needs, each onc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,13 @@ from jaxtyping import Float, Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from models.label_tree.tree import LabelTree
 from training.configuration.learning import ClusterConfig, TreeConfig
 from training.configuration.sections import RetrievalConfig
-from training.label_tree.fit import fit_tree
+from training.label_tree.kept import kept_tree
 from training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
 from training.learning.model_distributions import ClusterNegatives
-from training.learning.objectives import Material, PairObjective, Scorer
-from training.learning.pairs import Exclude, label_counts, make_pairs, numbers_of, pairs_at
+from training.learning.objectives import PairObjective, SamplerInputs, Scorer
+from training.learning.pairs import Exclude, label_counts, make_pairs, pair_indices, pairs_at
 from training.learning.sampling import Pairs, step_generator
 from training.neural.document_vectors import encode_documents
 from training.neural.model import DeplModel, TrainingTexts
@@ -47,13 +47,13 @@ class PairBatches:
         self, rows: Int64[np.ndarray, batch], rng: np.random.Generator, device: str
     ) -> tuple[Pairs, Int64[Tensor, pair]]:
         """Return the pairs, and which of the rows each has its document from."""
-        numbers = numbers_of(self.truth, rows)
-        places = np.repeat(np.arange(len(rows)), np.diff(self.truth.indptr)[rows])
-        if self.most is not None and len(numbers) > self.most:
-            chosen = np.sort(rng.choice(len(numbers), self.most, replace=False))
-            numbers, places = numbers[chosen], places[chosen]
-        pairs = make_pairs(self.truth, *pairs_at(self.truth, numbers), self.exclude, device)
-        return pairs, torch.from_numpy(places).to(device)
+        indices = pair_indices(self.truth, rows)
+        positions = np.repeat(np.arange(len(rows)), np.diff(self.truth.indptr)[rows])
+        if self.most is not None and len(indices) > self.most:
+            chosen = np.sort(rng.choice(len(indices), self.most, replace=False))
+            indices, positions = indices[chosen], positions[chosen]
+        pairs = make_pairs(self.truth, *pairs_at(self.truth, indices), self.exclude, device)
+        return pairs, torch.from_numpy(positions).to(device)
 
 
 def pair_step(
@@ -80,17 +80,19 @@ def pair_step(
         documents = model.encode(
             texts.documents.batch(rows, texts.pad_id, machine.device), "document"
         )
-        pairs, places = batches.draw(rows, rng, machine.device)
+        pairs, positions = batches.draw(rows, rng, machine.device)
         cost: Tensor = 0 * documents.sum()  # of a batch without labels
-        if len(places):
-            pairs = replace(pairs, vectors=documents.detach().float().index_select(0, places))
+        if len(positions):
+            pairs = replace(pairs, vectors=documents.detach().float().index_select(0, positions))
             generator = step_generator(rng, machine.device)
             with torch.autocast(machine.device, enabled=False):
                 negatives = objective.distribution.draw(pairs, generator)
             labels = torch.unique(torch.cat([pairs.labels, negatives.labels.flatten()]))
             label_batch = texts.label_batch(labels.cpu().numpy(), rng, machine.device)
             scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
-            cost = objective.cost(pairs, negatives, _looked_up(scores, places, labels), generator)
+            cost = objective.cost(
+                pairs, negatives, _looked_up(scores, positions, labels), generator
+            )
         if keep_classifier:
             cost = cost + classifier_cost(model, documents, texts.truth[rows])
         return cost
@@ -98,7 +100,7 @@ def pair_step(
     return step
 
 
-def encoder_material(
+def encoder_inputs(
     model: DeplModel,
     texts: TrainingTexts,
     hard: Int64[np.ndarray, "document hard"],
@@ -107,7 +109,7 @@ def encoder_material(
     *,
     seed: int,
     folder: Path,
-) -> Material:
+) -> SamplerInputs:
     """Return what the negatives of the dual encoder are made of.
 
     Those that follow scores follow the classifier's: it scores all labels of a document without
@@ -122,20 +124,24 @@ def encoder_material(
         seed: Of the run.
         folder: For the document vectors that a label tree is fitted to.
     """
-    q = config.negatives.q if config.negatives is not None else None
+    distribution = None if config.negatives is None else config.negatives.distribution
     weight, bias = model.classifier.weight, model.classifier.bias
     clusters, tree = None, None
-    if isinstance(q, ClusterConfig):
+    if isinstance(distribution, ClusterConfig):
         rng = np.random.default_rng(seed)
         clusters = ClusterNegatives.of(weight.detach(), bias.detach(), 1, rng)
         clusters = replace(clusters, uniform_share=UNIFORM_SHARE)
-    elif isinstance(q, TreeConfig):
-        fitted = machine.ranks.from_first(
-            lambda: _fitted_tree(model, texts, q, machine, seed=seed, folder=folder)
+    elif isinstance(distribution, TreeConfig):
+        encode = partial(
+            encode_documents, model.encoder, texts.documents,
+            pad_id=texts.pad_id, device=machine.device, folder=folder,
+        )  # fmt: skip
+        fitted = machine.processes.from_first(
+            lambda: kept_tree(encode, texts.truth, distribution, seed=seed, folder=folder)
         )
         num_labels = texts.truth.shape[1]
         tree = PartlyUniform(fitted.to(machine.device), UNIFORM_SHARE, num_labels)
-    return Material(
+    return SamplerInputs(
         counts=label_counts(texts.truth),
         device=machine.device,
         hard=torch.from_numpy(hard).to(machine.device),
@@ -146,41 +152,14 @@ def encoder_material(
     )
 
 
-def _fitted_tree(
-    model: DeplModel,
-    texts: TrainingTexts,
-    config: TreeConfig,
-    machine: Machine,
-    *,
-    seed: int,
-    folder: Path,
-) -> LabelTree:
-    vectors = encode_documents(
-        model.encoder,
-        texts.documents,
-        pad_id=texts.pad_id,
-        device=machine.device,
-        folder=folder,
-    )
-    fitted = fit_tree(
-        vectors,
-        texts.truth,
-        num_components=config.components,
-        regulariser=config.regulariser,
-        seed=seed,
-        device=machine.device,
-    )
-    return fitted.tree
-
-
 def _looked_up(
     scores: Float[Tensor, "document distinct"],
-    places: Int64[Tensor, pair],
+    positions: Int64[Tensor, pair],
     labels: Int64[Tensor, distinct],
 ) -> Scorer:
     """Return the scorer that looks up the scores of rising labels."""
 
-    def score(wanted: Int64[Tensor, "#pair k"]) -> Float[Tensor, "pair k"]:
-        return scores[places.unsqueeze(1), torch.searchsorted(labels, wanted)]
+    def score(expected: Int64[Tensor, "#pair k"]) -> Float[Tensor, "pair k"]:
+        return scores[positions.unsqueeze(1), torch.searchsorted(labels, expected)]
 
     return score

@@ -30,13 +30,6 @@ Step = Callable[[Int64[np.ndarray, "batch"], np.random.Generator], Tensor]
 """Returns the loss of some training documents."""
 
 
-Documents = Callable[[int, int], Int64[np.ndarray, "document"]]
-"""Returns the documents of the steps from one up to another, rising."""
-
-Prepare = Callable[[int, Documents], None]
-"""Makes ready what a step needs, told the steps before it and who is trained on when."""
-
-
 def classifier_step(model: DeplModel, texts: TrainingTexts, machine: Machine) -> Step:
     """Return the step of the dense classifier: binary cross-entropy over all labels."""
 
@@ -77,11 +70,10 @@ def retrieval_step(
         loss: Of the scores; L_dual in the paper.
         keep_classifier: Add the classifier's loss over the same documents and all labels, so that
             it stays in step with the moving document vectors.
-        joint: Of what the loss is taken: of f_dual ("separate"), of the mean of the sigmoids of
+        joint: Of what the loss is taken: of f_dual ("separate"), or of the mean of the sigmoids of
             f_dual and f_cls, which is trained by nothing else then ("hybrid", L_dual-cls in the
-            paper), or of either ("both").
+            paper).
     """
-    is_separate, is_joint = joint != "hybrid", joint != "separate"
 
     def step(rows: Int64[np.ndarray, batch], rng: np.random.Generator) -> Tensor:
         truth = texts.truth[rows]
@@ -92,15 +84,13 @@ def retrieval_step(
         label_batch = texts.label_batch(labels, rng, machine.device)
         scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
         is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
-        costs: list[Tensor] = []
-        if is_separate:
-            costs.append(loss(scores, is_positive))
-            if keep_classifier:
-                costs.append(classifier_cost(model, documents, truth))
-        if is_joint:
+        if joint == "hybrid":
             others = model.classifier_scores(documents, torch.from_numpy(labels).to(scores.device))
-            costs.append(loss(log_odds_of_mean(scores, others), is_positive))
-        return torch.stack(costs).sum()
+            return loss(log_odds_of_mean(scores, others), is_positive)
+        cost = loss(scores, is_positive)
+        if keep_classifier:
+            cost = cost + classifier_cost(model, documents, truth)
+        return cost
 
     return step
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +17,12 @@ from transformers import TokenizersBackend
 
 from models.encoders.check import reason_of
 from models.encoders.dual_encoder import DualEncoder, encode_all
+from models.encoders.families import num_positions
 from models.encoders.pretrained import (
     EncoderSource,
     find_encoder,
     load_tokenizer,
     load_transformer,
-    window_of,
 )
 from models.encoders.tokens import TokenizedTexts, tokenize_texts
 from models.errors import ConfigError, LongtailError
@@ -30,7 +30,6 @@ from models.labels.catalogue import LabelCatalogue
 from models.labels.text import pseudo_description
 from models.names import CLASSIFIER, LINEAR
 from models.parts.model_parts import DenseParts
-from models.ranking.top_k import rank
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel, SparseSource
 from training.configuration.learning import TreeFitConfig
@@ -42,10 +41,10 @@ from training.linear.stage import train_linear_scorer
 from training.neural.document_vectors import encode_documents
 from training.neural.early_stopping import DevSample
 from training.neural.label_subsets import LabelSubsets, hard_negatives
-from training.neural.layers import checkpoint_gradients, freeze_layers, parameters_by_depth
+from training.neural.layers import checkpoint_gradients, freeze_layers
 from training.neural.model import DeplModel, TrainingTexts
 from training.pipeline.encoder_check import EncoderTrial, check_encoder, usable_machine
-from training.runtime.distributed import ALONE, Ranks
+from training.runtime.distributed import ALONE, Processes
 from training.runtime.machine import Machine, find_machine
 from training.runtime.run_log import stage_cost
 
@@ -70,18 +69,20 @@ class DenseStart:
 
 
 def start_dense(
-    config: TrainingConfig, truth: Float32[csr_array, "document label"], ranks: Ranks = ALONE
+    config: TrainingConfig,
+    truth: Float32[csr_array, "document label"],
+    processes: Processes = ALONE,
 ) -> DenseStart:
     """Find the encoder and return the untrained model.
 
     Args:
         config: Which encoder, and what is asked of it.
         truth: The labels of the training documents.
-        ranks: The processes that train together.
+        processes: The processes that train together.
 
     Raises:
-        ConfigError: There is no such encoder, it has not so many layers to freeze or none to tell
-            apart, can't compute them twice, or can't read so many tokens; the loss or a metric
+        ConfigError: There is no such encoder, it has not so many layers to freeze, can't
+            compute them twice, or can't read so many tokens; the loss or a metric
             wants more labels than there are, or the label tree more dimensions than document
             vectors have; the precision is not to be had here, or not with this encoder.
     """
@@ -91,22 +92,21 @@ def start_dense(
         linear = config.linear.fitted_to(len(np.unique(truth.indices)))
         if linear.learning is not None:
             linear.learning.check(truth.shape[1], num_hard=0)
-    machine = find_machine(config.precision, ranks)
+    machine = find_machine(config.precision, processes)
     source = find_encoder(config.encoder)
     tokenizer, encoder = _loaded(source, config)
-    window = window_of(encoder.transformer)
-    for name, wanted in (
+    most_tokens = num_positions(encoder.transformer)
+    for name, expected in (
         ("document_max_tokens", config.document_max_tokens),
         ("descriptions.max_tokens", config.descriptions.max_tokens),
     ):
-        if wanted > window:
+        if expected > most_tokens:
             raise ConfigError(
-                f"{name} is {wanted}, but encoder {source.name!r} reads at most {window} tokens"
+                f"{name} is {expected}, but encoder {source.name!r} reads at most "
+                f"{most_tokens} tokens"
             )
     _check_components(config, source, encoder.dim)
     freeze_layers(encoder, config.frozen_layers)
-    if min(config.classifier.layer_decay, config.retrieval.layer_decay) < 1:
-        parameters_by_depth(encoder)
     if config.gradient_checkpointing:
         checkpoint_gradients(encoder)
     model = DeplModel(encoder, _priors(truth)).to(machine.device)
@@ -114,23 +114,20 @@ def start_dense(
     return DenseStart(source, machine, tokenizer, model)
 
 
-def check_start(
-    start: DenseStart, config: TrainingConfig, texts: Iterable[str], num_texts: int
-) -> None:
+def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]) -> None:
     """Try the encoder on training documents before anything is trained.
 
     Args:
         start: What the dense half starts from; left as it is.
         config: Of the run.
-        texts: Of the training documents.
-        num_texts: How many there are.
+        sample: Training texts from all over the corpus, none of them blank.
 
     Raises:
         ConfigError: It can't do what the run asks of it (see `training.pipeline.encoder_check`).
     """
     encoder, tokenizer = start.model.encoder, start.tokenizer
     trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)
-    check_encoder(trial, texts, num_texts)
+    check_encoder(trial, sample)
 
 
 def _loaded(source: EncoderSource, config: TrainingConfig) -> tuple[TokenizersBackend, DualEncoder]:
@@ -156,7 +153,7 @@ def _loaded(source: EncoderSource, config: TrainingConfig) -> tuple[TokenizersBa
 
 
 def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
-    """Refuse a metric of early stopping that looks at more places than there are labels.
+    """Refuse a metric of early stopping that looks at more labels than there are.
 
     Raises:
         ConfigError: It does.
@@ -165,10 +162,10 @@ def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
         if stage.early_stopping is None:
             continue
         fitted = stage.early_stopping.fitted_to(num_labels)
-        if fitted.places > num_labels:
+        if fitted.cut_off > num_labels:
             raise ConfigError(
                 f"{name}.early_stopping.metric is {fitted.metric!r}, but there are "
-                f"{num_labels} labels; wanted at most so many places"
+                f"{num_labels} labels; expected a cut-off of at most so many"
             )
         if fitted != stage.early_stopping:
             logger.warning(
@@ -185,14 +182,14 @@ def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -
     """
     negatives = config.retrieval.negatives
     trees = {
-        "retrieval.negatives.q": None if negatives is None else negatives.q,
+        "retrieval.negatives.distribution": None if negatives is None else negatives.distribution,
         "linear.tree": config.linear.tree_fit if LINEAR in config.scorers else None,
     }
     for name, tree in trees.items():
         if isinstance(tree, TreeFitConfig) and tree.components > dim:
             raise ConfigError(
                 f"{name}.components is {tree.components}, but document vectors of encoder "
-                f"{source.name!r} have {dim} dimensions; wanted at most so many"
+                f"{source.name!r} have {dim} dimensions; expected at most so many"
             )
 
 
@@ -230,9 +227,8 @@ def read_training_texts(
 
 def _tokenized(start: DenseStart, config: TrainingConfig, texts: Iterable[str]) -> TokenizedTexts:
     """Return documents as the encoder reads them."""
-    windows = None if config.windows is None else config.windows.windows
     parts = [
-        tokenize_texts(start.tokenizer, chunk, config.document_max_tokens, windows)
+        tokenize_texts(start.tokenizer, chunk, config.document_max_tokens)
         for chunk in chunks(texts)
     ]
     return TokenizedTexts.joined(parts)
@@ -254,7 +250,8 @@ def find_label_subsets(
     """
     most_positives = int(np.diff(truth.indptr).max())
     source = SparseSource(sparse, features, num_threads=cpu_count())
-    ranked = rank([source], config.hard_negatives + most_positives).labels
+    rows = np.arange(features.shape[0], dtype=np.int64)
+    ranked = source.top(rows, config.hard_negatives + most_positives).labels
     hard = hard_negatives(ranked, truth, config.hard_negatives)
     return LabelSubsets(truth, hard, config.label_subset_size)
 
@@ -310,7 +307,6 @@ def finish_dense(
         label_vectors=vectors,
         classifier=_trained_classifier(model, texts.truth) if keep else None,
         linear=_trained_linear(start, texts, config, folder) if LINEAR in config.scorers else None,
-        windows=None if config.windows is None else config.windows.windows,
     )
 
 

@@ -9,21 +9,19 @@ from typing import Literal
 
 from models.names import CLASSIFIER
 from training.configuration.run import TrainingConfig
-from training.configuration.sections import RetrievalConfig
 from training.learning.objectives import make_objective, make_subset_loss
-from training.neural.early_stopping import DevSample, Judge, classifier_judge, retrieval_judge
+from training.neural.early_stopping import DevMetric, DevSample, classifier_metric, retrieval_metric
 from training.neural.label_subsets import LabelSubsets
 from training.neural.loop import Stages
-from training.neural.mined_negatives import RefreshedNegatives
 from training.neural.model import TrainingTexts
-from training.neural.pair_steps import PairBatches, encoder_material, pair_step
+from training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
 from training.neural.steps import Step, classifier_step, retrieval_step, start_scores
 from training.pipeline.dense import DenseStart
 from training.runtime.run_log import stage_cost
 
 
 @dataclass(frozen=True, slots=True)
-class NeuralMaterial:
+class TrainingInputs:
     """What both stages of neural training read.
 
     Attributes:
@@ -39,7 +37,7 @@ class NeuralMaterial:
 
 def train_stages(
     start: DenseStart,
-    material: NeuralMaterial,
+    inputs: TrainingInputs,
     config: TrainingConfig,
     folder: Path,
     events: Path | None = None,
@@ -48,68 +46,40 @@ def train_stages(
 
     Args:
         start: Its model is trained in place, by all processes of its machine, which then part.
-        material: What is read; the same in all processes.
+        inputs: What is read; the same in all processes.
         config: Of both stages.
-        folder: Of the run; each stage keeps its checkpoints there, and goes on after the newest.
+        folder: Of the run; each stage keeps its checkpoints there, and resumes after the newest.
             Of the other processes than the first: a folder for what none will need.
         events: Folder for TensorBoard; None: it gets nothing.
     """
-    model, machine, texts = start.model, start.machine, material.texts
-    stages = Stages(texts, config.seed, machine, folder, config.compile, events)
+    model, machine, texts = start.model, start.machine, inputs.texts
+    stages = Stages(texts, config.seed, machine, folder, events)
     with stage_cost(folder, "classifier"):
         step = classifier_step(model, texts, machine)
-        judge = _judge(start, material, config, "classifier")
-        stages.train("classifier", model, step, config.classifier, judge=judge)
+        dev_metric = _dev_metric(start, inputs, config, "classifier")
+        stages.train("classifier", model, step, config.classifier, dev_metric=dev_metric)
     start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
     with stage_cost(folder, "retrieval"):
-        mined = _mined(start, texts, material.subsets, config.retrieval, folder)
-        chosen = material.subsets if mined is None else mined.subsets
-        stages.train(
-            "retrieval",
-            model,
-            _retrieval_step(start, texts, chosen, config, folder),
-            config.retrieval,
-            None if mined is None else mined.prepare,
-            _judge(start, material, config, "retrieval"),
-        )
-    machine.ranks.leave()
+        step = _retrieval_step(start, texts, inputs.subsets, config, folder)
+        dev_metric = _dev_metric(start, inputs, config, "retrieval")
+        stages.train("retrieval", model, step, config.retrieval, dev_metric=dev_metric)
+    machine.processes.leave()
 
 
-def _judge(
+def _dev_metric(
     start: DenseStart,
-    material: NeuralMaterial,
+    inputs: TrainingInputs,
     config: TrainingConfig,
     stage: Literal["classifier", "retrieval"],
-) -> Judge | None:
+) -> DevMetric | None:
     """Return what measures the model in a stage with early stopping."""
     stopping = (config.classifier if stage == "classifier" else config.retrieval).early_stopping
     if stopping is None:
         return None
-    make = classifier_judge if stage == "classifier" else retrieval_judge
-    sample = material.dev[stage]
-    metric = stopping.fitted_to(material.texts.truth.shape[1]).metric
-    return make(start.model, material.texts, sample, metric, start.machine)
-
-
-def _mined(
-    start: DenseStart,
-    texts: TrainingTexts,
-    subsets: LabelSubsets,
-    config: RetrievalConfig,
-    folder: Path,
-) -> RefreshedNegatives | None:
-    """Return the label subsets with negatives that the model mines itself, if it does."""
-    if config.refresh is None:
-        return None
-    return RefreshedNegatives(
-        start.model,
-        texts,
-        subsets,
-        config.refresh,
-        start.machine,
-        folder=folder / "retrieval-mined",
-        checkpoints=folder / "retrieval",
-    )
+    make = classifier_metric if stage == "classifier" else retrieval_metric
+    sample = inputs.dev[stage]
+    metric = stopping.fitted_to(inputs.texts.truth.shape[1]).metric
+    return make(start.model, inputs.texts, sample, metric, start.machine)
 
 
 def _retrieval_step(
@@ -128,7 +98,7 @@ def _retrieval_step(
             model, texts, subsets, machine,
             loss=loss, keep_classifier=keep, joint=retrieval.joint,
         )  # fmt: skip
-    material = encoder_material(
+    inputs = encoder_inputs(
         model,
         texts,
         subsets.hard,
@@ -142,5 +112,5 @@ def _retrieval_step(
         retrieval.negatives.exclude,
         retrieval.negatives.most_pairs(retrieval.label_subset_size),
     )
-    objective = make_objective(retrieval.learning, material)
+    objective = make_objective(retrieval.learning, inputs)
     return pair_step(model, texts, batches, objective, machine, keep_classifier=keep)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +30,7 @@ from training.runtime.machine import Machine
 
 logger = logging.getLogger(__name__)
 
-NUM_TEXTS = 256
-"""Training texts whose tokens are counted, from all over the corpus."""
-MOST_UNKNOWN = 0.95
+MAX_UNKNOWN = 0.95
 """Share of unknown tokens from which on an encoder is refused."""
 MANY_UNKNOWN = 0.2
 """And from which on a warning says it."""
@@ -43,7 +40,7 @@ _COMPARED = 64
 """Most tokens of them that are read."""
 _SAME = 1e-6
 """Distance of two vectors that are called the same, relative to their length."""
-_MOST_MOVED = 0.01
+_MAX_MOVED = 0.01
 """Share of its length by which padding beside a text may move its vector without a warning."""
 _SHORT = 32
 """Most tokens of a text whose gradient is tried."""
@@ -80,37 +77,33 @@ def usable_machine(trial: EncoderTrial) -> Machine:
     Raises:
         ConfigError: It can't compute at all, or not in the precision that the run asks for.
     """
-    exact = replace(trial.machine, is_bfloat16=False, is_float16=False)
+    exact = replace(trial.machine, is_bfloat16=False)
     if failure := _training_failure(replace(trial, machine=exact)):
         raise ConfigError(f"{trial.name} can't be trained ({failure}); use another encoder")
-    if not (trial.machine.is_bfloat16 or trial.machine.is_float16):
+    if not trial.machine.is_bfloat16:
         return trial.machine
-    name = "float16" if trial.machine.is_float16 else "bfloat16"
-    told = _training_failure(trial)
-    if told is None and trial.machine.is_bfloat16:
-        told = failure_in(trial.encoder.transformer, torch.bfloat16)  # what a service computes in
-    if told is None:
+    failure = _training_failure(trial)
+    if failure is None:
+        failure = failure_in(trial.encoder.transformer, torch.bfloat16)  # what a service uses
+    if failure is None:
         return trial.machine
-    told = f"{trial.name} can't be trained and served in {name} ({told})"
+    message = f"{trial.name} can't be trained and served in bfloat16 ({failure})"
     if trial.config.precision != "auto":
-        raise ConfigError(f"precision is {name!r}, but {told}; set precision to 'float32'")
-    logger.warning("%s: it is trained in float32", told)
+        raise ConfigError(f"precision is 'bfloat16', but {message}; set precision to 'float32'")
+    logger.warning("%s: it is trained in float32", message)
     return exact
 
 
-def check_encoder(trial: EncoderTrial, texts: Iterable[str], num_texts: int) -> None:
+def check_encoder(trial: EncoderTrial, sample: Sequence[str]) -> None:
     """Refuse an encoder that can't do what the run will ask of it.
 
     Args:
         trial: The encoder, on a machine whose precision it can compute in.
-        texts: Of the training documents.
-        num_texts: How many there are.
+        sample: Training texts from all over the corpus, none of them blank.
 
     Raises:
         ConfigError: It can't; the message says what, and what to do.
     """
-    step = max(1, num_texts // NUM_TEXTS)
-    sample = [text for text in islice(texts, 0, step * NUM_TEXTS, step) if text.strip()]
     most = trial.config.document_max_tokens
     tokens = tokenize_texts(trial.tokenizer, sample, most)
     beginnings = tokenize_texts(trial.tokenizer, sample, min(most, _COMPARED))
@@ -154,15 +147,15 @@ def _check_unknown(trial: EncoderTrial, tokens: TokenizedTexts) -> None:
             "encoder for the language of the texts"
         )
     share = float((tokens.ids == trial.tokenizer.unk_token_id).sum()) / num_tokens
-    told = (
+    message = (
         f"{trial.name}: {share:.0%} of the tokens of {len(tokens)} training texts are unknown to "
         f"its tokenizer ({trial.tokenizer.unk_token!r})"
     )
     advice = "use an encoder for the language of the texts, and with its own tokenizer"
-    if share >= MOST_UNKNOWN:
-        raise ConfigError(f"{told}, expected less than {MOST_UNKNOWN:.0%}; {advice}")
+    if share >= MAX_UNKNOWN:
+        raise ConfigError(f"{message}, expected less than {MAX_UNKNOWN:.0%}; {advice}")
     if share >= MANY_UNKNOWN:
-        logger.warning("%s; better: %s", told, advice)
+        logger.warning("%s; better: %s", message, advice)
 
 
 # ---- vectors ----
@@ -198,7 +191,7 @@ def _check_vectors(trial: EncoderTrial, tokens: TokenizedTexts, *, num_different
             "vectors; use a bidirectional encoder such as BERT, or 'packaged'"
         )
     moved = _padding_share(trial, encoder, tokens.take([int(tokens.lengths.argmin())]))
-    if moved > _MOST_MOVED:
+    if moved > _MAX_MOVED:
         logger.warning(
             "%s: the vector of a text changed by %.0f %% with the padding beside it, so "
             "answers depend on what else is asked at the same time",
@@ -312,13 +305,13 @@ def _check_saving(trial: EncoderTrial) -> None:
             f"{trial.name} can't be saved and loaded again ({reason_of(error)}); use another "
             "encoder"
         ) from error
-    wanted = {name: each.cpu() for name, each in saved.state_dict().items()}
-    if changed := [name for name in wanted if not _is_same(wanted[name], found.get(name))]:
+    expected = {name: each.cpu() for name, each in saved.state_dict().items()}
+    if changed := [name for name in expected if not _is_same(expected[name], found.get(name))]:
         raise ConfigError(
-            f"{trial.name}: {len(changed)} of its {len(wanted)} weights are not the same when they "
-            f"are saved and loaded again ({changed[0]!r}); use another encoder"
+            f"{trial.name}: {len(changed)} of its {len(expected)} weights are not the same when "
+            f"they are saved and loaded again ({changed[0]!r}); use another encoder"
         )
 
 
-def _is_same(wanted: Tensor, found: Tensor | None) -> bool:
-    return found is not None and torch.equal(wanted, found)
+def _is_same(expected: Tensor, found: Tensor | None) -> bool:
+    return found is not None and torch.equal(expected, found)

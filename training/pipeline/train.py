@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -17,31 +17,19 @@ import torch
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.bundle.manifest import (
-    CHARACTERS_FORMAT_VERSION,
-    FORMAT_VERSION,
-    WINDOWS_FORMAT_VERSION,
-    EncoderInfo,
-    Manifest,
-)
+from models.bundle.manifest import EncoderInfo, Manifest
 from models.bundle.registry import Registry
 from models.errors import ConfigError, DataError
-from models.files.durable import read_json, write_json_durably
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, held
 from models.labels.catalogue import LabelCatalogue
-from models.names import ENSEMBLE, HYBRID, TEXT
+from models.names import ENSEMBLE, HYBRID
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import write_parts
-from models.predict.predictor import Predictor
 from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import CHAR
-from training.assessment.assess import assess, split_batches
-from training.calibration.ensemble import Blending, fit_blending, kept_blending
-from training.calibration.scored_pairs import PairCollector
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset
-from training.data.warmup_texts import choose_probes
+from training.data.survey import Survey, survey
 from training.evaluation.by_frequency import ALL_LABELS
 from training.pipeline.dense import (
     DenseStart,
@@ -52,15 +40,19 @@ from training.pipeline.dense import (
     read_training_texts,
     start_dense,
 )
-from training.pipeline.dense_stages import NeuralMaterial, train_stages
-from training.runtime.distributed import ALONE, Ranks
-from training.runtime.ray import LOCAL, Engine
+from training.pipeline.dense_stages import TrainingInputs, train_stages
+from training.pipeline.dev_split import DevSplit
+from training.runtime.claims import claim
+from training.runtime.distributed import ALONE, Processes
+from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
 from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
-from training.sparse.features import training_features
 from training.sparse.fit import fit_sparse_model
+from training.sparse.vocabulary import fit_tfidf_of
 
 logger = logging.getLogger(__name__)
+Metrics = dict[str, Any]
+"""By scorer, subset of the labels, and name."""
 RUN_NAME = "run.json"
 _CHOICE_METRICS = ("P@5", "P@1")  # the first measured one decides the default scorer, on dev
 
@@ -72,8 +64,8 @@ class Run:
     Attributes:
         config: What to train.
         dataset: On what.
-        folder: Where its work lies; a run started again on it goes on.
-        ranks: The processes that train it; this one is the first.
+        folder: Where its work lies; a run started again on it resumes.
+        processes: The processes that train it; this one is the first.
         has_events: Whether to write files for TensorBoard.
         engine: What fits the sparse model.
     """
@@ -81,15 +73,15 @@ class Run:
     config: TrainingConfig
     dataset: Dataset
     folder: Path
-    ranks: Ranks = ALONE
+    processes: Processes = ALONE
     has_events: bool = False
-    engine: Engine = LOCAL
+    engine: Executor = LOCAL
 
 
 def train(run: Run, registry: Registry) -> int:
     """Train everything that a bundle holds, publish it, and return its version.
 
-    Started again on the same folder, a run goes on after what it has done; a finished one
+    Started again on the same folder, a run resumes after what it has done; a finished one
     publishes the same bundle again, which the registry recognises.
 
     Raises:
@@ -103,25 +95,29 @@ def train(run: Run, registry: Registry) -> int:
     truth = run.dataset.split("train").scan().labels
     if truth.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
-    start = _start(run, truth) if run.config.is_dense else None
+    surveyed = survey(run.dataset.split("train"), run.config.warmup_texts)
+    start = _start(run, truth, surveyed.sample) if run.config.is_dense else None
     run.folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"
     with doing("training", run.folder), held(run.folder / ".lock", refusal):
         _claim_folder(run, start)
-        return _train_all(run, start, truth, registry)
+        return _train_all(run, start, truth, surveyed, registry)
 
 
 def _train_all(
     run: Run,
     start: DenseStart | None,
     truth: Float32[csr_array, "document label"],
+    surveyed: Survey,
     registry: Registry,
 ) -> int:
     """Train in a folder that this process holds, and return the version that is published."""
     config = run.config
     with _reproducible():
         with stage_cost(run.folder, "features"):
-            tfidf, features = training_features(run.dataset, config.sparse)
+            tfidf, features = fit_tfidf_of(
+                run.dataset.split("train"), config.sparse, surveyed.unspaced_share
+            )
         with stage_cost(run.folder, "sparse"):
             sparse = fit_sparse_model(
                 tfidf, features, truth, config.sparse,
@@ -129,63 +125,53 @@ def _train_all(
             )  # fmt: skip
             catalogue = _described(run, sparse)
         dense = _train_dense(run, start, catalogue, sparse, features, truth) if start else None
-        parts = ModelParts(
-            run.dataset.input, catalogue, sparse, dense, has_hybrid=HYBRID in config.scorers
-        )
-        with stage_cost(run.folder, "probabilities"):
-            parts = _blended(run, parts, truth.shape[0])
-        with stage_cost(run.folder, "dev metrics"):
-            metrics = _dev_metrics(run.dataset, parts, truth.shape[0])
+        parts = ModelParts(catalogue, sparse, dense, has_hybrid=HYBRID in config.scorers)
+        parts, metrics = _finished_on_dev(run, parts, truth.shape[0])
     manifest = _manifest(run, start, parts, truth.shape[0], metrics)
     with stage_cost(run.folder, "bundle"):
-        return _publish(run, parts, manifest, registry)
+        return _publish(run, parts, manifest, surveyed.warmup_texts, registry)
 
 
-def _start(run: Run, truth: Float32[csr_array, "document label"]) -> DenseStart:
+def _start(
+    run: Run, truth: Float32[csr_array, "document label"], sample: Sequence[str]
+) -> DenseStart:
     """Return what the dense half starts from, once it is tried on the corpus.
 
     Raises:
         ConfigError: It is not to be had, or can't do what the run asks of it.
     """
     with _reproducible():
-        start = start_dense(run.config, truth, run.ranks)
-        check_start(start, run.config, run.dataset.split("train").texts(), truth.shape[0])
+        start = start_dense(run.config, truth, run.processes)
+        check_start(start, run.config, sample)
     return start
 
 
-def follow(config: TrainingConfig, ranks: Ranks) -> None:
+def follow(config: TrainingConfig, processes: Processes) -> None:
     """Take part in the neural stages of the run that the first process trains and writes.
 
     Args:
         config: Of the run.
-        ranks: The processes; this one is not the first.
+        processes: The processes; this one is not the first.
     """
     if not config.is_dense:
         return
     with TemporaryDirectory(prefix="longtail-") as folder, _reproducible():
-        material: NeuralMaterial = ranks.from_first(_unknown)
-        start = start_dense(config, material.texts.truth, ranks)
-        train_stages(start, material, config, Path(folder))
+        inputs: TrainingInputs = processes.from_first(_unknown)
+        start = start_dense(config, inputs.texts.truth, processes)
+        train_stages(start, inputs, config, Path(folder))
 
 
-def _unknown() -> NeuralMaterial:
+def _unknown() -> TrainingInputs:
     raise AssertionError("the first process makes it")
 
 
 def _check_input(run: Run) -> None:
-    """Refuse an encoder where there is no text, and say which settings decide nothing.
+    """Refuse early stopping without a dev split, and say which settings decide nothing.
 
     Raises:
-        ConfigError: The configuration has scorers that read text, and the corpus has features; or
-            it has early stopping, and the corpus no dev split.
+        ConfigError: The configuration has early stopping, and the corpus no dev split.
     """
-    config, given = run.config, run.dataset.input
-    if config.is_dense and given != TEXT:
-        raise ConfigError(
-            f"scorers: {', '.join(config.scorers)} came, but the documents of "
-            f"{str(run.dataset.folder)!r} are features, which no encoder reads; train with "
-            "--only-sparse (scorers: [sparse])"
-        )
+    config = run.config
     stages = {"classifier": config.classifier, "retrieval": config.retrieval}
     stopped = [name for name, stage in stages.items() if stage.early_stopping is not None]
     if config.is_dense and stopped and "dev" not in run.dataset.split_names:
@@ -193,10 +179,10 @@ def _check_input(run: Run) -> None:
             f"{stopped[0]}.early_stopping measures on the dev split, which "
             f"{str(run.dataset.folder)!r} lacks; add one, or leave early_stopping out"
         )
-    if ignored := config.keys_ignored(given):
+    if ignored := config.keys_ignored:
         logger.warning(
-            "scorers %s on %s: these settings decide nothing: %s",
-            ", ".join(config.scorers), given, ", ".join(ignored),
+            "scorers %s: these settings decide nothing: %s",
+            ", ".join(config.scorers), ", ".join(ignored),
         )  # fmt: skip
 
 
@@ -212,10 +198,10 @@ def _train_dense(
         texts = read_training_texts(start, run.config, run.dataset, catalogue, truth)
         subsets = find_label_subsets(run.config.retrieval, sparse, features, truth)
         dev = read_dev_samples(start, run.config, run.dataset)
-    material = NeuralMaterial(texts, subsets, dev)
-    run.ranks.from_first(lambda: material)
+    inputs = TrainingInputs(texts, subsets, dev)
+    run.processes.from_first(lambda: inputs)
     events = run.folder / "tensorboard" if run.has_events else None
-    train_stages(start, material, run.config, run.folder, events)
+    train_stages(start, inputs, run.config, run.folder, events)
     return finish_dense(start, texts, run.config, run.folder)
 
 
@@ -226,41 +212,22 @@ def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
     return catalogue.replaced(pseudo_description=pseudo_descriptions(catalogue, keywords))
 
 
-def _blended(run: Run, parts: ModelParts, num_documents: int) -> ModelParts:
-    """Return the parts with what is fitted on the dev split: calibrations and an ensemble."""
+def _finished_on_dev(run: Run, parts: ModelParts, num_documents: int) -> tuple[ModelParts, Metrics]:
+    """Return the parts with what is fitted on the dev split, and their metrics; or as they are."""
     if "dev" not in run.dataset.split_names:
         logger.warning(
-            "%s has no dev split: no probabilities are calibrated, and there is no ensemble",
+            "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "
+            "default scorer is not chosen",
             run.dataset.folder,
         )
-        return parts
+        return parts, {}
     config = run.config.ensemble if ENSEMBLE in run.config.scorers else None
-
-    def fit() -> Blending:
-        truth = run.dataset.split("dev").scan().labels
-        predictor = Predictor(parts)
-        collector = PairCollector(predictor, truth)
-        for _ in collector.watch(split_batches(predictor, run.dataset, "dev", truth.shape[0])):
-            pass
-        return fit_blending(collector.pairs, truth, parts.catalogue, num_documents, config)
-
-    found = kept_blending(run.folder / "blending", fit)
-    return replace(parts, calibrations=found.calibrations, ensemble=found.ensemble)
-
-
-def _dev_metrics(dataset: Dataset, parts: ModelParts, num_documents: int) -> dict[str, Any]:
-    """Return the metrics of every scorer on the dev split, as fractions; empty without one."""
-    if "dev" not in dataset.split_names:
-        logger.warning("%s has no dev split: the default scorer is not chosen", dataset.folder)
-        return {}
-    evaluation = assess(
-        Predictor(parts), dataset, "dev", num_training_documents=num_documents
-    ).evaluation
-    logger.info("dev split:\n%s", evaluation.overall_table())
-    return {
-        name: {subset: dict(found.values) for subset, found in evaluation.scorers[name].items()}
-        for name in parts.scorers
-    }
+    with stage_cost(run.folder, "probabilities"):
+        dev = DevSplit.of(run.dataset, parts, num_documents)
+        found = dev.blending(config, run.folder / "blending")
+    with stage_cost(run.folder, "dev metrics"):
+        metrics = dev.metrics(found)
+    return replace(parts, calibrations=found.calibrations, ensemble=found.ensemble), metrics
 
 
 def _manifest(
@@ -268,7 +235,7 @@ def _manifest(
     start: DenseStart | None,
     parts: ModelParts,
     num_documents: int,
-    metrics: dict[str, Any],
+    metrics: Metrics,
 ) -> Manifest:
     """Return what the bundle says of itself, but for its files."""
     default = parts.scorers[0]
@@ -276,8 +243,7 @@ def _manifest(
         measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
         choice = next(name for name in _CHOICE_METRICS if name in measured)
         default = max(parts.scorers, key=lambda name: metrics[name][ALL_LABELS][choice])
-    settings, encoder, correction = run.config.settings_used(parts.input), None, None
-    windows = None if parts.dense is None else parts.dense.windows
+    settings, encoder, correction = run.config.settings_used, None, None
     if start is not None and parts.dense is not None:
         source, dense = start.source, parts.dense
         settings["encoder"] = source.name
@@ -286,7 +252,6 @@ def _manifest(
     return Manifest(
         label_count=len(parts.catalogue),
         training_document_count=num_documents,
-        input=parts.input,
         encoder=encoder,
         scorers=parts.scorers,
         default_scorer=default,
@@ -296,27 +261,16 @@ def _manifest(
         linear_correction=correction,
         calibrations=dict(parts.calibrations),
         ensemble=parts.ensemble,
-        windows=windows,
-        format_version=_format_version(parts),
         longtail_version=version("longtail"),
     )
 
 
-def _format_version(parts: ModelParts) -> int:
-    """Return the earliest format that says what the bundle holds."""
-    if parts.sparse.tfidf.analyzer == CHAR:
-        return CHARACTERS_FORMAT_VERSION
-    has_windows = parts.dense is not None and parts.dense.windows is not None
-    return WINDOWS_FORMAT_VERSION if has_windows else FORMAT_VERSION
-
-
-def _publish(run: Run, parts: ModelParts, manifest: Manifest, registry: Registry) -> int:
+def _publish(
+    run: Run, parts: ModelParts, manifest: Manifest, texts: Sequence[str], registry: Registry
+) -> int:
     scratch = run.folder / "encoder"
     shutil.rmtree(scratch, ignore_errors=True)
-    probes: list[str] = []
-    if parts.input == TEXT:
-        probes = choose_probes(run.dataset.split("train"), run.config.probes)
-    return registry.publish(lambda folder: write_parts(folder, parts, manifest, scratch, probes))
+    return registry.publish(lambda folder: write_parts(folder, parts, manifest, scratch, texts))
 
 
 def _claim_folder(run: Run, start: DenseStart | None) -> None:
@@ -325,31 +279,19 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
     Raises:
         ConfigError: It does.
     """
-    path = run.folder / RUN_NAME
-    settings = run.config.settings_used(run.dataset.input)
-    settings.pop("probes", None)  # chosen when all is done
-    wanted: dict[str, Any] = {
+    settings = run.config.settings_used
+    settings.pop("warmup_texts", None)  # chosen when all is done
+    content: dict[str, Any] = {
         "config": settings,
         "data_fingerprint": run.dataset.fingerprint,
     }
     if start is not None:
-        wanted |= {
+        content |= {
             "encoder_sha256": start.source.sha256,
             "is_bfloat16": start.machine.is_bfloat16,
             "device": start.machine.device,
         }
-        if start.machine.is_float16:
-            wanted["is_float16"] = True
-    found = read_json(path) if path.exists() else wanted
-    if found != wanted:
-        differing = sorted(
-            key for key in wanted.keys() | found.keys() if found.get(key) != wanted.get(key)
-        )
-        raise ConfigError(
-            f"folder {str(run.folder)!r} holds the work of another run (its {', '.join(differing)} "
-            "differs); choose another with --work, or delete it"
-        )
-    write_json_durably(path, wanted)
+    claim(run.folder / RUN_NAME, content, "run", "--work")
 
 
 @contextmanager

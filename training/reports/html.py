@@ -17,7 +17,8 @@ _STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --page: #ffffff; --soft: #57606a;
   --line: #d0d7de; --card: #f6f8fa; --good: #116329; --bad: #a40e26; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6e6e6; --page: #171717; --soft: #a3a3a3;
-  --line: #3d3d3d; --card: #222222; --good: #5fd07f; --bad: #ff8f8f; } }
+  --line: #3d3d3d; --card: #222222; --good: #5fd07f; --bad: #ff8f8f; }
+  img { filter: invert(.91) hue-rotate(180deg); } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem; color: var(--text);
   background: var(--page); font: 15px/1.5 system-ui, sans-serif; }
@@ -28,7 +29,7 @@ h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 p { max-width: 45rem; }
 .note { color: var(--soft); }
 .wide { overflow-x: auto;
-  /* A shadow at a side says that the table goes on there; what is painted over it scrolls along. */
+  /* A shadow at a side: the table continues there; what is painted over it scrolls along. */
   background: linear-gradient(to right, var(--page) 40%, transparent) left / 4rem 100% local,
     linear-gradient(to left, var(--page) 40%, transparent) right / 4rem 100% local,
     linear-gradient(to right, var(--line), transparent) left / 1rem 100% scroll,
@@ -139,22 +140,15 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def picture(light: bytes, dark: bytes, description: str) -> str:
-    """Return a picture that follows the page's light or dark.
+def picture(png: bytes, description: str) -> str:
+    """Return a picture; on a dark page its greys are inverted and its hues stay.
 
     Args:
-        light: PNG.
-        dark: PNG.
-        description: What it shows, for who can't see it.
+        png: Drawn on white.
+        description: What it shows, for readers who can't see it.
     """
-    return (
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{_data_uri(dark)}">'
-        f'<img src="{_data_uri(light)}" alt="{escape(description)}"></picture>'
-    )
-
-
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+    data = base64.b64encode(png).decode("ascii")
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}">'
 
 
 def card(kind: str, heading: str, found: Mapping[str, str]) -> str:

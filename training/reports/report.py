@@ -7,7 +7,7 @@ folder its losses, its time and its memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import Manifest
 from models.errors import ConfigError
 from models.files.durable import read_json
-from models.names import FEATURES
 from models.scorers.calibration import probabilities_of
 from training.assessment.assess import Assessment
 from training.calibration.reliability import (
@@ -31,7 +30,7 @@ from training.data.dataset import Dataset
 from training.evaluation.plots import draw_by_frequency
 from training.evaluation.tables import Cells
 from training.reports import html
-from training.reports.figures import draw_curves, light_and_dark
+from training.reports.figures import draw_curves, png_of
 from training.reports.labels import LabelReport, report_labels
 from training.reports.tail_examples import FOUND, MISSED, WRONG, TailExample, choose_tail_examples
 from training.runtime.run_log import (
@@ -45,7 +44,7 @@ from training.runtime.run_log import (
 )
 
 _NUM_KEYWORDS = 10
-_MOST_CHARACTERS = 320
+_MAX_CHARACTERS = 320
 """Shown of a document."""
 _CHECKPOINTS = {"classifier": "classifier", "retrieval": "retrieval", "linear": "linear/steps"}
 """Where the stages that have losses keep their checkpoints, in a run's folder."""
@@ -70,6 +69,14 @@ class RunLog:
     progress: Mapping[str, Sequence[ProgressPoint]]
     costs: Sequence[StageCost]
     dev: Mapping[str, Sequence[DevPoint]]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the costs of each stage, its last loss, and what it measured on dev."""
+        return {
+            "costs": [asdict(cost) for cost in self.costs],
+            "last_losses": {name: asdict(points[-1]) for name, points in self.progress.items()},
+            "dev": {name: [asdict(point) for point in points] for name, points in self.dev.items()},
+        }
 
 
 def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
@@ -123,7 +130,7 @@ def report_page(
         version: Its number.
         dataset: What was ranked.
         split_name: The split of it.
-        found: What the rankings are worth; it has the reliability of the probabilities.
+        found: Rankings and metrics, with the reliability of the probabilities.
         log: What the run wrote down; None: the page has no curves and no costs.
     """
     sections = [
@@ -174,7 +181,7 @@ def _metrics(found: Assessment) -> str:
         html.note(evaluation.shot_sizes()),
         html.table(evaluation.shot_cells(), mark_best=True),
         "<h3>By training documents of the label</h3>",
-        html.picture(*light_and_dark(figure), "F1, recall and nDCG of each scorer by frequency"),
+        html.picture(png_of(figure), "F1, recall and nDCG of each scorer by frequency"),
         *by_bin,
     )
 
@@ -186,7 +193,7 @@ def _probabilities(found: Assessment) -> str:
         "Probabilities",
         html.note(RELIABILITY_UNITS),
         html.table(found.reliability.cells()),
-        html.picture(*light_and_dark(figure), "Share of right labels over their probability"),
+        html.picture(png_of(figure), "Share of right labels over their probability"),
         *_bands(found.reliability),
     )
 
@@ -235,15 +242,15 @@ def _facts(
     found = {
         "Trained on": _documents(report.training_count),
         "Keywords": ", ".join(token for token, _ in report.keywords) or "none",
-        "Text": texts.get(example.document, "none: the documents are features"),
+        "Text": texts[example.document],
         "Its labels": _names(bundle, example.true_labels) or "none",
         "Predicted": _names(bundle, example.best_labels),
     }
-    if example.place is not None and example.score is not None:
-        found["Place"] = f"{example.place}, score {example.score:.2f}"
+    if example.rank is not None and example.score is not None:
+        found["Rank"] = f"{example.rank}, score {example.score:.2f}"
         if (calibration := bundle.manifest.calibrations.get(scorer)) is not None:
             score = np.array([example.score], dtype=np.float32)
-            found["Place"] += f", probability {probabilities_of(calibration, score)[0]:.2f}"
+            found["Rank"] += f", probability {probabilities_of(calibration, score)[0]:.2f}"
     return found
 
 
@@ -256,23 +263,21 @@ def _names(bundle: Bundle, labels: Iterable[int]) -> str:
 
 
 def _texts(dataset: Dataset, split_name: str, rows: set[int]) -> dict[int, str]:
-    """Return the beginnings of some documents, on one line each; none of features."""
-    if dataset.input == FEATURES:
-        return {}
+    """Return the beginnings of some documents, on one line each."""
     documents = enumerate(dataset.split(split_name).texts())
     return {row: _cut(text) for row, text in documents if row in rows}
 
 
 def _cut(text: str) -> str:
     words = " ".join(text.split())
-    return words if len(words) <= _MOST_CHARACTERS else f"{words[:_MOST_CHARACTERS].rstrip()} ..."
+    return words if len(words) <= _MAX_CHARACTERS else f"{words[:_MAX_CHARACTERS].rstrip()} ..."
 
 
 def _training(log: RunLog) -> str:
     parts = []
     if log.progress:
         figure = draw_curves(log.progress)
-        parts.append(html.picture(*light_and_dark(figure), "Loss over the steps of each stage"))
+        parts.append(html.picture(png_of(figure), "Loss over the steps of each stage"))
         parts.append(html.note("Loss of each step, and its mean over a twentieth of the points."))
     if log.dev:
         parts.append(html.table(_dev_cells(log.dev)))

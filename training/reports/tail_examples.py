@@ -10,12 +10,12 @@ from scipy.sparse import csr_array
 
 from models.ranking.top_k import Ranking
 from training.evaluation.by_frequency import TAIL_BIN, label_subsets
-from training.evaluation.metrics import judge
+from training.evaluation.metrics import join_truth
 
 FOUND = "found"
 MISSED = "missed"
 WRONG = "wrong"
-_PLACES = 5  # that count as predicted
+_TOP = 5  # that count as predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,15 @@ class TailExample:
     Attributes:
         document: Row of the split.
         label: Row of the catalogue.
-        place: Where the label is ranked, from 1; None where it is not among the ranked ones.
-        score: There; None where it has no place.
+        rank: Where the label is ranked, from 1; None where it is not among the ranked ones.
+        score: There; None where it has no rank.
         true_labels: All labels of the document.
         best_labels: What was predicted for it, best first.
     """
 
     document: int
     label: int
-    place: int | None
+    rank: int | None
     score: float | None
     true_labels: tuple[int, ...]
     best_labels: tuple[int, ...]
@@ -47,9 +47,9 @@ def choose_tail_examples(
 ) -> dict[str, list[TailExample]]:
     """Return examples of labels with 1-9 training documents, by what became of them.
 
-    `FOUND`: true, and among the first five places. `MISSED`: true, and not among the ranked labels.
+    `FOUND`: true, and among the first five. `MISSED`: true, and not among the ranked labels.
     `WRONG`: among the first five, and not true. Of all such pairs, in the order of the documents
-    and of the places, each label's first one is taken, and of these some that spread evenly.
+    and of the positions, each label's first one is taken, and of these some that spread evenly.
 
     Args:
         ranking: Of the documents.
@@ -57,17 +57,17 @@ def choose_tail_examples(
         training_counts: Training documents of each label.
         count: Most examples of each kind.
     """
-    judged = judge(ranking.labels, truth)
+    joined = join_truth(ranking.labels, truth)
     is_tail = label_subsets(training_counts)[TAIL_BIN]
     num_labels = len(training_counts)
-    labels, is_hit = judged.labels[:, :_PLACES], judged.is_hit[:, :_PLACES]
+    labels, is_hit = joined.labels[:, :_TOP], joined.is_hit[:, :_TOP]
     of_tail = is_tail[labels] & (labels >= 0)
-    ranked = np.arange(len(labels))[:, None] * num_labels + judged.labels
-    true = judged.true_rows * num_labels + judged.true_labels
-    is_missed = is_tail[judged.true_labels] & ~np.isin(true, ranked[judged.labels >= 0])
+    ranked = np.arange(len(labels))[:, None] * num_labels + joined.labels
+    true = joined.true_rows * num_labels + joined.true_labels
+    is_missed = is_tail[joined.true_labels] & ~np.isin(true, ranked[joined.labels >= 0])
     pairs = {
         FOUND: _pairs(labels, of_tail & is_hit),
-        MISSED: np.column_stack([judged.true_rows[is_missed], judged.true_labels[is_missed]]),
+        MISSED: np.column_stack([joined.true_rows[is_missed], joined.true_labels[is_missed]]),
         WRONG: _pairs(labels, of_tail & ~is_hit),
     }
     return {
@@ -77,9 +77,9 @@ def choose_tail_examples(
 
 
 def _pairs(
-    labels: Int64[np.ndarray, "document place"], is_wanted: Bool[np.ndarray, "document place"]
+    labels: Int64[np.ndarray, "document position"], is_chosen: Bool[np.ndarray, "document position"]
 ) -> Int64[np.ndarray, "pair 2"]:
-    return np.column_stack([np.nonzero(is_wanted)[0], labels[is_wanted]])
+    return np.column_stack([np.nonzero(is_chosen)[0], labels[is_chosen]])
 
 
 def _spread(pairs: Int64[np.ndarray, "pair 2"], count: int) -> Int64[np.ndarray, "chosen 2"]:
@@ -93,14 +93,14 @@ def _spread(pairs: Int64[np.ndarray, "pair 2"], count: int) -> Int64[np.ndarray,
 def _example(
     ranking: Ranking, truth: Float32[csr_array, "document label"], document: int, label: int
 ) -> TailExample:
-    places = np.flatnonzero(ranking.labels[document] == label)
-    place = int(places[0]) if len(places) else None
+    positions = np.flatnonzero(ranking.labels[document] == label)
+    position = int(positions[0]) if len(positions) else None
     true = truth.indices[truth.indptr[document] : truth.indptr[document + 1]]
     return TailExample(
         document=document,
         label=label,
-        place=None if place is None else place + 1,
-        score=None if place is None else float(ranking.scores[document, place]),
+        rank=None if position is None else position + 1,
+        score=None if position is None else float(ranking.scores[document, position]),
         true_labels=tuple(sorted(true.tolist())),
-        best_labels=tuple(y for y in ranking.labels[document, :_PLACES].tolist() if y >= 0),
+        best_labels=tuple(y for y in ranking.labels[document, :_TOP].tolist() if y >= 0),
     )

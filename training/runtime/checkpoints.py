@@ -39,7 +39,7 @@ def save_checkpoint(
         model: All its parameters and buffers are kept.
         optimizer: Its state is kept; None when the stage is done and it is not needed again.
         best: Weights of an earlier step that may be wanted in the end, if there are any.
-        notes: What else the stage goes on with, as JSON has it.
+        notes: What else the stage resumes with, as JSON has it.
     """
     states: dict[str, Mapping[str, Tensor]] = {_MODEL_NAME: model.state_dict()}
     if optimizer is not None:

@@ -28,8 +28,8 @@ _LONGEST_WAIT = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
-    """The place of this process among those that train one model.
+class Processes:
+    """The processes that train one model, and which of them this one is.
 
     Attributes:
         rank: From 0; that one writes everything.
@@ -79,7 +79,7 @@ class Ranks:
     def gathered(
         self, own: Float32[Tensor, "own dim"], sizes: Sequence[int]
     ) -> Float32[Tensor, "text dim"]:
-        """Return the vectors of all processes, in the order of their ranks.
+        """Return the vectors of all processes, in the order of the processes.
 
         Backwards, each takes the gradient of its own vectors and no other: all have the same loss.
 
@@ -115,7 +115,7 @@ class Ranks:
             each.grad = value.view_as(each) if count else None
 
 
-ALONE = Ranks()
+ALONE = Processes()
 
 
 class _Gathered(torch.autograd.Function):
@@ -136,7 +136,7 @@ class _Gathered(torch.autograd.Function):
 
 
 @contextmanager
-def joined_ranks() -> Iterator[Ranks]:
+def joined_processes() -> Iterator[Processes]:
     """Join the processes that torchrun started with this one; without torchrun there is no other.
 
     Yields:
@@ -156,12 +156,12 @@ def joined_ranks() -> Iterator[Ranks]:
         if local >= num_gpus:
             raise ConfigError(
                 f"torchrun started process {local + 1} of this machine, which has {num_gpus} GPUs; "
-                "wanted one GPU a process, lower --nproc-per-node"
+                "expected one GPU a process, lower --nproc-per-node"
             )
         torch.cuda.set_device(local)
     dist.init_process_group(backend, timeout=_LONGEST_WAIT)
     try:
-        yield Ranks(dist.get_rank(), count)
+        yield Processes(dist.get_rank(), count)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()

@@ -1,72 +1,21 @@
-"""Parts of training as tasks of Ray: blocks of labels of the sparse model, trials of experiments.
+"""What computes a run: this process, or workers of a Ray cluster.
 
-What is done lies in the run's folder as it does without Ray: either way of computing goes on where
-the other was stopped. A worker that dies is replaced, and does its block or trial again. This
-process writes what they return, so that they need nothing of the folder; but for the runs of
-`training.experiments.depl.ablations`, which write what they have made themselves.
+What is done lies in the run's folder as it does without Ray: either way resumes where the other was
+interrupted.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-from models.errors import ConfigError, LongtailError
-from models.ray_runtime import start_ray
+from models.errors import ConfigError
 
 ASKED_BY = "--engine ray"
-Key = TypeVar("Key")
-Result = TypeVar("Result")
-
-
-def run_tasks(
-    run: Callable[[Key], Result], keys: Sequence[Key], num_workers: int
-) -> Iterator[tuple[Key, float, Result]]:
-    """Yield what a function returns for each key, and its seconds, as they are done.
-
-    Args:
-        run: With all that it needs, which is sent to each machine once.
-        keys: What to call it with.
-        num_workers: Tasks at a time on a machine that is no cluster.
-
-    Raises:
-        ConfigError: Ray is not installed, or its cluster can't be reached.
-    """
-    ray = start_ray(ASKED_BY, num_workers)
-    task = ray.remote(num_cpus=1, max_retries=-1)(_timed)
-    shared = ray.put(run)
-    keys_of = {task.remote(shared, key): key for key in keys}
-    while keys_of:
-        done, _ = ray.wait(list(keys_of))
-        for each in done:
-            yield (keys_of.pop(each), *result_of(ray, each))
-
-
-def result_of(ray: Any, task: Any) -> Any:
-    """Return what a task has found.
-
-    Raises:
-        LongtailError: The task raised it; without the traceback that Ray writes into its words.
-    """  # noqa: DOC501
-    try:
-        return ray.get(task)
-    except LongtailError as error:
-        raise getattr(error, "cause", error) from None
-
-
-def _timed(run: Callable[[Any], Result], key: Any) -> tuple[float, Result]:
-    started = time.monotonic()
-    found = run(key)
-    return time.monotonic() - started, found
-
-
 NAMES = ("local", "ray")
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class Executor:
     """What computes.
 
     Attributes:
@@ -83,15 +32,15 @@ class Engine:
         return self.name == "ray"
 
 
-LOCAL = Engine()
+LOCAL = Executor()
 
 
-def checked_engine(name: str, num_workers: int) -> Engine:
+def checked_engine(name: str, num_workers: int) -> Executor:
     """Return what computes, by its name.
 
     Raises:
         ConfigError: There is none of this name.
     """
     if name not in NAMES:
-        raise ConfigError(f"--engine: got {name!r}; wanted one of {NAMES}")
-    return Engine(name, num_workers)
+        raise ConfigError(f"--engine: got {name!r}; expected one of {NAMES}")
+    return Executor(name, num_workers)

@@ -27,7 +27,7 @@ from models.files.durable import write_lines_durably
 logger = logging.getLogger(__name__)
 
 STAGES_NAME = "stages.jsonl"
-_MOST_LINES = 1000
+_MAX_LINES = 1000
 """About so many steps of a stage are written down."""
 _SAMPLE_EVERY_S = 0.1
 _STATM = Path("/proc/self/statm")
@@ -69,7 +69,7 @@ class DevPoint:
 
 
 class ProgressLog:
-    """The losses of one stage, in a file that a resumed run goes on with, without repeats."""
+    """The losses of one stage, in a file that a resumed run continues, without repeats."""
 
     def __init__(self, checkpoints: Path, done: int, total: int) -> None:
         """Open the file and drop the steps that will be taken again.
@@ -84,7 +84,7 @@ class ProgressLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lines_durably(path, map(_line, kept))
         self._file = path.open("a", encoding="utf-8")
-        self._every = math.ceil(total / _MOST_LINES)
+        self._every = math.ceil(total / _MAX_LINES)
         self._total = total
         self._started = time.monotonic() - (kept[-1].seconds if kept else 0.0)
 

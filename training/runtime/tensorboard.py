@@ -32,7 +32,7 @@ def check_tensorboard() -> None:
 
 
 class EventLog:
-    """The event file of one stage; a resumed stage goes on in another file, without repeats."""
+    """The event file of one stage; a resumed stage writes to another file, without repeats."""
 
     def __init__(self, folder: Path | None, stage: str, done: int) -> None:
         """Open the file.

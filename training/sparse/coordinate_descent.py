@@ -139,18 +139,20 @@ def fit_chunk(
     bias = np.empty(len(labels), dtype=np.float32)
     indices = np.empty(1024, dtype=np.int32)
     values = np.empty(1024, dtype=np.float32)
+    # Invariant: the weights of labels[:i] are indices[: starts[i]] and values[: starts[i]], and the
+    # scratch is all zero.
     for i in range(len(labels)):
         label = labels[i]
         positives = by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]
         touched = _fit_label(by_document, by_feature, positives, label, plan, scratch)
-        kept = np.sort(_above(touched, plan.prune_below, scratch.weights))
+        kept = np.sort(_above(touched, plan.prune_below, scratch.weights))  # rising columns, as CSR
         begin, end = starts[i], starts[i] + len(kept)
-        if end > len(indices):
+        if end > len(indices):  # doubled, so that all copies together are O(nonzeros)
             indices, values = _grown(indices, begin, 2 * end), _grown(values, begin, 2 * end)
         for k in range(len(kept)):
             indices[begin + k], values[begin + k] = kept[k], scratch.weights[kept[k]]
         starts[i + 1] = end
-        bias[i] = scratch.weights[-1]
+        bias[i] = scratch.weights[-1]  # b is the weight of a feature that is 1 in every document
         scratch.weights[-1] = 0
         _forget(touched, scratch)
     end = starts[-1]
@@ -172,32 +174,39 @@ def _fit_label(by_document, by_feature, positives, label, plan, scratch):
     if num_positive == num_documents:  # there is nothing to tell apart
         scratch.weights[-1] = 1
         return np.empty(0, dtype=np.int32)
-    wanted = plan.hard_negatives + plan.hard_negatives_per_positive * num_positive
-    capacity = num_positive + plan.rounds * wanted + plan.sampled_negatives
+    expected = plan.hard_negatives + plan.hard_negatives_per_positive * num_positive
+    # Positives, each round's hard negatives and the sample; or all documents, if those are fewer.
+    capacity = num_positive + plan.rounds * expected + plan.sampled_negatives
     if plan.rounds == 0 or capacity > num_documents:
         capacity = num_documents
     chosen = WorkingSet(
         np.empty(capacity, dtype=np.int32), np.zeros(capacity), np.zeros(capacity, dtype=np.uint8)
     )
+    # The state follows from seed and label alone: labels may be fitted in any order.
     random = np.array([mixed(np.uint64(plan.seed) ^ mixed(np.uint64(label)))], dtype=np.uint64)
-    size = _add(chosen.rows, 0, scratch.kind, positives, _POSITIVE)
+    size = _add(chosen.rows, 0, scratch.kind, positives, _POSITIVE)  # rows[:num_positive], for good
     if plan.rounds == 0:
+        # Exact: min |w|^2 / 2 + b^2 / 2 + C sum over all documents of the loss of y (w x + b).
         everything = np.arange(num_documents).astype(np.uint32)
         size = _add(chosen.rows, size, scratch.kind, everything, _HARD)
         descend(by_document, chosen, size, num_positive, 1.0, _TOLERANCE, plan, scratch, random)
     for number in range(plan.rounds):
         is_first = number == 0
         hard = _hard_documents(
-            by_document, by_feature, positives, chosen, size, wanted, is_first, plan, scratch
+            by_document, by_feature, positives, chosen, size, expected, is_first, plan, scratch
         )
         size = _add(chosen.rows, size, scratch.kind, hard, _HARD)
         if is_first:
             size = sample(chosen.rows, size, scratch.kind, plan.sampled_negatives, random)
+        # A sampled document that has become a hard one stands for itself: count what is left.
         num_sampled = 0
         for document in chosen.rows[:size]:
             num_sampled += scratch.kind[document] == _SAMPLED
+        # Documents outside of positives and hard ones, a sampled one: N - (size - sampled) in all,
+        # so that the weighted sum over the set is an unbiased estimate of that over all documents.
         share = (num_documents - size + num_sampled) / max(1, num_sampled)
         tolerance = _TOLERANCE if number + 1 == plan.rounds else _ROUGH_TOLERANCE
+        # alpha stays from round to round, so each starts from the solution of the one before.
         descend(by_document, chosen, size, num_positive, share, tolerance, plan, scratch, random)
     for document in chosen.rows[:size]:
         scratch.kind[document] = _ABSENT
@@ -212,14 +221,14 @@ def _add(rows, size, kind, documents, what):
             rows[size] = document
             size += 1
             kind[document] = what
-        elif kind[document] == _SAMPLED:
+        elif kind[document] == _SAMPLED:  # it keeps its place in `rows`, and its alpha
             kind[document] = what
     return size
 
 
 @compiled
 def _hard_documents(
-    by_document, by_feature, positives, chosen, size, wanted, is_first, plan, scratch
+    by_document, by_feature, positives, chosen, size, expected, is_first, plan, scratch
 ):
     """Return the documents without the label that its weights rank highest.
 
@@ -228,19 +237,22 @@ def _hard_documents(
     """
     budget = plan.postings + plan.postings_per_positive * len(positives)
     if is_first:
-        features = _centroid(by_document, positives, scratch)
+        features = _centroid(by_document, positives, scratch)  # in scratch.weights
         least = np.float32(_CENTROID_BELOW)
-        found = search(by_feature, features, least, np.float32(0), wanted, budget, scratch)
+        # Every document that shares a feature with the centroid has a score above 0.
+        found = search(by_feature, features, least, np.float32(0), expected, budget, scratch)
         _forget(features, scratch)
         return found
     features = _features_of(by_document, chosen, size, scratch)
+    # A negative violates the margin where -(w x + b) < 1, that is w x > -1 - b.
     above = np.float32(-1 - scratch.weights[-1])
-    return search(by_feature, features, np.float32(_SEARCH_BELOW), above, wanted, budget, scratch)
+    return search(by_feature, features, np.float32(_SEARCH_BELOW), above, expected, budget, scratch)
 
 
 @compiled
 def _centroid(by_document, positives, scratch):
     """Leave the mean of some documents in the weights; return its features."""
+    # w_f = mean over the positives of x_f; `touched` has each f with some x_f != 0 once.
     touched = np.empty(64, dtype=np.int32)
     size = 0
     for document in positives:
@@ -259,6 +271,8 @@ def _centroid(by_document, positives, scratch):
 @compiled
 def _features_of(by_document, chosen, size, scratch):
     """Return the features of all documents that have played a part."""
+    # w = sum of alpha_i y_i x_i, so w_f can differ from 0 only where some x_i with alpha_i > 0, now
+    # or earlier, has the feature.
     touched = np.empty(1024, dtype=np.int32)
     count = 0
     for i in range(size):
@@ -299,19 +313,21 @@ def _above(features, least, weights):
 
 
 @compiled
-def search(by_feature, features, least, above, wanted, budget, scratch):
-    """Return up to `wanted` documents without the label whose scores are highest, and > `above`.
+def search(by_feature, features, least, above, expected, budget, scratch):
+    """Return up to `expected` documents without the label whose scores are highest, and > `above`.
 
     Features are read in falling order of their weights' magnitude until the budget is spent.
     """
     features = _above(features, least, scratch.weights)
     order = features[np.argsort(-np.abs(scratch.weights[features]))]
+    # scores[d] is the sum of w_f x_df over the features read so far; a document enters `reached` at
+    # its first, and again where its score has come back to 0 (see `_best_of`).
     reached = np.empty(1024, dtype=np.int32)
     size = 0
     for feature in order:
         weight = np.float32(scratch.weights[feature])
         begin, end = by_feature.indptr[feature], by_feature.indptr[feature + 1]
-        budget -= end - begin
+        budget -= end - begin  # postings: documents with the feature
         if budget < 0:
             break
         if size + end - begin > len(reached):
@@ -322,11 +338,11 @@ def search(by_feature, features, least, above, wanted, budget, scratch):
                 reached[size] = document
                 size += 1
             scratch.scores[document] += weight * by_feature.data[k]
-    return _best_of(reached[:size], above, wanted, scratch)
+    return _best_of(reached[:size], above, expected, scratch)
 
 
 @compiled
-def _best_of(reached, above, wanted, scratch):
+def _best_of(reached, above, expected, scratch):
     """Return the highest-scoring of the documents that a search reached, and forget the scores."""
     values = np.empty(len(reached), dtype=np.float32)
     count = 0
@@ -336,40 +352,40 @@ def _best_of(reached, above, wanted, scratch):
         if score > above and score != 0 and scratch.kind[document] != _POSITIVE:
             reached[count], values[count] = document, score
             count += 1
-    if wanted == 0 or count <= wanted:
-        return reached[: min(count, wanted)].copy()
-    kth = np.partition(values[:count], count - wanted)[count - wanted]
-    found = np.empty(wanted, dtype=np.int32)
+    if expected == 0 or count <= expected:
+        return reached[: min(count, expected)].copy()
+    kth = np.partition(values[:count], count - expected)[count - expected]  # `expected`-th highest
+    found = np.empty(expected, dtype=np.int32)
     size = 0
-    for is_tie in (False, True):
+    for is_tie in (False, True):  # all above the k-th score, then of those equal to it the first
         for i in range(count):
-            if size < wanted and (values[i] == kth if is_tie else values[i] > kth):
+            if size < expected and (values[i] == kth if is_tie else values[i] > kth):
                 found[size] = reached[i]
                 size += 1
     return found[:size]
 
 
 @compiled
-def sample(rows, size, kind, wanted, random):
+def sample(rows, size, kind, expected, random):
     """Add documents drawn uniformly, without repeats, from those that are not in the set."""
     num_documents = len(kind)
     num_absent = num_documents - size
-    wanted = min(wanted, num_absent)
-    if 2 * wanted < num_absent:
-        while wanted:
+    expected = min(expected, num_absent)
+    if 2 * expected < num_absent:  # few: draw until one is outside of the set
+        while expected:
             document = below(random, num_documents)
             if kind[document] == _ABSENT:
                 rows[size] = document
                 size += 1
                 kind[document] = _SAMPLED
-                wanted -= 1
+                expected -= 1
         return size
     for document in range(num_documents):  # each with the probability that fills the sample
         if kind[document] == _ABSENT:
-            if below(random, num_absent) < wanted:
+            if below(random, num_absent) < expected:
                 rows[size] = document
                 size += 1
                 kind[document] = _SAMPLED
-                wanted -= 1
+                expected -= 1
             num_absent -= 1
     return size

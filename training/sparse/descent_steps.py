@@ -17,7 +17,10 @@ def descend(by_document, chosen, size, num_positive, share, tolerance, plan, scr
     A sampled document counts as `share` documents. Unlike in liblinear, a document at its bound is
     left out at once; all come back when the others are done, until none moves.
     """
-    diagonal = np.zeros(size)  # what the squared hinge adds to the dual's quadratic form
+    # The dual: minimise alpha' (Q + D) alpha / 2 - sum of alpha over 0 <= alpha_i <= U_i, with
+    # Q_ij = y_i y_j (x_i x_j + 1); the 1 is that of the bias.
+    # Hinge: U_i = C_i, D = 0. Squared hinge: U_i = inf, D_ii = 1 / (2 C_i).
+    diagonal = np.zeros(size)
     most = np.full(size, np.inf)
     for i in range(size):
         is_sampled = scratch.kind[chosen.rows[i]] == _SAMPLED
@@ -28,9 +31,10 @@ def descend(by_document, chosen, size, num_positive, share, tolerance, plan, scr
             diagonal[i] = 0.5 / cost
     order = np.arange(size)
     num_active = size
+    # order[:num_active] are the active positions, order[num_active:] those left out at a bound.
     for _ in range(_MAX_PASSES):
         is_complete = num_active == size
-        for i in range(num_active):
+        for i in range(num_active):  # Fisher-Yates: a new random order for every pass
             j = i + below(random, num_active - i)
             order[i], order[j] = order[j], order[i]
         num_active, spread = _pass_over(
@@ -39,7 +43,7 @@ def descend(by_document, chosen, size, num_positive, share, tolerance, plan, scr
         if spread <= tolerance:
             if is_complete:
                 break
-            num_active = size
+            num_active = size  # the active ones are done: let all come back, and check
 
 
 @compiled
@@ -55,20 +59,24 @@ def _pass_over(by_document, chosen, order, num_active, num_positive, diagonal, m
         i = order[s]
         document = chosen.rows[i]
         begin, end = by_document.indptr[document], by_document.indptr[document + 1]
-        sign = 1.0 if i < num_positive else -1.0
+        sign = 1.0 if i < num_positive else -1.0  # y_i: positives come first
         score = weights[bias] + _product(by_document, begin, end, weights)
+        # G_i = y_i (w x_i + b) - 1 + D_ii alpha_i
         gradient = sign * score - 1 + alpha[i] * diagonal[i]
         if (alpha[i] == 0 and gradient >= 0) or (alpha[i] == most[i] and gradient <= 0):
+            # The projected gradient is 0 at this bound: swap it out of the active part.
             num_active -= 1
             order[s], order[num_active] = order[num_active], order[s]
             continue
         s += 1
         highest, lowest = max(highest, gradient), min(lowest, gradient)
+        # alpha_i <- min(max(alpha_i - G_i / (Q_ii + D_ii), 0), U_i), exact along this coordinate
         curvature = by_document.squares[document] + 1 + diagonal[i]
         updated = min(max(alpha[i] - gradient / curvature, 0.0), most[i])
         step = (updated - alpha[i]) * sign
         alpha[i] = updated
         chosen.is_updated[i] = 1
+        # Invariant: w = sum of alpha_i y_i x_i, and b = sum of alpha_i y_i.
         weights[bias] += step
         for k in range(begin, end):
             weights[by_document.indices[k]] += step * by_document.data[k]

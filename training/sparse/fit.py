@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -21,12 +21,17 @@ from models.errors import DataError
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel
 from training.configuration.sections import SparseConfig
-from training.runtime.ray import LOCAL, Engine
+from training.runtime.ray import LOCAL, Executor
 from training.sparse.svm import FittedLabels, SvmProblem, joined
 
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 1024  # labels fitted between two savings
 _CHUNK_SIZE = 16  # labels that one thread fits at a time
+FitBlocks = Callable[
+    [Mapping[int, Int64[np.ndarray, "_"]], Callable[[int], object]],
+    Iterator[tuple[int, FittedLabels]],
+]
+"""Yields the classifiers of blocks of labels by number; told whom to tell of labels done."""
 
 
 class NoTokenError(DataError):
@@ -41,13 +46,13 @@ def fit_sparse_model(
     *,
     seed: int,
     folder: Path,
-    engine: Engine = LOCAL,
+    engine: Executor = LOCAL,
 ) -> SparseModel:
     """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
 
     The loss is the (squared) hinge plus the norm of (w, b), as in liblinear; see
     `training.sparse.svm` for the documents that it is summed over. Blocks of labels are saved as
-    they are done, so a run that was killed goes on after the last. Memory is that of the features,
+    they are done, so a run that was killed resumes after the last. Memory is that of the features,
     twice, and of the weights.
 
     Args:
@@ -71,9 +76,13 @@ def fit_sparse_model(
     folder.mkdir(parents=True, exist_ok=True)
     paths = _paths_of_blocks(covered, folder)
     if engine.is_ray:
-        _fit_blocks_on_ray(features, by_label, config, seed, paths, engine.num_workers)
+        from training.sparse.ray import fit_on_workers
+
+        workers = (features, by_label, config, seed, engine.num_workers)
+        _fit_blocks(paths, partial(fit_on_workers, *workers))
     else:
-        _fit_blocks(SvmProblem(features, by_label, config, seed=seed), paths)
+        problem = SvmProblem(features, by_label, config, seed=seed)
+        _fit_blocks(paths, partial(_fit_on_threads, problem))
     weights, bias = _read_blocks(list(paths), len(covered), len(tfidf.tokens))
     if config.weight_precision == "float16":
         weights.data = weights.data.astype(np.float16).astype(np.float32)
@@ -88,48 +97,30 @@ def _paths_of_blocks(
     return {folder / f"labels-{x[0]:08d}-{x[-1]:08d}.safetensors": x for x in blocks}
 
 
-def _fit_blocks(problem: SvmProblem, blocks: Mapping[Path, Int64[np.ndarray, _]]) -> None:
+def _fit_blocks(blocks: Mapping[Path, Int64[np.ndarray, _]], fit: FitBlocks) -> None:
     """Fit the labels of all blocks but those whose file is there."""
-    with _bar(blocks) as bar, ThreadPoolExecutor(max_workers=cpu_count()) as threads:
-        for path, block in blocks.items():
-            if path.exists():
-                bar.update(len(block))
-                continue
+    paths = list(blocks)
+    left = {number: blocks[path] for number, path in enumerate(paths) if not path.exists()}
+    total, num_left = (sum(map(len, some.values())) for some in (blocks, left))
+    with tqdm(total=total, desc="sparse", unit="label", mininterval=1.0) as bar:
+        bar.update(total - num_left)
+        for number, fitted in fit(left, bar.update):
+            _save_block(paths[number], fitted)
+
+
+def _fit_on_threads(
+    problem: SvmProblem,
+    blocks: Mapping[int, Int64[np.ndarray, _]],
+    progress: Callable[[int], object],
+) -> Iterator[tuple[int, FittedLabels]]:
+    with ThreadPoolExecutor(max_workers=cpu_count()) as threads:
+        for number, block in blocks.items():
             chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))
             parts = []
             for part in threads.map(problem.fit, chunks):
                 parts.append(part)
-                bar.update(len(part.sizes))
-            _save_block(path, joined(parts))
-
-
-def _fit_blocks_on_ray(
-    features: Float32[csr_array, "document feature"],
-    by_label: Float32[csr_array, "label document"],
-    config: SparseConfig,
-    seed: int,
-    blocks: Mapping[Path, Int64[np.ndarray, _]],
-    num_workers: int,
-) -> None:
-    """Fit what `_fit_blocks` does, by workers on a cluster; the same files, byte for byte.
-
-    Raises:
-        ConfigError: Ray is not to be had.
-    """
-    from training.sparse.ray import fit_blocks
-
-    paths = list(blocks)
-    left = {i: blocks[path] for i, path in enumerate(paths) if not path.exists()}
-    with _bar(blocks) as bar:
-        bar.update(sum(len(x) for x in blocks.values()) - sum(len(x) for x in left.values()))
-        for number, fitted in fit_blocks(features, by_label, config, seed, left, num_workers):
-            _save_block(paths[number], fitted)
-            bar.update(len(fitted.sizes))
-
-
-def _bar(blocks: Mapping[Path, Int64[np.ndarray, _]]) -> Any:
-    total = sum(len(block) for block in blocks.values())
-    return tqdm(total=total, desc="sparse", unit="label", mininterval=1.0)
+                progress(len(part.sizes))
+            yield number, joined(parts)
 
 
 def _save_block(path: Path, fitted: FittedLabels) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -32,13 +32,14 @@ class LabelFitter:
         return number, self._problem.fit(labels)
 
 
-def fit_blocks(
+def fit_on_workers(
     features: Float32[csr_array, "document feature"],
     by_label: Float32[csr_array, "label document"],
     config: SparseConfig,
     seed: int,
-    blocks: Mapping[int, Int64[np.ndarray, _]],
     num_workers: int,
+    blocks: Mapping[int, Int64[np.ndarray, _]],
+    progress: Callable[[int], object],
 ) -> Iterator[tuple[int, FittedLabels]]:
     """Yield the number and the classifiers of each block of labels, as they are done.
 
@@ -47,8 +48,9 @@ def fit_blocks(
         by_label: The documents of each label; the same.
         config: As for `SvmProblem`.
         seed: As there.
-        blocks: Labels by number; each with a document.
         num_workers: Processes, of one thread each.
+        blocks: Labels by number; each with a document.
+        progress: Called with numbers of labels that are done.
 
     Raises:
         ConfigError: Ray is not installed, or its cluster can't be reached.
@@ -58,4 +60,8 @@ def fit_blocks(
     worker = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(LabelFitter)
     workers = [worker.remote(*shared, config, seed) for _ in range(min(num_workers, len(blocks)))]
     pool = ray.util.ActorPool(workers)
-    yield from pool.map_unordered(lambda each, block: each.fit.remote(*block), blocks.items())
+    for number, fitted in pool.map_unordered(
+        lambda each, block: each.fit.remote(*block), blocks.items()
+    ):
+        yield number, fitted
+        progress(len(fitted.sizes))

@@ -106,15 +106,15 @@ def _plan(
 ) -> Plan:
     """Return how to fit each label, so that all together cost no more than nnz x log(labels).
 
-    With N documents and L labels, no label sees more than `negatives_a_document` N log2(L) / L
+    With N documents and L labels, no label sees more than `negatives_per_document` N log2(L) / L
     negatives beside those for its positives; and half of the postings that all searches together
     may read is shared out to the labels, half to their positives.
     """
     num_documents, num_labels = features.shape[0], by_label.shape[0]
     depth = np.log2(max(2, num_labels))
-    wanted = config.hard_negatives + config.sampled_negatives
-    most = config.negatives_a_document * num_documents * depth / num_labels
-    share = min(1.0, most / wanted)
+    expected = config.hard_negatives + config.sampled_negatives
+    most = config.negatives_per_document * num_documents * depth / num_labels
+    share = min(1.0, most / expected)
     postings = _POSTINGS_A_NONZERO * features.nnz * depth / 2
     return Plan(
         cost=config.cost,

@@ -23,7 +23,7 @@ _LEAST_SHARE = 0.5
 
 
 def fit_tfidf_of(
-    split: Split, config: SparseConfig
+    split: Split, config: SparseConfig, unspaced: float | None = None
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf (see `fit_tfidf`); defaults that leave no token give way.
 
@@ -34,12 +34,13 @@ def fit_tfidf_of(
     Args:
         split: Training documents, which are read several times.
         config: As it was given; what is not at its default is kept.
+        unspaced: Share of the letters in scripts without spaces; None: the texts are read for it.
 
     Raises:
         NoTokenError: No token is left all the same.
         ConfigError: The lemma table is missing.
     """
-    share = unspaced_share(split.texts())
+    share = unspaced_share(split.texts()) if unspaced is None else unspaced
     chosen = _with_analyzer(split, config, share)
     refusals: list[NoTokenError] = []
     for settings in _attempts(chosen, may_change=config.analyzer == "automatic"):

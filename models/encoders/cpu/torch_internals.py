@@ -1,19 +1,90 @@
-"""Weights in the order in which oneDNN multiplies them, and how they are held."""
+"""Every call of PyTorch that is private or deprecated, and what would replace it.
+
+As of PyTorch 2.13. Where one is gone, `models.encoders.cpu.backend` falls back on the encoder.
+
+- `torch.jit.trace` in `traced`, deprecated: `torch.export` and a package of AOTInductor, which
+  needs a C++ compiler where it is made.
+- `Module._parameters` and `_buffers` in `put_weights`, private: `torch.func.functional_call`, which
+  refuses to be traced by `torch.jit.trace` but not by `torch.export`.
+- `torch.jit.script` in `compiled`, deprecated: the package, or a C++ extension.
+- `torch.jit.script` in `held_outside_of_python`, deprecated: nothing; a package of AOTInductor
+  holds its weights itself.
+- `torch.ops.mkldnn._is_mkldnn_bf16_supported` in `can_pack`, private: `torch.cpu.get_capabilities`
+  with `torch.backends.mkldnn.is_available`.
+- `torch.ops.mkldnn._reorder_linear_weight` in `packed` and `_linear_pointwise` in `linear` and
+  `linear_gelu`, private: AOTInductor with frozen weights, which calls the same two.
+"""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 _PACKED_FOR = 512
 """Rows that the order of packed weights is chosen for; it is the same for fewer and for more."""
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def traced(function: Callable[..., Any], example: tuple[Tensor, ...]) -> Callable[..., Any]:
+    """Return a recording of what a function computes: PyTorch's own code, without Python.
+
+    What depends on the shape or the values of the example is recorded as it was for the example.
+    PyTorch never frees a recording.
+
+    Args:
+        function: Of tensors, to tensors.
+        example: What it is called with once.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is deprecated, and what may depend on the example
+        recording: Callable[..., Any] = torch.jit.trace(  # type: ignore[no-untyped-call]
+            function, example, check_trace=False
+        )
+    return recording
+
+
+def put_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Put tensors, as they are, in the place of a module's parameters and buffers of these names.
+
+    `setattr` would refuse what is not a `Parameter`.
+    """
+    for name, tensor in weights.items():
+        owner, _, leaf = name.rpartition(".")
+        part = module.get_submodule(owner)
+        held = part._parameters if leaf in part._parameters else part._buffers
+        held[leaf] = tensor  # type: ignore[assignment]  # not a `Parameter`
+
+
+def compiled(function: _Function) -> _Function:
+    """Return a function as PyTorch's own code, with its branches and loops, without Python."""
+    return cast("_Function", _scripted(function))
+
+
+@cache
+def _scripted(function: Callable[..., object]) -> object:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is deprecated
+        # Test runs wrap every function in a checker of its types, which can't be compiled.
+        return torch.jit.script(inspect.unwrap(function))
+
+
+def held_outside_of_python(tensors: Iterable[Tensor]) -> Any:
+    """Return the tensors as a TorchScript list, so that C++ holds a reference of its own to each.
+
+    Otherwise PyTorch takes Python's lock each time a weight's last C++ reference goes: about a
+    hundred times a pass.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is deprecated
+        return torch.jit.script(list(tensors))
 
 
 def can_pack(dtype: torch.dtype) -> bool:
@@ -23,38 +94,26 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 
 def packed(weight: Float[Tensor, "out dim"]) -> Tensor:
-    """Return a copy of weights in the order in which oneDNN multiplies them.
+    """Return a copy of weights in the order in which oneDNN multiplies them, for `linear`.
 
-    Else it puts them in that order at every call, which takes a fifth of the time of a short text.
-    `torch.ops.mkldnn._linear_pointwise` takes them.
+    Otherwise it puts them in that order at every call, which takes a fifth of the time of a short
+    text.
     """
     in_order: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
     return in_order
 
 
-def held_outside_of_python(tensors: Iterable[Tensor]) -> Any:
-    """Return a list of tensors that is not Python's, which PyTorch's own code takes for one.
-
-    Where Python alone holds a tensor, PyTorch asks for Python's lock whenever the last reference of
-    its own goes. In a pass through an encoder that would be after the last use of each weight: a
-    hundred times.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "deprecated", as `torch.jit.trace`
-        return torch.jit.script(list(tensors))
+def linear(  # pragma: no cover  # no coverage of what PyTorch compiles
+    inputs: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
+    """Return inputs W^T + b, to be compiled; (row, dim), packed (out, dim), (out,): (row, out)."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
+    return product
 
 
-_Function = TypeVar("_Function", bound=Callable[..., object])
-
-
-def compiled(function: _Function) -> _Function:
-    """Return a function as PyTorch's own code, with its branches and its empty lists."""
-    return cast("_Function", _scripted(function))
-
-
-@cache
-def _scripted(function: Callable[..., object]) -> object:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "deprecated", as `torch.jit.trace`
-        # Test runs wrap every function in a checker of its types, which can't be compiled.
-        return torch.jit.script(inspect.unwrap(function))
+def linear_gelu(  # pragma: no cover  # no coverage of what PyTorch compiles
+    inputs: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
+    """Return gelu(inputs W^T + b), the exact one with erf; as `linear`."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "gelu", [], "none")
+    return product

@@ -6,9 +6,9 @@ the work, sees them text by text. And a document's vector is made of its first t
 Eq. 1): of the last layer, what comes after attention is computed for first tokens alone. With six
 layers, that is an eighth of all products.
 
-The pass is one call of PyTorch's own code, which leaves Python's lock alone. Its bits are not the
-encoder's, as it rounds between other steps; that they are as near to those of float32 is tried
-whenever a model is loaded (`models.encoders.cpu.traced`).
+The forward pass is one call of PyTorch's own code, which leaves Python's lock alone. Its bits are
+not the encoder's, as it rounds between other steps; that they are as near to those of float32 is
+checked whenever a model is loaded (`models.encoders.cpu.backend`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from models.encoders.cpu.attention import MOST_TOKENS
 from models.encoders.cpu.torch_internals import held_outside_of_python, packed
 from models.errors import ConfigError
 
 PADDING_COST = 0.25
 """Most that a token of padding costs, in tokens of text: it takes part in attention alone, but in
 its memory, too."""
+
+MAX_TOKENS = 256
+"""Of a text whose attention is computed by matrix products. For longer ones the scores of all pairs
+of tokens take more memory than they are worth, and PyTorch's fused kernel does it."""
 
 _FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
 
@@ -52,7 +55,7 @@ class UnpaddedBert(nn.Module):
         if config.model_type not in _FAMILY or config.hidden_act != "gelu":
             raise ConfigError(
                 f"encoder of type {config.model_type!r} with activation "
-                f"{getattr(config, 'hidden_act', None)!r}; wanted 'gelu' and one of "
+                f"{getattr(config, 'hidden_act', None)!r}; expected 'gelu' and one of "
                 f"{', '.join(_FAMILY)}"
             )
         self.config = config
@@ -69,35 +72,45 @@ class UnpaddedBert(nn.Module):
         self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
     ) -> BaseModelOutput:
         """Return the last layer, as the transformer itself does; zeros in place of padding."""
-        hidden = self._read(input_ids, attention_mask, of_first=False)
+        hidden = self._states(input_ids, attention_mask, of_first=False)  # (batch, token, dim)
         return BaseModelOutput(last_hidden_state=hidden)
 
     def first_states(
         self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
     ) -> Float[Tensor, "batch dim"]:
         """Return the last layer of the first token of each text."""
-        return self._read(input_ids, attention_mask, of_first=True)
+        return self._states(input_ids, attention_mask, of_first=True)
 
-    def _read(self, ids: Tensor, mask: Tensor, *, of_first: bool) -> Tensor:
-        return self._last_layer(ids, mask, self._weights, *self._sizes, MOST_TOKENS, of_first)
+    def _states(self, ids: Tensor, mask: Tensor, *, of_first: bool) -> Tensor:
+        return self._last_layer(ids, mask, self._weights, *self._sizes, MAX_TOKENS, of_first)
 
 
 def _weights_of(transformer: Any) -> list[Tensor]:
-    """Return a transformer's weights in the order in which `last_layer` takes them."""
+    """Return a transformer's weights in the order in which `last_layer` takes them.
+
+    Four of the embeddings, then twelve of each layer; dim: of a token, inner: of the feed-forward
+    layer.
+    """
     embeddings = transformer.embeddings
     positions, kind = embeddings.position_embeddings, embeddings.token_type_embeddings.weight[0]
     # RoBERTa and its kin count positions from the padding id + 1.
     start = 0 if positions.padding_idx is None else positions.padding_idx + 1
     weights = [
-        embeddings.word_embeddings.weight,
-        (positions.weight[start:].float() + kind.float()).to(transformer.dtype),
-        *_norm(embeddings.LayerNorm),
+        embeddings.word_embeddings.weight,  # (id, dim)
+        # All tokens are of the first kind: its embedding is added to that of each position.
+        (positions.weight[start:].float() + kind.float()).to(transformer.dtype),  # (position, dim)
+        *_norm(embeddings.LayerNorm),  # (dim,) twice
     ]
     for layer in transformer.encoder.layer:
         own, after = layer.attention.self, layer.attention.output
-        weights += [*_linear(own.query, own.key, own.value), *_linear(after.dense)]
-        weights += [*_norm(after.LayerNorm), *_linear(layer.intermediate.dense)]
-        weights += [*_linear(layer.output.dense), *_norm(layer.output.LayerNorm)]
+        weights += [
+            *_linear(own.query, own.key, own.value),  # (3 dim, dim), (3 dim,)
+            *_linear(after.dense),  # (dim, dim), (dim,)
+            *_norm(after.LayerNorm),  # (dim,) twice
+            *_linear(layer.intermediate.dense),  # (inner, dim), (inner,)
+            *_linear(layer.output.dense),  # (dim, inner), (dim,)
+            *_norm(layer.output.LayerNorm),  # (dim,) twice
+        ]
     return [weight.detach() for weight in weights]
 
 

@@ -16,7 +16,7 @@ import pytest
 from models.bundle.bundle import write_bundle
 from models.bundle.manifest import Manifest
 from models.bundle.registry import Registry
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from models.labels.catalogue import Label, LabelCatalogue
 
 PUBLISH = """
@@ -41,7 +41,7 @@ def kill_at(module, attribute, nth):
 def write(path):
     return write_bundle(
         path,
-        manifest=Manifest(1, 1, "text", None, ("s",), "s", {"name": name}, "f", {}),
+        manifest=Manifest(1, 1, None, ("s",), "s", {"name": name}, "f", {}),
         catalogue=LabelCatalogue([Label("a", "A")]),
         tensors={}, texts={"note.json": name}, encoder_folder=Path(folder).parent / "encoder",
     )
@@ -66,7 +66,7 @@ class Workplace:
         def write(folder: Path) -> Manifest:
             return write_bundle(
                 folder,
-                manifest=Manifest(1, 1, "text", None, ("s",), "s", {"name": name}, "f", {}),
+                manifest=Manifest(1, 1, None, ("s",), "s", {"name": name}, "f", {}),
                 catalogue=LabelCatalogue([Label("a", "A")]),
                 tensors={},
                 texts={"note.json": name},
@@ -356,3 +356,14 @@ def test_a_reader_always_sees_a_whole_current_version(place: Workplace) -> None:
     assert seen <= set("abcdef") and seen
     state = json.loads((place.registry.folder / "registry.json").read_text())
     assert state["current"] == 6 and state["history"] == [1, 2, 3, 4, 5]
+
+
+def test_a_folder_of_other_files_is_no_registry_to_publish_in(tmp_path):
+    (tmp_path / "train.jsonl").write_text("{}")
+    with pytest.raises(ConfigError, match=r"holds other files \('train\.jsonl'\) and no version"):
+        Registry(tmp_path).check_writable()
+
+
+def test_a_registry_without_its_file_can_still_be_published_in(tmp_path):
+    (tmp_path / "1").mkdir()
+    Registry(tmp_path).check_writable()

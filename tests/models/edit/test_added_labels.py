@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gzip
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +13,12 @@ import torch
 
 from models.bundle.bundle import Bundle, open_bundle
 from models.bundle.registry import Registry
-from models.edit.add_labels import add_labels, read_new_labels
+from models.edit.add_labels import add_labels, check_is_latest, equal_names
 from models.encoders.dual_encoder import DualEncoder, encode_all
 from models.encoders.tokens import tokenize_texts
 from models.errors import BundleError, DataError
 from models.labels.catalogue import Label, LabelCatalogue
+from models.options import RankingOptions
 from models.parts.model_parts import DenseParts
 from models.parts.storage import write_parts
 from models.predict.predictor import Predictor
@@ -51,10 +50,13 @@ def same_scores(old: Predictor, new: Predictor, texts: Sequence[str], scorer: st
     num_old, num_new = len(old.catalogue), len(new.catalogue)
     labels = np.tile(np.arange(num_old), (len(texts), 1))
     pairs = [(each, each.read(texts)) for each in (old, new)]
-    before, after = (each.score(batch, labels, scorer) for each, batch in pairs)
-    ranked = new.rank(pairs[1][1], num_new, scorer).labels
+    before, after = (
+        each.score(batch, labels, RankingOptions(scorer=scorer)) for each, batch in pairs
+    )
+    ranked = new.rank(pairs[1][1], RankingOptions(num_new, scorer)).labels
     kept = np.array([[y for y in row if y < num_old][:num_old] for row in ranked.tolist()])
-    is_same_order = np.array_equal(kept, old.rank(pairs[0][1], num_old, scorer).labels)
+    before_labels = old.rank(pairs[0][1], RankingOptions(num_old, scorer)).labels
+    is_same_order = np.array_equal(kept, before_labels)
     return np.array_equal(before, after) and is_same_order
 
 
@@ -81,7 +83,7 @@ def test_a_new_label_is_scored_by_the_encoder_of_the_bundle(bundle, dense, add) 
     labels = vectors_of(dense.encoder, dense, texts, "label")
     scale, shift = dense.encoder.log_scale.exp().item(), dense.encoder.score_bias.item()
     rows = np.tile(np.arange(7, 10), (3, 1))
-    found = predictor.score(predictor.read(TEXTS), rows, "retrieval")
+    found = predictor.score(predictor.read(TEXTS), rows, RankingOptions(scorer="retrieval"))
     assert found == pytest.approx(scale * documents @ labels.T + shift, abs=1e-4)
 
 
@@ -89,8 +91,9 @@ def test_a_new_label_is_scored_by_the_encoder_of_the_bundle(bundle, dense, add) 
 def test_no_other_scorer_knows_a_new_label(bundle, add, scorer) -> None:
     predictor = Predictor.of_bundle(add(bundle))
     batch = predictor.read(TEXTS)
-    assert (predictor.score(batch, np.full((3, 1), 8), scorer) == -np.inf).all()
-    assert predictor.rank(batch, 10, scorer).labels.max() < 7
+    options = RankingOptions(10, scorer)
+    assert (predictor.score(batch, np.full((3, 1), 8), options) == -np.inf).all()
+    assert predictor.rank(batch, options).labels.max() < 7
 
 
 def test_a_text_about_a_new_label_gets_it_first(parts, manifest, dense, add, tmp_path) -> None:
@@ -171,7 +174,7 @@ def test_labels_can_be_added_to_added_ones(bundle, add) -> None:
         ([Label("N", " ")], r"new label 'N' \(' '\): its name is blank"),
         ([Label("\t", "x")], r"its id is blank"),
         ([Label("N", "x\ud800")], r"it is no Unicode text"),
-        ([], r"new labels: none came"),
+        ([], r"new labels: got none"),
     ],
 )
 def test_what_cannot_be_added_is_refused(bundle, labels, words) -> None:
@@ -204,36 +207,57 @@ def test_other_names_and_parents_stand_in_the_text_where_the_run_has_them(bundle
     assert (found.alternative_names, found.parents) == (("milk",), ("river policy", "court"))
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_files_of_either_form_are_read(tmp_path, pack) -> None:
-    path = tmp_path / ("labels.jsonl" if pack is bytes else "labels.jsonl.gz")
-    lines = [
-        {"id": 7, "name": "a", "description": "b", "more": 1},
-        {"uid": "8", "title": "c", "alt": ["d", " "], "parents": ["7"], "description": None},
-    ]
-    path.write_bytes(pack("\n\n".join(map(json.dumps, lines)).encode()))
-    wanted = Label("8", "c", alternative_names=("d",), parents=("7",))
-    assert read_new_labels(path) == [Label("7", "a", "b"), wanted]
+def test_a_name_that_another_label_has_is_told_with_the_ids(bundle) -> None:
+    new = [Label("A", "Trade  POLICY"), Label("B", "grain"), Label("C", "grain")]
+    there, earlier = equal_names(bundle.catalogue, new)
+    assert there.startswith("new label 'A' ('Trade  POLICY'): a label with this name is there")
+    assert there.endswith("already, with the id 'L3'; both will be answered")
+    assert earlier.startswith("new label 'C' ('grain'): ")
+    assert "with the id 'B'" in earlier
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b'{"id": "1"}\n{', r"labels.jsonl, line 2: not JSON"),
-        (b"[1]", r"line 1: '\[1\]' came, wanted an object"),
-        (b'{"id": "1", "name": 2}', r"line 1: name is 2; wanted a string"),
-        (b'{"id": "1", "name": "a", "alt": "b"}', r"alternative_names is 'b'; wanted a list"),
-        (b"\n", r"no labels; give one a line"),
-        (b"\xff", r"can't be read"),
-    ],
-)
-def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words) -> None:
-    path = tmp_path / "labels.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=words):
-        read_new_labels(path)
+# ---- two calls in a row ----
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path) -> None:
-    with pytest.raises(DataError, match=r"none\.gz: can't be read"):
-        read_new_labels(tmp_path / "none.gz")
+@pytest.fixture
+def registry(parts, manifest, tmp_path) -> Registry:
+    """A registry whose current version, 1, is a trained model, and 2 the same with label N1."""
+    registry = Registry(tmp_path / "registry")
+    registry.publish(lambda folder: write_parts(folder, parts, manifest, tmp_path / "scratch"))
+    registry.publish(add_labels(registry.open(1), NEW[:1]), activate=False)
+    return registry
+
+
+def test_a_second_addition_that_would_leave_out_the_first_is_refused(registry) -> None:
+    with pytest.raises(
+        BundleError,
+        match=r"version 2 is version 1 with 1 more labels \('N1'\); choose --version 2 to add to "
+        "those, or --version 1 to leave them out",
+    ):
+        check_is_latest(registry, 1, NEW[1:2])
+
+
+def test_an_addition_to_the_latest_and_a_repeated_one_are_none_of_these(registry) -> None:
+    check_is_latest(registry, 2, NEW[1:2])
+    check_is_latest(registry, 1, NEW[:1])
+    assert registry.publish(add_labels(registry.open(1), NEW[:1]), activate=False) == 2
+
+
+def test_versions_of_another_model_do_not_matter(registry, parts, manifest, tmp_path) -> None:
+    other = replace(manifest, training_document_count=manifest.training_document_count + 1)
+    sparse = replace(parts, dense=None)
+    number = registry.publish(
+        lambda folder: write_parts(
+            folder,
+            sparse,
+            replace(
+                other,
+                encoder=None,
+                scorers=("sparse",),
+                default_scorer="sparse",
+                linear_correction=None,
+            ),
+            tmp_path / "scratch",
+        )
+    )
+    check_is_latest(registry, number, NEW)

@@ -22,18 +22,17 @@ from models.bundle.shard import SHARD_NAME, Shard, shard_ranges
 from models.edit.add_labels import add_labels
 from models.edit.split_shards import part_of, split_bundle, split_parts
 from models.errors import BundleCorruptError, BundleError, RequestError
-from models.label_tree import corrected_top_k as corrected_ranking
 from models.label_tree.arrays import depth_of, one_sided_biases
 from models.label_tree.tree import LabelTree
 from models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue
 from models.labels.filters import LabelFilter, LabelSet
+from models.options import RankingOptions
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from models.predict.sharded import ShardedPredictor, in_order
-from models.ranking import filtered as selected_ranking
+from models.ranking import exhaustive, threshold_algorithm
 from models.ranking.top_k import Ranking
-from models.scorers import blending
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel
@@ -66,8 +65,8 @@ def test_shards_rank_as_the_whole_does(
     parts = make_parts(num_labels, correction, seed)
     whole, shards = Predictor(parts), sharded(parts, min(num_shards, num_labels))
     batch, k = whole.read(TEXTS), min(k, num_labels)
-    wanted = whole.rank(batch, k, scorer, tail_dial=tail_dial)
-    assert_equal(shards.rank(batch, k, scorer, tail_dial=tail_dial), wanted)
+    options = RankingOptions(k, scorer, tail_dial=tail_dial)
+    assert_equal(shards.rank(batch, options), whole.rank(batch, options))
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
@@ -76,9 +75,10 @@ def test_each_number_of_shards_ranks_as_the_whole_does(make_parts, scorer, certi
     parts = make_parts(150, "tree", seed=4)
     whole = Predictor(parts)
     batch = whole.read(TEXTS)
-    wanted = whole.rank(batch, 12, scorer)
+    options = RankingOptions(12, scorer)
+    wanted = whole.rank(batch, options)
     for num_shards in range(1, 17):
-        assert_equal(sharded(parts, num_shards).rank(batch, 12, scorer), wanted)
+        assert_equal(sharded(parts, num_shards).rank(batch, options), wanted)
 
 
 FILTERS = {
@@ -101,15 +101,15 @@ FILTERS = {
 @pytest.mark.parametrize("few", [0, 1024])
 def test_filters_mean_what_they_do_in_the_whole(make_parts, certified, monkeypatch, name, few):
     """By both ways of ranking some of the labels."""
-    monkeypatch.setattr(selected_ranking, "_SCORE_ALL_UP_TO", few)
+    monkeypatch.setattr(exhaustive, "_ALWAYS_UP_TO", few)
     parts, wanted = make_parts(60, "tree", seed=7), FILTERS[name]
     whole = Predictor(parts)
     batch = whole.read(TEXTS)
     for num_shards in (2, 16):
         shards = sharded(parts, num_shards)
         for scorer in SCORERS:
-            given = (batch, 9, scorer, None, 0.7, wanted)
-            assert_equal(shards.rank(*given), whole.rank(*given))
+            options = RankingOptions(9, scorer, tail_dial=0.7, label_filter=wanted)
+            assert_equal(shards.rank(batch, options), whole.rank(batch, options))
 
 
 @settings(max_examples=25)
@@ -164,7 +164,7 @@ def test_labels_that_no_shard_has_are_refused_as_by_the_whole(make_parts, wanted
     assert isinstance(expected, str)
     assert outcome_of(shards, given) == expected
     with pytest.raises(RequestError, match="this version has no"):
-        shards.rank(shards.read(TEXTS), 5, label_filter=wanted)
+        shards.rank(shards.read(TEXTS), RankingOptions(label_filter=wanted))
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
@@ -212,7 +212,7 @@ def test_nothing_is_explained_where_nothing_is_found(make_parts):
 def test_scores_tie_across_shards(make_parts):
     """Else the tests above would say nothing of ties."""
     parts = make_parts(60, "tree", seed=5)
-    found = Predictor(parts).rank(Predictor(parts).read(TEXTS), 60, "retrieval")
+    found = Predictor(parts).rank(Predictor(parts).read(TEXTS), RankingOptions(60, "retrieval"))
     is_tie = found.scores[:, 1:] == found.scores[:, :-1]
     shard_of = found.labels // 15
     assert (is_tie & (shard_of[:, 1:] != shard_of[:, :-1])).sum() > 20
@@ -222,8 +222,8 @@ def test_an_uncorrected_scorer_can_be_asked_for(make_parts):
     parts = make_parts(40, "tree", seed=1)
     whole, shards = Predictor(parts), sharded(parts, 3)
     batch = whole.read(TEXTS)
-    wanted = whole.rank(batch, 9, "linear", "none")
-    assert_equal(shards.rank(batch, 9, "linear", "none"), wanted)
+    options = RankingOptions(9, "linear", correction="none")
+    assert_equal(shards.rank(batch, options), whole.rank(batch, options))
 
 
 def test_labels_added_behind_the_tree(make_parts):
@@ -232,7 +232,8 @@ def test_labels_added_behind_the_tree(make_parts):
     whole, shards = Predictor(parts), sharded(parts, 4)
     batch = whole.read(TEXTS)
     for scorer in SCORERS:
-        assert_equal(shards.rank(batch, 60, scorer), whole.rank(batch, 60, scorer))
+        options = RankingOptions(60, scorer)
+        assert_equal(shards.rank(batch, options), whole.rank(batch, options))
 
 
 def test_a_model_of_retrieval_alone(make_parts):
@@ -241,7 +242,8 @@ def test_a_model_of_retrieval_alone(make_parts):
     parts = replace(parts, dense=dense, has_hybrid=False, ensemble=None)
     whole, shards = Predictor(parts), sharded(parts, 3)
     batch = whole.read(TEXTS)
-    assert_equal(shards.rank(batch, 9), whole.rank(batch, 9))
+    options = RankingOptions(9)
+    assert_equal(shards.rank(batch, options), whole.rank(batch, options))
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
@@ -279,8 +281,8 @@ def test_shards_of_unlike_sizes_predict_as_the_whole_does(
 @pytest.mark.parametrize("k", [0, 51])
 def test_a_number_of_labels_that_there_are_not(make_parts, k):
     shards = sharded(make_parts(50, "tree", seed=3), 4)
-    with pytest.raises(RequestError, match=f"k is {k}; wanted 1 to 50"):
-        shards.rank(shards.read(TEXTS), k)
+    with pytest.raises(RequestError, match=f"k is {k}; expected (1 to 50|at least 1)"):
+        shards.rank(shards.read(TEXTS), RankingOptions(k))
 
 
 @settings(max_examples=30)
@@ -344,7 +346,7 @@ def test_a_shard_gets_no_labels(bundle, tmp_path):
 
 @pytest.mark.parametrize("num_shards", [0, 8])
 def test_more_shards_than_labels(bundle, num_shards):
-    with pytest.raises(BundleError, match=f"{num_shards} shards came for 7 labels"):
+    with pytest.raises(BundleError, match=f"got {num_shards} shards for 7 labels; expected from 1"):
         split_bundle(bundle, num_shards)
 
 
@@ -354,7 +356,7 @@ def test_only_all_shards_of_one_model_go_together(bundle, tmp_path):
     assert in_order([shards[2], shards[0], shards[1]]) == shards
     for wrong in ([], shards[:2], [*shards[:2], shards[1]], [*shards, shards[0]], [bundle],
                   [others[0], *shards[1:]], [bundle, *shards[1:]]):  # fmt: skip
-        with pytest.raises(BundleError, match="wanted each shard of one model once"):
+        with pytest.raises(BundleError, match="expected each shard of one model once"):
             in_order(wrong)
 
 
@@ -440,9 +442,9 @@ def rewrite(folder: Path, text: str) -> None:
 @pytest.fixture
 def certified(monkeypatch) -> None:
     """Rank by the Threshold Algorithm, as with more labels than all are scored of."""
-    monkeypatch.setattr(blending, "_SCORE_ALL_UP_TO", 0)
-    monkeypatch.setattr(blending, "_FIRST_DEPTH", 4)
-    monkeypatch.setattr(corrected_ranking, "_SCORE_ALL_UP_TO", 0)
+    monkeypatch.setattr(exhaustive, "_ALWAYS_UP_TO", 0)
+    monkeypatch.setattr(exhaustive, "_BY_MATRIX_UP_TO", 0)
+    monkeypatch.setattr(threshold_algorithm, "_FIRST_DEPTH", 16)
 
 
 @pytest.fixture(scope="module")
@@ -466,7 +468,6 @@ def make_parts(dual_encoder, tokenizer) -> MakeParts:
         line = Calibration((0.0,), (1.0, 0.5), -1.0)
         tree = tree_of(num_labels, dim, rng) if correction == "tree" else None
         return ModelParts(
-            input="text",
             catalogue=LabelCatalogue(
                 Label(f"L{i}", f"label {i}", training_count=int(n)) for i, n in enumerate(counts)
             ),

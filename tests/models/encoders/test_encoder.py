@@ -66,14 +66,16 @@ def test_the_sha256_of_several_weight_files_depends_on_each(tmp_path: Path) -> N
 @pytest.mark.parametrize("weights", [[], ["pytorch_model.bin"]])
 def test_a_folder_without_safetensors_is_refused(tmp_path: Path, weights: list[str]) -> None:
     folder = encoder_folder(tmp_path / "mine", *weights)
-    with pytest.raises(ConfigError, match=r"wanted config\.json and \*\.safetensors in .*convert"):
+    with pytest.raises(
+        ConfigError, match=r"expected config\.json and \*\.safetensors in .*convert"
+    ):
         find_encoder(str(folder))
 
 
 def test_a_folder_without_configuration_is_refused(tmp_path: Path) -> None:
     folder = encoder_folder(tmp_path / "mine", "model.safetensors")
     (folder / "config.json").unlink()
-    with pytest.raises(ConfigError, match=r"wanted config\.json"):
+    with pytest.raises(ConfigError, match=r"expected config\.json"):
         find_encoder(str(folder))
 
 
@@ -172,7 +174,7 @@ def test_a_packaged_encoder_with_other_weights_is_refused(
     (package / "model" / "model.safetensors").write_bytes(b"other")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("models.encoders.pretrained._PACKAGE", "fake_encoder")
-    with pytest.raises(ConfigError, match=f"wanted the published {PACKAGED_SHA256}; reinstall"):
+    with pytest.raises(ConfigError, match=f"expected the published {PACKAGED_SHA256}; reinstall"):
         find_encoder(PACKAGED)
 
 
@@ -223,7 +225,7 @@ def test_texts_are_cut_as_hugging_face_cuts_them(
     tokenizer.backend_tokenizer.no_truncation()
     assert [text_ids(found, row) for row in range(len(texts))] == cut
     assert found.num_tokens.tolist() == [len(ids) for ids in whole]
-    assert found.num_read.tolist() == [len(ids) for ids in cut]
+    assert found.lengths.tolist() == [len(ids) for ids in cut]
     special = set(tokenizer.all_special_ids)
     assert found.num_known.tolist() == [sum(x not in special for x in ids) for ids in cut]
 
@@ -258,10 +260,29 @@ def test_a_batch_is_padded_to_its_longest_text(tokenizer: TokenizersBackend) -> 
     assert batch.ids[1][batch.mask[1] == 1].tolist() == text_ids(tokens, 5)
 
 
+def test_a_part_of_a_batch_has_its_rows_and_no_padding_that_none_of_them_needs(
+    tokenizer: TokenizersBackend,
+) -> None:
+    batch = tokenize_texts(tokenizer, TEXTS, 8).batch(np.arange(len(TEXTS)), 0, "cpu")
+    part = batch.part(1, 3)
+    width = int(batch.mask[1:3].sum(dim=1).max())
+    assert len(part) == 2 and part.ids.shape[1] == width
+    assert part.ids.tolist() == batch.ids[1:3, :width].tolist()
+    assert part.mask.tolist() == batch.mask[1:3, :width].tolist()
+
+
+def test_taken_texts_are_those_of_one_call(tokenizer: TokenizersBackend) -> None:
+    rows = [3, 0, 3]
+    found = tokenize_texts(tokenizer, TEXTS, 8).take(rows)
+    wanted = tokenize_texts(tokenizer, [TEXTS[row] for row in rows], 8)
+    for name in ("ids", "offsets", "num_tokens", "num_known"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
 def test_joined_texts_are_those_of_one_call(tokenizer: TokenizersBackend) -> None:
     parts = [tokenize_texts(tokenizer, TEXTS[a:b], 8) for a, b in [(0, 2), (2, 2), (2, 6)]]
     found, wanted = TokenizedTexts.joined(parts), tokenize_texts(tokenizer, TEXTS, 8)
-    for name in ("ids", "offsets", "num_tokens", "num_read", "num_known"):
+    for name in ("ids", "offsets", "num_tokens", "num_known"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
 
 
@@ -271,5 +292,5 @@ def test_the_first_texts_are_those_of_a_shorter_call(
 ) -> None:
     found = tokenize_texts(tokenizer, TEXTS, 8).first(count)
     wanted = tokenize_texts(tokenizer, TEXTS[:count], 8)
-    for name in ("ids", "offsets", "num_tokens", "num_read", "num_known"):
+    for name in ("ids", "offsets", "num_tokens", "num_known"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))

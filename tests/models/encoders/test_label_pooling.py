@@ -67,5 +67,5 @@ def test_a_bundle_pools_labels_as_its_training_did(bundle_with, pooling):
 
 
 def test_another_pooling_is_refused(bundle_with: Callable[[object], Path]):
-    with pytest.raises(BundleCorruptError, match="label_pooling 'max', wanted one of"):
+    with pytest.raises(BundleCorruptError, match="label_pooling 'max', expected one of"):
         read_dual_encoder(bundle_with("max"))

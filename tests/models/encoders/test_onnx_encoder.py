@@ -110,7 +110,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 
 
 def test_on_a_gpu_there_is_none(bundle: Bundle):
-    with pytest.raises(ConfigError, match="'onnx-int8' came with device 'cuda'; wanted 'cpu'"):
+    with pytest.raises(ConfigError, match="'onnx-int8' and device 'cuda'; expected device 'cpu'"):
         Predictor.of_bundle(bundle, device="cuda", precision="onnx-int8")
 
 

@@ -10,10 +10,10 @@ from scipy.sparse import csr_array
 
 from models.bundle.manifest import Ensemble
 from models.explain import label_facts
-from models.explain.explanation import MOST_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
 from models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
 from models.explain.neighbours import VectorNeighbours, WeightNeighbours, nearest_labels
 from models.explain.spans import spans_of
+from models.explain.tokens import MAX_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
 from models.labels.filters import LabelFilter
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
@@ -175,7 +175,7 @@ def test_a_token_that_stands_everywhere_is_told_in_its_first_places(parts):
     )
     assert found.explanations[0].sparse is not None
     (token,) = found.explanations[0].sparse.tokens
-    assert token.spans == tuple((7 * i, 7 * i + 6) for i in range(MOST_SPANS))
+    assert token.spans == tuple((7 * i, 7 * i + 6) for i in range(MAX_SPANS))
 
 
 def test_a_text_without_known_words_is_explained_by_the_bias(predictor):
@@ -185,13 +185,11 @@ def test_a_text_without_known_words_is_explained_by_the_bias(predictor):
     assert found.explanations[0].sparse.bias == pytest.approx(found.labels[0].score)
 
 
-def test_numbers_are_no_keywords_unless_features_have_such_names(parts):
+def test_numbers_are_no_keywords(parts):
     model, words = long_model(parts)
     numbers = TfidfModel([word.removeprefix("word") for word in words], model.sparse.tfidf.idf)
     numbered = replace(model, sparse=replace(model.sparse, tfidf=numbers))
     assert LabelFacts(numbered).keywords(3) == ()
-    named = LabelFacts(replace(numbered, input="features")).keywords(3)
-    assert [keyword.token for keyword in named][:2] == ["38", "37"]
 
 
 # ---- spans ----
@@ -231,7 +229,7 @@ def brute_force(cosines: np.ndarray, label: int, k: int) -> list[int]:
 
 @pytest.mark.parametrize("k", [3, 30, 40])
 def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
-    monkeypatch.setattr("models.explain.neighbours._MOST_PRODUCTS", 64)
+    monkeypatch.setattr("models.explain.neighbours.MAX_PRODUCTS", 64)
     rng = np.random.default_rng(0)
     vectors = rng.integers(-1, 2, (30, 2)).astype(np.float32)  # many are equal, some are zero
     lengths = np.linalg.norm(vectors, axis=1)
@@ -289,7 +287,7 @@ def test_a_model_without_an_encoder_knows_neighbours_too(sparse_parts):
 
 
 def test_neighbours_are_remembered_up_to_a_number(parts, monkeypatch):
-    monkeypatch.setattr(label_facts, "_MOST_KEPT", 3)
+    monkeypatch.setattr(label_facts, "_MAX_KEPT", 3)
     facts = LabelFacts(parts)
     first = facts.nearest([0, 1, 0])
     assert first[0] == first[2]

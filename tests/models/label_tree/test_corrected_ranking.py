@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.label_tree.arrays import depth_of, one_sided_biases
-from models.label_tree.corrected_top_k import rank_all, rank_corrected
+from models.label_tree.corrected_top_k import CorrectedSource, corrected_sources
 from models.label_tree.search import TreeSource
 from models.label_tree.tree import LabelTree
 from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.top_k import NO_LABEL, Ranking, rank
+from models.ranking.threshold_algorithm import SUM, rank
+from models.ranking.top_k import NO_LABEL, Ranking, Source
 
 DIM, COMPONENTS = 6, 3
 
@@ -76,12 +77,20 @@ class Problem:
         return Ranking(labels, scores)
 
     def both_ways(self, k: int) -> list[Ranking]:
-        given = (self.index, self.vectors, self.tree, self.vectors, k)
         found = []
         for most in (0, len(self.index)):
-            with mock.patch("models.label_tree.corrected_top_k._SCORE_ALL_UP_TO", most):
-                found.append(rank_corrected(*given))
+            with (
+                mock.patch("models.ranking.exhaustive._BY_MATRIX_UP_TO", most),
+                mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+            ):
+                sources = corrected_sources(*self.bound)
+                assert len(sources) == (1 if most else 2)
+                found.append(rank([sources], SUM, k, self.tree.num_labels))
         return found
+
+    @property
+    def bound(self) -> tuple[InnerProductIndex, np.ndarray, LabelTree, np.ndarray]:
+        return self.index, self.vectors, self.tree, self.vectors
 
 
 def assert_same(found: Ranking, wanted: Ranking) -> None:
@@ -135,9 +144,20 @@ def test_scores_that_float32_products_confuse_are_told_apart() -> None:
 
 def test_work_in_parts_changes_nothing() -> None:
     problem = Problem(50, seed=2, rows=7)
-    given = (problem.index, problem.vectors, problem.tree, problem.vectors, 4)
-    with mock.patch("models.label_tree.corrected_top_k._MOST_SCORES", 100):
-        assert_same(rank_all(*given), problem.brute_force(4))
+    with mock.patch("models.label_tree.corrected_top_k.MAX_PRODUCTS", 100):
+        found = CorrectedSource(*problem.bound).top(np.arange(7), 4)
+    assert_same(found, problem.brute_force(4))
+
+
+def test_both_ways_score_given_labels_as_they_rank_them() -> None:
+    problem = Problem(60, seed=4, share=0.7)
+    best, rows = problem.brute_force(9), np.arange(3)
+    source = CorrectedSource(*problem.bound)
+    assert isinstance(source, Source) and source.num_labels == len(problem.index)
+    np.testing.assert_array_equal(source.score(rows, best.labels), best.scores)
+    unknown = np.setdiff1d(np.arange(60), problem.index.labels)[None].repeat(3, axis=0)
+    assert np.isneginf(source.score(rows, unknown)).all()
+    assert np.isneginf(source.score(rows, np.full((3, 1), NO_LABEL))).all()
 
 
 def test_no_documents_have_no_ranking() -> None:
@@ -164,6 +184,6 @@ def test_few_labels_are_touched_where_the_best_stand_out() -> None:
     vectors[[7, 1700]] = 20 * problem.vectors[0]
     index = InnerProductIndex(vectors, problem.index.labels)
     counting = Counting(TreeSource(problem.tree, problem.vectors))
-    found = rank([InnerProductSource(index, problem.vectors), counting], 2)
+    found = rank([[InnerProductSource(index, problem.vectors), counting]], SUM, 2, 3001)
     assert sorted(found.labels[0].tolist()) == [7, 1700]
     assert 2 <= len(counting.touched) <= 256

@@ -17,7 +17,8 @@ from models.errors import BundleCorruptError
 from models.label_tree.arrays import depth_of, one_sided_biases
 from models.label_tree.search import BestFirstSearch, TreeSource
 from models.label_tree.tree import LabelTree
-from models.ranking.top_k import NO_LABEL, Ranking, Source, rank, top_of_scores
+from models.ranking.threshold_algorithm import SUM, rank
+from models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
 
 DIM = 5
 SIZES = st.integers(1, 70)
@@ -123,7 +124,7 @@ def test_an_index_that_is_no_label_has_probability_zero() -> None:
 def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget: int) -> None:
     vectors = torch.from_numpy(vectors_of(9))
     tree = tree_of(4, k=3)
-    with mock.patch("models.label_tree.tree._MOST_PRODUCTS", budget):
+    with mock.patch("models.label_tree.tree._MAX_PRODUCTS", budget):
         together = tree.project(vectors)
     for row in range(9):
         assert torch.equal(tree.project(vectors[row : row + 1]), together[row : row + 1])
@@ -135,7 +136,7 @@ def test_work_in_parts_changes_nothing() -> None:
     tree = tree_of(37)
     features, labels = features_of(tree, 6), torch.arange(36).view(6, 6)
     wanted = tree.log_prob(features, labels), tree.log_probs(features)
-    with mock.patch("models.label_tree.tree._MOST_PRODUCTS", 1):
+    with mock.patch("models.label_tree.tree._MAX_PRODUCTS", 1):
         found = tree.log_prob(features, labels), tree.log_probs(features)
     assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
 
@@ -288,7 +289,7 @@ def test_a_source_answers_for_other_rows_than_before() -> None:
 def test_a_search_in_parts_yields_the_same() -> None:
     source = TreeSource(tree_of(50), vectors_of(9))
     wanted = source.top(np.arange(9), 4)
-    with mock.patch("models.label_tree.search._MOST_ENTRIES", 60):
+    with mock.patch("models.label_tree.search._MAX_ENTRIES", 60):
         assert_same(source.top(np.arange(9), 4), wanted)
 
 
@@ -297,7 +298,8 @@ def test_a_search_in_parts_yields_the_same() -> None:
 def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k) -> None:
     trees = tree_of(size, seed=seed), tree_of(size, seed=seed + 1)
     vectors = vectors_of(3, seed)
-    found = rank([TreeSource(tree, vectors) for tree in trees], k)
+    with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+        found = rank([[TreeSource(tree, vectors) for tree in trees]], SUM, k, size)
     first, second = (tree.log_probs(tree.project(torch.from_numpy(vectors))) for tree in trees)
     assert_same(found, top_of_scores((first + second).numpy(), k))
 
@@ -324,12 +326,12 @@ def with_value(array: np.ndarray, index: int, value: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"mean": np.zeros(2)}, "arrays ['mean'], wanted ['biases', 'components'"),
-        (broken("mean", lambda x: x.astype(np.float64)), "mean is float64 with 1 axes, wanted"),
-        (broken("weights", np.ravel), "weights is float32 with 1 axes, wanted float32 with 2"),
-        (broken("weights", lambda x: x[:6]), "weights has shape (6, 3), wanted (7, 3)"),
-        (broken("biases", lambda x: x[:6]), "biases has shape (6,), wanted (7,)"),
-        (broken("mean", lambda x: x[:4]), "mean has shape (4,), wanted (5,)"),
+        ({"mean": np.zeros(2)}, "arrays ['mean'], expected ['biases', 'components'"),
+        (broken("mean", lambda x: x.astype(np.float64)), "mean is float64 with 1 axes, expected"),
+        (broken("weights", np.ravel), "weights is float32 with 1 axes, expected float32 with 2"),
+        (broken("weights", lambda x: x[:6]), "weights has shape (6, 3), expected (7, 3)"),
+        (broken("biases", lambda x: x[:6]), "biases has shape (6,), expected (7,)"),
+        (broken("mean", lambda x: x[:4]), "mean has shape (4,), expected (5,)"),
         (broken("components", lambda x: x[:0]), "components has shape (0, 5)"),
         (broken("label_of_leaf", lambda x: x[:7]), "7 leaves for"),
         (broken("label_of_leaf", lambda x: x * 0 - 1), "8 leaves for 0 labels"),

@@ -75,7 +75,7 @@ def test_pages_follow_each_other():
 
 
 def test_only_the_first_words_of_a_label_are_indexed(monkeypatch):
-    monkeypatch.setattr(label_search, "MOST_WORDS", 3)
+    monkeypatch.setattr(label_search, "MAX_WORDS", 3)
     search = LabelSearch(LabelCatalogue([Label("x", "", description="one two three")]))
     assert search.find("two", limit=1).total == 1
     assert search.find("three", limit=1).total == 0  # the id is a word too

@@ -102,7 +102,7 @@ def test_a_catalogue_comes_back_from_its_lines(rows: list[dict[str, Any]]) -> No
 )
 def test_a_line_with_other_fields_is_refused_by_its_number(line: str) -> None:
     text = f"{json.dumps(GOOD)}\n{line}\n"
-    with pytest.raises(DataError, match="label catalogue, line 2: wanted the fields id, name"):
+    with pytest.raises(DataError, match="label catalogue, line 2: expected the fields id, name"):
         LabelCatalogue.from_jsonl(text)
 
 
@@ -121,7 +121,7 @@ def test_other_names_and_parents_stand_in_a_line_only_where_there_are_some() -> 
 @pytest.mark.parametrize("value", ["[]", '"e"', "[1]"])
 def test_a_line_with_other_names_that_are_no_texts_is_refused(value: str) -> None:
     line = LabelCatalogue([Label("a", "b", alternative_names=("e",))]).to_jsonl()
-    with pytest.raises(DataError, match="line 1: wanted the fields"):
+    with pytest.raises(DataError, match="line 1: expected the fields"):
         LabelCatalogue.from_jsonl(line.replace('["e"]', value))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,14 +13,16 @@ from hypothesis import strategies as st
 from models.bundle.manifest import Ensemble
 from models.errors import RequestError
 from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.filters import LabelFilter, LabelSelector, LabelSet, Selection
+from models.labels.filters import LabelFilter, LabelSet
+from models.labels.selection import LabelSelector, Selection
+from models.options import RankingOptions
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
-from models.ranking import filtered as selected_ranking
-from models.ranking.filtered import SelectedSource, rank_given, rank_selected
+from models.ranking import exhaustive, filtered, threshold_algorithm
+from models.ranking.filtered import SelectedSource
 from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.top_k import NO_LABEL, Ranking, rank
-from models.scorers import blending
+from models.ranking.threshold_algorithm import SUM, rank, rank_given
+from models.ranking.top_k import NO_LABEL, Ranking
 from models.scorers.calibration import IDENTITY
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
@@ -135,14 +138,17 @@ def assert_same(found: Ranking, wanted: Ranking) -> None:
 def test_both_ways_find_what_the_full_ranking_filtered_has(seed, share, k):
     problem = Problem(seed, share)
     wanted = problem.brute_force(k)
-    filtered = [SelectedSource(source, problem.selection) for source in problem.sources]
-    assert_same(rank(filtered, k), wanted)
-    assert_same(rank_given(problem.sources, k, problem.selection.labels), wanted)
-    assert_same(rank_selected(problem.sources, k, problem.selection), wanted)
+    assert_same(rank_given([problem.sources], SUM, k, problem.selection.labels), wanted)
+    assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
+    with (
+        mock.patch.object(exhaustive, "_ALWAYS_UP_TO", 0),
+        mock.patch.object(exhaustive, "_SHARE", 10**9),
+    ):
+        assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
 
 
 def test_sorted_access_goes_on_until_it_has_enough(monkeypatch):
-    monkeypatch.setattr(selected_ranking, "_SLACK", 0)
+    monkeypatch.setattr(filtered, "_SLACK", 0)
     vectors = np.arange(300, 0, -1, dtype=np.float32)[:, None]
     index = InnerProductIndex(vectors, np.arange(300, dtype=np.int64))
     source = InnerProductSource(index, np.array([[1.0], [-1.0]], dtype=np.float32))
@@ -177,8 +183,10 @@ def test_selected_sources_score_no_other_label():
 
 def test_labels_are_scored_in_parts_where_there_are_many(monkeypatch):
     problem = Problem(5, 0.5)
-    monkeypatch.setattr(selected_ranking, "_MOST_SCORES", 8)
-    assert_same(rank_given(problem.sources, 4, problem.selection.labels), problem.brute_force(4))
+    monkeypatch.setattr(threshold_algorithm, "MAX_SCORES", 8)
+    assert_same(
+        rank_given([problem.sources], SUM, 4, problem.selection.labels), problem.brute_force(4)
+    )
 
 
 # ---- every scorer of a model ----
@@ -215,9 +223,8 @@ FILTERS = [
 def test_every_scorer_ranks_as_its_full_ranking_filtered(
     predictor, monkeypatch, label_filter, tail_dial, up_to
 ):
-    monkeypatch.setattr(selected_ranking, "_SCORE_ALL_UP_TO", up_to)
-    monkeypatch.setattr(selected_ranking, "_SCORE_ALL_SHARE", 1 if up_to else 10**9)
-    monkeypatch.setattr(blending, "_SCORE_ALL_UP_TO", up_to)
+    monkeypatch.setattr(exhaustive, "_ALWAYS_UP_TO", up_to)
+    monkeypatch.setattr(exhaustive, "_SHARE", 1 if up_to else 10**9)
     selection = LabelSelector(predictor.catalogue).select(label_filter)
     assert selection is not None
     for scorer in predictor.scorers:
@@ -246,12 +253,13 @@ def test_scores_of_given_labels_are_those_of_the_ranking(predictor):
     batch = predictor.read(TEXTS)
     for scorer in predictor.scorers:
         for tail_dial in (0.0, 2.0):
-            ranking = predictor.rank(batch, NUM_LABELS, scorer, tail_dial=tail_dial)
-            found = predictor.score(batch, ranking.labels, scorer, tail_dial=tail_dial)
+            options = RankingOptions(NUM_LABELS, scorer, tail_dial=tail_dial)
+            ranking = predictor.rank(batch, options)
+            found = predictor.score(batch, ranking.labels, options)
             np.testing.assert_array_equal(found, ranking.scores)
 
 
 def test_no_texts_and_no_labels_have_no_scores(predictor):
     batch = predictor.read(TEXTS)
-    assert predictor.score(batch, np.empty((4, 0), dtype=np.int64)).shape == (4, 0)
+    assert predictor.score(batch, np.empty((4, 0), np.int64), RankingOptions()).shape == (4, 0)
     assert predictor.predict([], label_filter=FILTERS[0]) == []

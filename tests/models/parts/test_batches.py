@@ -11,6 +11,7 @@ import torch
 
 from models.encoders.pretrained import dtype_for
 from models.errors import RequestError
+from models.options import RankingOptions
 from models.parts import batches
 from models.parts.batches import TextBatch
 from models.predict.predictor import Predictor
@@ -35,8 +36,8 @@ def test_joined_and_taken_apart_texts_get_the_labels_that_they_get_alone(
             predictor.encode(batch)
     joined = TextBatch.joined(batches)
     wanted = [predictor.predict([text], scorer=scorer)[0] for text in TEXTS]
-    found = predictor.predict_batch(joined, scorer=scorer)
-    parts = predictor.predict_batch(joined.take([2, 0]), scorer=scorer)
+    found = predictor.predict_batch(joined, RankingOptions(scorer=scorer))
+    parts = predictor.predict_batch(joined.take([2, 0]), RankingOptions(scorer=scorer))
     for some, alone in ((found, wanted), (parts, [wanted[2], wanted[0]])):
         assert [ids(x) for x in some] == [ids(x) for x in alone]
         assert [(x.num_tokens, x.truncated) for x in some] == [
@@ -96,7 +97,7 @@ def test_in_bfloat16_the_vectors_are_nearly_the_same(trained, predictor):
 
 
 def test_texts_are_computed_once_and_batches_do_not_wait_for_each_other():
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=60)
 
     class Batch:
         num_computed = 0

@@ -70,7 +70,7 @@ def test_a_blend_is_counted_as_its_encoder_reads_if_it_has_one(parts, weights, w
 
 
 def test_a_blend_knows_what_one_of_its_parts_knows(parts):
-    """The sparse model reads behind the encoder's window, so it may know words that it doesn't."""
+    """The sparse model reads what the encoder cuts off, so it may know words that it doesn't."""
     weights = {"retrieval": 0.5, "sparse": 0.5}
     blended = replace(
         parts, calibrations=dict.fromkeys(weights, IDENTITY), ensemble=Ensemble(weights)

@@ -56,11 +56,11 @@ def with_another_pooler(dense: DenseParts) -> DenseParts:
 CONTRADICTIONS: dict[str, tuple[Spoil, str]] = {
     "a label vector too few": (
         lambda dense: replace(dense, label_vectors=dense.label_vectors[1:]),
-        r"retrieval.safetensors can't be used: label_vectors \(6, 16\), wanted \(7, 16\)",
+        r"retrieval.safetensors can't be used: label_vectors \(6, 16\), expected \(7, 16\)",
     ),
     "a narrow classifier": (
         lambda dense: classifier(dense, weight=dense.classifier.weight[:, 1:]),
-        "classifier.safetensors can't be used: 16 dimensions wanted",
+        "classifier.safetensors can't be used: 16 dimensions expected",
     ),
     "a classifier of labels that there are not": (
         lambda dense: classifier(dense, labels=dense.classifier.labels + 1),
@@ -72,7 +72,7 @@ CONTRADICTIONS: dict[str, tuple[Spoil, str]] = {
     ),
     "a linear scorer of other dimensions": (
         lambda dense: linear(dense, weight=dense.linear.model.weight[:, 1:]),
-        "linear.safetensors can't be used: 16 dimensions wanted",
+        "linear.safetensors can't be used: 16 dimensions expected",
     ),
     "a linear scorer of labels that there are not": (
         lambda dense: linear(dense, labels=dense.linear.model.labels + 1),
@@ -80,11 +80,11 @@ CONTRADICTIONS: dict[str, tuple[Spoil, str]] = {
     ),
     "a tree of fewer labels": (
         lambda dense: tree(dense, **ONE_LABEL),
-        r"tree.safetensors can't be used: a tree of .* \(1, 16\), wanted 7 to 7, and 16",
+        r"tree.safetensors can't be used: a tree of .* \(1, 16\), expected 7 to 7, and 16",
     ),
     "a tree of other dimensions": (
         lambda dense: tree(dense, mean=np.zeros(3, np.float32), components=np.eye(2, 3, dtype="f")),
-        r"tree.safetensors can't be used: a tree of .* \(7, 3\), wanted 7 to 7, and 16",
+        r"tree.safetensors can't be used: a tree of .* \(7, 3\), expected 7 to 7, and 16",
     ),
     "an array that no encoder has": (
         with_another_pooler,
@@ -150,15 +150,6 @@ def test_a_word_on_the_correction_of_no_scorer_is_refused(
     said = replace(sparse_manifest, linear_correction="tree")
     write_parts(tmp_path / "spoilt", sparse_parts, said, tmp_path / "scratch")
     with pytest.raises(BundleCorruptError, match=r"linear_correction 'tree' without scorer 'lin"):
-        read_parts(open_bundle(tmp_path / "spoilt"))
-
-
-def test_features_with_an_encoder_are_refused(
-    parts: ModelParts, manifest: Manifest, tmp_path: Path
-) -> None:
-    spoilt, said = replace(parts, input="features"), replace(manifest, input="features")
-    write_parts(tmp_path / "spoilt", spoilt, said, tmp_path / "scratch")
-    with pytest.raises(BundleCorruptError, match=r"input 'features' with an encoder, which reads"):
         read_parts(open_bundle(tmp_path / "spoilt"))
 
 

@@ -14,6 +14,7 @@ from models.bundle.bundle import open_bundle
 from models.bundle.manifest import Calibration, Ensemble, Manifest
 from models.errors import RequestError
 from models.labels.filters import LabelFilter
+from models.options import RankingOptions
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts, write_parts
 from models.predict.predictor import Predictor
@@ -49,7 +50,7 @@ def scores(predictor: Predictor) -> dict[str, np.ndarray]:
     found = {}
     batch = predictor.read(TEXTS)
     for name in BASE:
-        ranking = predictor.rank(batch, NUM_LABELS, name)
+        ranking = predictor.rank(batch, RankingOptions(NUM_LABELS, name))
         found[name] = np.full((len(TEXTS), NUM_LABELS), -np.inf)
         for row, (labels, some) in enumerate(zip(ranking.labels, ranking.scores, strict=True)):
             found[name][row, labels[labels >= 0]] = some[labels >= 0]
@@ -138,8 +139,9 @@ def test_without_the_scorers_that_know_a_label_it_is_not_ranked(parts: ModelPart
 @pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
 def test_given_labels_have_the_scores_of_the_ranking(predictor: Predictor, scorer: str) -> None:
     batch = predictor.read(TEXTS)
-    ranking = predictor.rank(batch, NUM_LABELS, scorer, tail_dial=0.5)
-    found = predictor.score(batch, ranking.labels, scorer, tail_dial=0.5)
+    options = RankingOptions(NUM_LABELS, scorer, tail_dial=0.5)
+    ranking = predictor.rank(batch, options)
+    found = predictor.score(batch, ranking.labels, options)
     np.testing.assert_array_equal(found, ranking.scores)
 
 
@@ -201,7 +203,7 @@ def test_scores_that_were_changed_have_no_probability(
 
 @pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
 def test_another_correction_of_a_blend_is_refused(predictor: Predictor, scorer: str) -> None:
-    with pytest.raises(RequestError, match=r"'tree' came for scorer .* wanted 'none'$"):
+    with pytest.raises(RequestError, match=r"correction is 'tree' and scorer .* expected 'none'$"):
         predictor.predict(TEXTS, scorer=scorer, correction="tree")
 
 

@@ -162,7 +162,7 @@ def test_vectors_need_not_lie_in_one_piece() -> None:
 def test_searches_as_on_a_gpu_are_exact_beyond_its_most_results(
     most_results: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.ranking.index._GPU_MOST_RESULTS", most_results)
+    monkeypatch.setattr("models.ranking.index._GPU_MAX_RESULTS", most_results)
     vectors, queries = near_ties()
     index = InnerProductIndex(vectors, all_labels(vectors))
     index.is_on_gpu = True
@@ -211,7 +211,7 @@ def test_half_precision_leads_to_more_candidates() -> None:
 def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, queries = plain()
     index = InnerProductIndex(vectors, all_labels(vectors))
-    monkeypatch.setattr("models.ranking.index._MOST_PRODUCTS", 1200)
+    monkeypatch.setattr("models.ranking.index._MAX_PRODUCTS", 1200)
     assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
 
 

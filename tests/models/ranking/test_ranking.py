@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.ranking.top_k import NO_LABEL, Ranking, Source, rank, top_of_candidates, top_of_scores
+from models.ranking.threshold_algorithm import SUM, rank
+from models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_candidates, top_of_scores
 
 NO_SCORE = -np.inf
 # Few values, so that scores tie; sums of the latter depend on their order.
@@ -68,6 +70,20 @@ class DenseSource:
         return np.where(labels == NO_LABEL, np.float32(NO_SCORE), scores)
 
 
+@contextmanager
+def searching(first_named: int) -> Iterator[None]:
+    """Never score all labels, and let the sources name so few together in the first round."""
+    with (
+        mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
+        mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+    ):
+        yield
+
+
+def summed(sources: Sequence[DenseSource], k: int) -> Ranking:
+    return rank([sources], SUM, k, sources[0].scores.shape[1])
+
+
 def total_of(all_scores: Sequence[np.ndarray]) -> np.ndarray:
     total = np.zeros_like(all_scores[0])
     for scores in all_scores:
@@ -106,7 +122,7 @@ def test_padding_among_candidates_stays_padding() -> None:
 def test_no_rows_have_no_ranking() -> None:
     assert top_of_scores(np.empty((0, 5), dtype=np.float32), 2).labels.shape == (0, 2)
     source = DenseSource(np.empty((0, 5), dtype=np.float32))
-    assert rank([source, source], 2).labels.shape == (0, 2)
+    assert summed([source, source], 2).labels.shape == (0, 2)
 
 
 @settings(max_examples=300)
@@ -117,8 +133,8 @@ def test_the_threshold_algorithm_gives_what_a_full_sort_of_the_sums_gives(
     rows, labels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
     scores = [data.draw(dense_scores(rows, labels, elements)) for _ in range(num_sources)]
     k = data.draw(st.integers(1, labels + 2))
-    with mock.patch("models.ranking.top_k._FIRST_DEPTH", 1):  # many rounds even of few labels
-        found = rank([DenseSource(one) for one in scores], k)
+    with searching(1):  # many rounds even of few labels
+        found = summed([DenseSource(one) for one in scores], k)
     assert_same(found, sorted_fully(total_of(scores), k))
 
 
@@ -131,8 +147,8 @@ def test_sources_that_cover_only_some_labels_rank_those_that_all_cover(
     for one in scores:
         covered = data.draw(st.sets(st.integers(0, 11)))
         one[:, [label for label in range(12) if label not in covered]] = NO_SCORE
-    with mock.patch("models.ranking.top_k._FIRST_DEPTH", 1):
-        found = rank([DenseSource(one) for one in scores], 5)
+    with searching(1):
+        found = summed([DenseSource(one) for one in scores], 5)
     assert_same(found, sorted_fully(total_of(scores), 5))
 
 
@@ -144,7 +160,7 @@ def test_large_rankings_are_exact_whatever_the_sources_correlation(
     rng = np.random.default_rng(k)
     base, noise = rng.normal(size=(2, 4, 2000)).astype(np.float32)
     scores = [base, np.float32(correlation) * base + np.float32(0.3) * noise]
-    found = rank([DenseSource(one) for one in scores], k)
+    found = summed([DenseSource(one) for one in scores], k)
     assert_same(found, sorted_fully(total_of(scores), k))
 
 
@@ -153,7 +169,7 @@ def test_correlated_sources_are_asked_about_few_labels() -> None:
     base = rng.normal(size=(1, 10_000)).astype(np.float32)
     noise = rng.normal(size=(2, 1, 10_000)).astype(np.float32)
     sources = [DenseSource(base + np.float32(0.2) * one) for one in noise]
-    found = rank(sources, 5)
+    found = summed(sources, 5)
     assert_same(found, sorted_fully(total_of([source.scores for source in sources]), 5))
     assert max(len(source.touched) for source in sources) < 500
 
@@ -167,7 +183,7 @@ def test_a_query_that_is_certified_is_not_asked_about_again() -> None:
     with mock.patch.object(
         DenseSource, "score", autospec=True, side_effect=DenseSource.score
     ) as score:
-        rank(sources, 3)
+        summed(sources, 3)
         asked = [call.args[1].tolist() for call in score.call_args_list]
     assert asked[0] == [0, 1] and asked[-1] == [1]
 
@@ -177,6 +193,6 @@ def test_an_unseen_label_that_ties_with_the_best_seen_wins_by_its_smaller_index(
     # has the frontier: label 2, which no source has named yet.
     first = np.array([[5, 0, 5, 0, 0, 6]], dtype=np.float32)
     second = np.array([[0, 5, 5, 7, 0, 4]], dtype=np.float32)
-    with mock.patch("models.ranking.top_k._FIRST_DEPTH", 2):
-        found = rank([DenseSource(first), DenseSource(second)], 1)
+    with searching(4):
+        found = summed([DenseSource(first), DenseSource(second)], 1)
     assert found.labels.tolist() == [[2]]

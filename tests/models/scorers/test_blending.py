@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from models.bundle.manifest import Calibration
-from models.labels.filters import Selection
+from models.labels.selection import Selection
+from models.ranking.threshold_algorithm import Sources, rank
 from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from models.scorers.blending import Blend, Member, Sources, mean_of_sigmoids, weighted_blend
+from models.scorers.blending import Blend, Member, mean_of_sigmoids, weighted_blend
 from models.scorers.calibration import IDENTITY
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
@@ -44,13 +45,24 @@ class DenseSource:
 
 
 @contextmanager
-def shallow(depth: int = 1) -> Iterator[None]:
+def shallow(first_named: int = 1) -> Iterator[None]:
     """Many rounds even of few labels."""
     with (
-        mock.patch("models.scorers.blending._FIRST_DEPTH", depth),
-        mock.patch("models.scorers.blending._SCORE_ALL_UP_TO", 0),
+        mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
+        mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
     ):
         yield
+
+
+def ranked(
+    blend: Blend,
+    sources: list[Sources],
+    k: int,
+    dial: float = 0.0,
+    selection: Selection | None = None,
+) -> Ranking:
+    num_labels = sources[0][0].scores.shape[1]
+    return rank(sources, blend.with_tail_dial(dial), k, num_labels, selection)
 
 
 def log_priors(num_labels: int) -> np.ndarray:
@@ -126,7 +138,7 @@ def assert_ranks(found: Ranking, right: Ranking) -> None:
 def test_blends_are_ranked_as_a_full_sort_ranks_them(data: st.DataObject, dial: float) -> None:
     blend, parts, k = draw_problem(data)
     with shallow():
-        found = blend.rank(sources_of(parts), k, dial)
+        found = ranked(blend, sources_of(parts), k, dial)
     assert_ranks(found, wanted(blend, parts, k, dial))
 
 
@@ -134,9 +146,9 @@ def test_blends_are_ranked_as_a_full_sort_ranks_them(data: st.DataObject, dial: 
 @given(data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]))
 def test_both_ways_give_the_same_to_the_bit(data: st.DataObject, dial: float) -> None:
     blend, parts, k = draw_problem(data)
-    everything = blend.rank(sources_of(parts), k, dial)  # so few labels are all scored
+    everything = ranked(blend, sources_of(parts), k, dial)  # so few labels are all scored
     with shallow():
-        found = blend.rank(sources_of(parts), k, dial)
+        found = ranked(blend, sources_of(parts), k, dial)
     np.testing.assert_array_equal(found.labels, everything.labels)
     np.testing.assert_array_equal(found.scores, everything.scores)
 
@@ -150,16 +162,16 @@ def test_selected_labels_are_ranked_alone(dial: float, data: st.DataObject) -> N
     assume(some.any())
     selection = Selection(some)
     right = wanted(blend, parts, k, dial, some)
-    assert_ranks(blend.rank(sources_of(parts), k, dial, selection), right)
-    with shallow(), mock.patch("models.scorers.blending.scores_all", return_value=False):
-        assert_ranks(blend.rank(sources_of(parts), k, dial, selection), right)
+    assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
+    with shallow(), mock.patch("models.ranking.exhaustive._SHARE", 10**9):
+        assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
 
 
 def test_equal_blends_come_by_their_index() -> None:
     scores = np.array([[0, 2, 2, -1, 2]], dtype=np.float32)
     blend = mean_of_sigmoids(("a", "b"), log_priors(5))
     with shallow():
-        found = blend.rank([[DenseSource(scores)], [DenseSource(scores[:, ::-1].copy())]], 5)
+        found = ranked(blend, [[DenseSource(scores)], [DenseSource(scores[:, ::-1].copy())]], 5)
     # 1 and 3 tie (2 and -1, -1 and 2), so do 0 and 4.
     assert found.labels.tolist() == [[2, 0, 4, 1, 3]]
 
@@ -168,7 +180,7 @@ def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability()
     first = np.array([[3.0, 3.0]], dtype=np.float32)
     second = np.array([[-np.inf, -2.0]], dtype=np.float32)
     blend = mean_of_sigmoids(("first", "second"), log_priors(2))
-    found = blend.rank([[DenseSource(first)], [DenseSource(second)]], 2)
+    found = ranked(blend, [[DenseSource(first)], [DenseSource(second)]], 2)
     halves = 1 / (1 + np.exp([-3.0, 2.0])) / 2
     means = np.array([halves.sum(), halves[0]])
     assert found.labels.tolist() == [[1, 0]]
@@ -179,7 +191,7 @@ def test_a_label_that_no_scorer_knows_is_not_ranked() -> None:
     scores = np.array([[1.0, -np.inf, 0.0]], dtype=np.float32)
     blend = mean_of_sigmoids(("a",), log_priors(3))
     with shallow():
-        found = blend.rank([[DenseSource(scores)]], 3, 2.0)
+        found = ranked(blend, [[DenseSource(scores)]], 3, 2.0)
     assert sorted(found.labels[0].tolist()) == [NO_LABEL, 0, 2]
     assert found.scores[0, -1] == -np.inf
 
@@ -188,7 +200,7 @@ def test_probabilities_that_round_to_1_still_have_finite_scores_in_order() -> No
     scores = np.array([[5.0, 900.0, 38.0, 30.0]], dtype=np.float32)
     blend = mean_of_sigmoids(("a",), log_priors(4))
     with shallow():
-        found = blend.rank([[DenseSource(scores)]], 4)
+        found = ranked(blend, [[DenseSource(scores)]], 4)
     assert found.labels.tolist() == [[1, 2, 3, 0]]
     assert np.isfinite(found.scores).all()
 
@@ -199,7 +211,7 @@ def test_scorers_that_agree_are_read_little() -> None:
     noise = rng.normal(scale=0.3, size=(2, 1, 10_000)).astype(np.float32)
     sources = [DenseSource(base + one) for one in noise]
     blend = mean_of_sigmoids(("a", "b"), log_priors(10_000))
-    found = blend.rank([[one] for one in sources], 5)
+    found = ranked(blend, [[one] for one in sources], 5)
     assert_ranks(found, wanted(blend, [[one.scores] for one in sources], 5, 0.0))
     assert max(source.num_read for source in sources) < 500
 
@@ -215,4 +227,4 @@ def test_no_queries_have_no_ranking(num_labels: int) -> None:
     source = DenseSource(np.empty((0, num_labels), dtype=np.float32))
     source.num_labels = num_labels
     blend = mean_of_sigmoids(("a",), log_priors(num_labels))
-    assert blend.rank([[source]], 2).labels.shape == (0, 2)
+    assert ranked(blend, [[source]], 2).labels.shape == (0, 2)

@@ -116,7 +116,7 @@ def test_an_unreadable_vocabulary_is_refused(text: str) -> None:
 
 
 def test_a_vocabulary_of_another_size_than_its_idf_is_refused() -> None:
-    text = json.dumps({"tokens": ["a", "b"], "lemmas": {}, "max_ngram": 1})
+    text = json.dumps({"tokens": ["a", "b"], "lemmas": {}, "max_ngram": 1, "analyzer": "word"})
     with pytest.raises(BundleCorruptError, match="2 tokens, but idf has 1 values"):
         TfidfModel.from_json(text, np.ones(1, dtype=np.float32))
 

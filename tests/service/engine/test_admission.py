@@ -76,13 +76,13 @@ def test_several_workers_make_the_wait_shorter():
 def test_a_place_is_held_until_the_request_is_admitted():
     async def play():
         admission = Admission(100)
-        place = admission.take_place(10)
+        reservation = admission.reserve(10)
         assert admission.tokens == 16
         with admission.admit(90, 10):
             assert admission.tokens == 90
             with pytest.raises(QueueFullError):
-                admission.take_place(10)
-        place.give_back()
+                admission.reserve(10)
+        reservation.release()
         assert admission.tokens == 0
 
     asyncio.run(play())
@@ -94,41 +94,41 @@ def test_a_place_is_as_large_as_requests_have_been():
         for _ in range(1000):
             with admission.admit(50, 10):
                 pass
-        place = admission.take_place(10)
+        reservation = admission.reserve(10)
         assert admission.tokens == 50
-        place.give_back()
+        reservation.release()
 
     asyncio.run(play())
 
 
 def test_places_of_others_count():
     async def play():
-        admission, places = Admission(40), []
+        admission, reservations = Admission(40), []
 
         async def another():
-            places.append(admission.take_place(10))
+            reservations.append(admission.reserve(10))
 
         for _ in range(2):
             await asyncio.create_task(another())
         with pytest.raises(QueueFullError, match="32 tokens of text are waiting, and 40 may"):
             admission.check(10, 10)
-        for place in places:
-            place.give_back()
+        for reservation in reservations:
+            reservation.release()
         assert admission.tokens == 0
 
     asyncio.run(play())
 
 
 def test_a_place_lapses_where_the_client_is_slow(monkeypatch):
-    monkeypatch.setattr(service.engine.admission, "_PLACE_S", 0.0)
+    monkeypatch.setattr(service.engine.admission, "_RESERVATION_S", 0.0)
 
     async def play():
         admission = Admission(100)
-        place = admission.take_place(10)
+        reservation = admission.reserve(10)
         while admission.tokens:  # noqa: ASYNC110  # a timer makes it hold
             await asyncio.sleep(0)
-        await place.wait_for_desk()  # it has no right to one any more, and needs none
-        assert not admission._desks.locked()
+        await reservation.wait_for_parse_slot()  # it has no right to one any more, and needs none
+        assert not admission._parse_slots.locked()
 
     asyncio.run(play())
 
@@ -138,14 +138,14 @@ def test_few_requests_are_read_at_a_time_in_the_order_of_their_coming():
         admission, order, begun = Admission(10**6), [], []
 
         async def one(number):
-            place = admission.take_place(10)
-            await place.wait_for_desk()
-            await place.wait_for_desk()  # it has one already
+            reservation = admission.reserve(10)
+            await reservation.wait_for_parse_slot()
+            await reservation.wait_for_parse_slot()  # it has one already
             begun.append(number)
             await asyncio.sleep(0)
             with admission.admit(1, 10):
                 order.append(number)
-            place.give_back()
+            reservation.release()
 
         tasks = [asyncio.create_task(one(number)) for number in range(10)]
         await asyncio.sleep(0)
@@ -278,14 +278,14 @@ def test_huge_requests_do_not_shut_out_others_before_they_are_read():
         for _ in range(100):
             with admission.admit(10**6, 30):
                 pass
-        places = []
+        reservations = []
 
         async def another():
-            places.append(admission.take_place(30))
+            reservations.append(admission.reserve(30))
 
         for _ in range(60):
             await asyncio.create_task(another())
-        for place in places:
-            place.give_back()
+        for reservation in reservations:
+            reservation.release()
 
     asyncio.run(play())

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.options import RankingOptions
 from service.engine import batching
 from service.engine.admission import Priority
-from service.engine.batching import Call, Item, Job, Options, WorkQueue, of_like_length
+from service.engine.batching import Item, Job, ThreadCall, WorkQueue, of_like_length
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ MODEL = Model(Predictor())
 
 
 def job_of(*texts, priority=Priority.INTERACTIVE, model=MODEL, scorer="retrieval"):
-    return Job(model, texts, Options(5, scorer), priority, on_done=lambda job: None)
+    return Job(model, texts, RankingOptions(5, scorer), priority, on_done=lambda job: None)
 
 
 def waiting(queue, *lengths, **options):
@@ -155,7 +156,7 @@ def test_only_the_first_thread_takes_calls():
     queue.call(lambda: None)
     waiting(queue, 10)
     assert len(queue.next_work(takes_calls=False)) == 1
-    assert isinstance(queue.next_work(), Call)
+    assert isinstance(queue.next_work(), ThreadCall)
 
 
 def test_calls_come_between_batches():
@@ -163,7 +164,7 @@ def test_calls_come_between_batches():
     waiting(queue, 10)
     future = queue.call(lambda: None)
     call = queue.next_work()
-    assert isinstance(call, Call)
+    assert isinstance(call, ThreadCall)
     call.run()
     assert future.result() is None
 

@@ -14,6 +14,7 @@ import pytest
 
 from models.bundle.bundle import Bundle
 from models.errors import NotReadyError, RequestError
+from models.options import RankingOptions
 from service.engine.engine import Engine, Limits, Query
 from service.errors import DeadlineError, QueueFullError
 
@@ -65,7 +66,7 @@ def make_predictor(fake_predictor, registry):
             self.encoded.append(list(batch.texts))
             if "wait" in batch.texts:
                 self.busy.set()
-                assert self.gate.wait(20)
+                assert self.gate.wait(60)
 
     return Gated
 
@@ -88,8 +89,12 @@ async def until(event):
     assert await asyncio.to_thread(event.wait, 20)
 
 
+def query_of(texts, *, version=None, timeout_s=None, **options):
+    return Query(texts, RankingOptions(**options), version=version, timeout_s=timeout_s)
+
+
 def begin(engine, *texts, **options):
-    return asyncio.create_task(engine.predict(Query(texts, **options)))
+    return asyncio.create_task(engine.predict(query_of(texts, **options)))
 
 
 async def all_queued(engine, count):
@@ -332,7 +337,7 @@ def test_a_second_thread_computes_while_the_first_is_busy(make_predictor):
 
     def wait_at_gate():
         predictor.busy.set()
-        assert predictor.gate.wait(20)
+        assert predictor.gate.wait(60)
 
     with helped_engine(predictor, may_help=True) as engine:
         assert scores(asyncio.run(play(engine))) == [1]
@@ -343,7 +348,7 @@ def test_a_second_thread_computes_while_the_first_is_busy(make_predictor):
 def test_it_does_not_where_models_may_be_computed_by_one_thread_only(make_predictor):
     predictor = make_predictor()
     with helped_engine(predictor, may_help=False) as engine:
-        engine._threads[-1].join(20)
+        engine._threads[-1].join(60)
         assert not engine._threads[-1].is_alive()
         assert engine.num_workers == 1
         assert scores(asyncio.run(engine.predict(Query(["a"])))) == [1]

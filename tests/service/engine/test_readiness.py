@@ -217,7 +217,7 @@ def test_a_self_check_gives_back_no_place_of_others(open_client, make_loader, fr
         deadline = time.monotonic() + PATIENCE_S
         while admission.tokens:
             assert time.monotonic() < deadline
-        assert not admission._desks.locked()
+        assert not admission._parse_slots.locked()
 
 
 @pytest.mark.parametrize("method", ["read", "predict"], ids=["tokeniser", "compute thread"])

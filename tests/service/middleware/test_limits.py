@@ -61,6 +61,7 @@ def test_a_gzip_body_is_read_and_its_limit_holds_for_what_it_unpacks_to(small):
         (gzip.compress(b'{"text": "a"}')[:-3], "ends too early"),
         (json.dumps({"text": "a"}).encode(), "is not gzip"),
     ],
+    ids=["cut off", "plain"],
 )
 def test_a_body_that_is_not_the_gzip_that_it_says_is_a_400(small, body, words):
     headers = JSON | {"content-encoding": "gzip"}

@@ -190,7 +190,7 @@ def test_the_command_labels_a_file(tmp_path, trained_sparse):
     registry = ["--registry", str(trained_sparse.registry.folder)]
     run = CliRunner().invoke(longtail.app, [*arguments, *registry])
     assert run.exit_code == 0, run.output
-    assert "1 lines: 1 answered, 0 with errors" in run.output
+    assert "1 documents: 1 answered, 0 with errors" in run.output
     (found,) = [json.loads(text) for text in target.read_text().splitlines()]
     assert (found["id"], len(found["labels"]), found["scorer"]) == ("x", 2, "sparse")
 

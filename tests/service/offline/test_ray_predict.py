@@ -217,7 +217,7 @@ def test_an_engine_that_there_is_not(trained, task):
     asked = task(3)
     run = CliRunner().invoke(longtail.app, [*command(asked, trained), "--engine", "spark"])
     assert isinstance(run.exception, ConfigError)
-    assert "--engine: got 'spark'; wanted one of ('local', 'ray')" in str(run.exception)
+    assert "--engine: got 'spark'; expected one of ('local', 'ray')" in str(run.exception)
 
 
 def test_without_ray_the_error_names_the_extra(trained, task, monkeypatch):

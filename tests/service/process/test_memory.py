@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.process import memory
-from service.process.memory import available_bytes, give_back
+from service.process.memory import available_bytes, return_free_memory
 
 GIB = 2**30
 
@@ -52,9 +52,9 @@ def test_containers_of_the_first_kind_count_too(tmp_path, meminfo):
 def test_where_memory_cannot_be_given_back_it_is_kept(monkeypatch, platform):
     monkeypatch.setattr(memory.sys, "platform", platform)
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
-    give_back()
+    return_free_memory()
 
 
 def test_this_machine_has_some_and_takes_it_back():
-    give_back()
+    return_free_memory()
     assert (available_bytes() or 1) > 0

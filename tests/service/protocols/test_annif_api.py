@@ -101,7 +101,7 @@ def test_the_language_of_the_labels_is_accepted(client, language):
     ("form", "words"),
     [
         ({"text": "a", "language": "xx"}, 'language "xx" not supported by vocabulary'),
-        ({"limit": 2}, "/text: Field required"),
+        ({"limit": 2}, "/text: missing; add it"),
         ({"text": "a", "limit": -1}, "/limit: "),
         ({"text": "a", "limit": "many"}, "/limit: "),
         ({"text": "a", "threshold": 1.5}, "/threshold: "),
@@ -132,7 +132,7 @@ def test_limits_of_the_service_hold(open_client):
         too_long = client.post(SUGGEST, data={"text": "a" * 2000})
         too_deep = client.post(SUGGEST, data={"text": "a", "limit": 6})
     assert [x.status_code for x in (too_many, too_long, too_deep)] == [400, 413, 400]
-    assert "k is 6; wanted 1 to 5" in too_deep.json()["detail"]
+    assert "k is 6; expected 1 to 5" in too_deep.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["", "/suggest", "/suggest-batch", "/learn"])

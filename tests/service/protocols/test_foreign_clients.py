@@ -93,7 +93,7 @@ def test_tritons_asyncio_client_gets_labels(server):
 
 
 def test_triton_is_told_what_was_wrong(triton_client):
-    with pytest.raises(InferenceServerException, match="k is 5000; wanted 1 to 1000") as caught:
+    with pytest.raises(InferenceServerException, match="k is 5000; expected 1 to 1000") as caught:
         triton_client.infer("longtail", text_input(), parameters={"k": 5000})
     assert caught.value.status() == "400"
     with pytest.raises(InferenceServerException, match="no model 'other'") as caught:

@@ -166,11 +166,11 @@ def test_bodies_may_be_packed_both_ways(client, pack):
 @pytest.mark.parametrize(
     ("tensor", "words"),
     [
-        (text_input("a", name="query"), "the input is 'query' of 'BYTES'; wanted 'text'"),
-        (text_input("a", datatype="FP32"), "of 'FP32'; wanted 'text' of 'BYTES'"),
+        (text_input("a", name="query"), "the input is 'query' of 'BYTES'; expected 'text'"),
+        (text_input("a", datatype="FP32"), "of 'FP32'; expected 'text' of 'BYTES'"),
         (text_input("a", shape=[2]), "has shape [2] and 1 values"),
-        (text_input("a", shape=[1, 2]), "has shape [1, 2]; wanted [n] or [n, 1]"),
-        (text_input("a", shape=[]), "has shape []; wanted"),
+        (text_input("a", shape=[1, 2]), "has shape [1, 2]; expected [n] or [n, 1]"),
+        (text_input("a", shape=[]), "has shape []; expected"),
         (text_input("a", data=[5]), "value 0 of input 'text' is a int"),
         (text_input("a", data=None), "wants its values either in 'data' or"),
         (text_input("a", parameters={"binary_data_size": 1}), "wants its values either"),
@@ -209,13 +209,13 @@ def test_a_binary_input_that_is_not_as_wanted_is_a_400(client, binary, size, wor
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"top_k": 5}, "parameter 'top_k' is not known; wanted some of k, scorer"),
-        ({"k": 0}, "/k: Input should be greater than or equal to 1"),
-        ({"k": "5"}, "/k: Input should be a valid integer"),
-        ({"timeout": "5"}, "parameter 'timeout' is '5'; wanted microseconds"),
-        ({"binary_data_output": 1}, "'binary_data_output' is 1; wanted true or false"),
+        ({"top_k": 5}, "parameter 'top_k' is not known; expected some of k, scorer"),
+        ({"k": 0}, "/k: got 0; expected at least 1"),
+        ({"k": "5"}, "/k: got a string of length 1; expected a whole number"),
+        ({"timeout": "5"}, "parameter 'timeout' is '5'; expected microseconds"),
+        ({"binary_data_output": 1}, "'binary_data_output' is 1; expected true or false"),
         ({"scorer": "magic"}, "unknown scorer 'magic'"),
-        ({"k": 2000}, "k is 2000; wanted 1 to 1000"),
+        ({"k": 2000}, "k is 2000; expected 1 to 1000"),
     ],
 )
 def test_a_parameter_that_is_not_as_wanted_is_a_400(client, parameters, words):
@@ -227,7 +227,7 @@ def test_a_parameter_that_is_not_as_wanted_is_a_400(client, parameters, words):
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        ({"name": "label"}, "there is no output 'label'; wanted some of label_ids"),
+        ({"name": "label"}, "there is no output 'label'; expected some of label_ids"),
         ({"name": "scores", "parameters": {"classification": 3}}, "parameter 'classification'"),
     ],
 )
@@ -242,8 +242,8 @@ def test_an_output_that_is_not_there_is_a_400(client, output, words):
     [
         (b"{", {}, "can't be read as JSON"),
         (b'{"inputs": []}', {}, "1 things are wrong with the request; the first: /inputs"),
-        (b"{}", {"Inference-Header-Content-Length": "3"}, "is '3'; wanted the bytes"),
-        (b"{}", {"Inference-Header-Content-Length": "-1"}, "is '-1'; wanted the bytes"),
+        (b"{}", {"Inference-Header-Content-Length": "3"}, "is '3'; expected the bytes"),
+        (b"{}", {"Inference-Header-Content-Length": "-1"}, "is '-1'; expected the bytes"),
     ],
 )
 def test_a_body_that_can_not_be_read_is_a_400(client, content, headers, words):

@@ -189,12 +189,12 @@ def test_a_request_in_flight_keeps_its_model_over_a_swap_and_an_unload(
         def read(self, texts):  # on the thread that tokenises, so that others still compute
             if "slow" in texts:
                 busy.set()
-                assert gate.wait(20)
+                assert gate.wait(60)
             return super().read(texts)
 
     with open_admin(make_loader(predictor_class=Slow)) as client, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(client.post, "/v1/predict", json={"texts": ["slow", "a"]})
-        assert busy.wait(20)
+        assert busy.wait(60)
         client.post("/v1/admin/models/1/activate")
         states = [model["state"] for model in client.get("/v1/models").json()["models"]]
         gate.set()
@@ -231,6 +231,6 @@ def test_answered_requests_leave_nothing_that_holds_a_model_swapped_out(open_adm
             client.post("/v1/predict", json={"texts": ["a", "bb"]})
             client.post("/v1/batch", content=b'{"text": "a"}\n', headers=NDJSON)
             client.post("/v1/admin/models/1/activate")
-            assert freed.wait(20)
+            assert freed.wait(60)
         finally:
             gc.enable()

@@ -95,7 +95,7 @@ def test_the_api_describes_the_counts_and_the_warnings(client):
         name: field["description"] for name, field in schemas["TextResult"]["properties"].items()
     }
     assert "Tokens of the text that the scorer read" in told["num_tokens"]
-    assert "Tokens that the whole text has" in told["num_text_tokens"]
+    assert "Tokens of the whole text" in told["num_text_tokens"]
     assert "Where it is 0, the labels say nothing about the" in told["known_tokens"]
     assert "`warnings`" in schemas["PredictRequest"]["properties"]["threshold"]["description"]
     assert (

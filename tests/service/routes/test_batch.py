@@ -97,7 +97,7 @@ def test_a_line_over_the_limit_is_an_error_and_the_next_is_answered(open_client)
 def test_a_text_over_the_limit_is_an_error_of_its_line(open_client):
     with open_client(max_text_characters=10) as client:
         line, _ = post(client, lines_of([{"text": "a" * 11}]))
-    assert "11 characters; wanted at most 10" in line["error"]["detail"]
+    assert "11 characters; expected at most 10" in line["error"]["detail"]
 
 
 def test_many_lines_come_back_in_order_through_a_body_sent_in_chunks(client):
@@ -128,6 +128,7 @@ def test_gzip_goes_in_and_out(client):
         (gzip.compress(b'{"text": "a"}\n' * 3)[:-1], "ends too early", 3),
         (gzip.compress(b'{"text": "a"}\n' + bytes(10**7)), "more than 200 times", 1),
     ],
+    ids=["plain", "something after it", "cut off", "a bomb"],
 )
 def test_a_body_that_is_no_gzip_ends_the_batch_and_says_so(client, packed, words, num_lines):
     *lines, end = post(client, packed, {"content-encoding": "gzip"})
@@ -140,7 +141,7 @@ def test_a_body_that_is_no_gzip_ends_the_batch_and_says_so(client, packed, words
     ("headers", "words"),
     [
         ({"content-type": "application/json"}, "Content-Type: application/x-ndjson"),
-        ({"content-encoding": "br"}, "'br'; wanted one of identity, gzip"),
+        ({"content-encoding": "br"}, "'br'; expected one of identity, gzip"),
     ],
 )
 def test_what_can_not_be_read_is_a_415(client, headers, words):

@@ -16,9 +16,10 @@ from fastapi.testclient import TestClient
 
 from models.errors import LabelNotFoundError, NotReadyError
 from models.labels.filters import LabelFilter
+from models.options import RankingOptions
 from models.predict.predictor import Predictor
 from service.app import create_app
-from service.engine.batching import EXPLANATION_TOKENS, Options
+from service.engine.batching import EXPLANATION_TOKENS, extra_tokens
 from service.engine.engine import Engine, Limits
 from service.errors import DeadlineError
 from service.settings import Settings
@@ -85,7 +86,7 @@ def test_only_labels_that_may_be_come(set_client, body, ids):
         ({"include_set": "lost"}, "this version has none of the 1 labels of the set 'lost'"),
         ({"exclude_set": "none"}, "label set 'none' is not stored; the sets are lost, low"),
         ({"include_set": "../x"}, "is not stored"),
-        ({"include": ["L1"] * 3, "exclude": ["L1"] * 3}, "name 6 labels; wanted at most 5"),
+        ({"include": ["L1"] * 3, "exclude": ["L1"] * 3}, "name 6 labels; expected at most 5"),
     ],
 )
 def test_a_filter_that_can_not_be_met_is_refused(open_client, sets, body, words):
@@ -187,7 +188,7 @@ def test_only_so_many_labels_are_explained(open_client):
             body = {"texts": texts, "k": k, "explain": True}
             answer = client.post("/v1/predict", json=body)
             assert answer.status_code == status
-        assert "7 labels are to be explained (k times texts); wanted at most 6" in answer.text
+        assert "7 labels are to be explained (k times texts); expected at most 6" in answer.text
         assert client.post("/v1/predict", json={"text": "a", "k": 8}).status_code == 200
 
 
@@ -211,14 +212,16 @@ def test_an_explanation_that_can_not_be_written_fails_its_line_alone(
 
 
 def test_equal_filters_are_ranked_together():
-    one, other = (Options(5, "x", label_filter=LabelFilter(include=("a", "b"))) for _ in range(2))
+    one, other = (
+        RankingOptions(5, "x", label_filter=LabelFilter(include=("a", "b"))) for _ in range(2)
+    )
     assert (one, hash(one)) == (other, hash(other))
-    assert one != Options(5, "x", label_filter=LabelFilter(include=("a",)))
+    assert one != RankingOptions(5, "x", label_filter=LabelFilter(include=("a",)))
 
 
 def test_an_explanation_counts_as_work():
-    assert Options(5, "x").extra_tokens == 0
-    assert Options(5, "x", explain=True).extra_tokens == 5 * EXPLANATION_TOKENS
+    assert extra_tokens(RankingOptions(5, "x")) == 0
+    assert extra_tokens(RankingOptions(5, "x", explain=True)) == 5 * EXPLANATION_TOKENS
 
 
 # ---- the catalogue ----
@@ -294,13 +297,13 @@ def test_search_and_labels_work_while_the_model_is_busy_or_wait_for_it(
         def predict(self, texts, **options):
             if list(texts) == ["slow"]:
                 busy.set()
-                assert gate.wait(10)
+                assert gate.wait(60)
             return super().predict(texts, **options)
 
     loader = make_loader(predictor_class=Slow)
     with open_client(loader) as client, ThreadPoolExecutor(2) as pool:
         answer = pool.submit(client.post, "/v1/predict", json={"text": "slow"})
-        assert busy.wait(10)
+        assert busy.wait(60)
         assert client.get("/v1/labels").status_code == 200
         label = pool.submit(client.get, "/v1/labels/L1")
         gate.set()

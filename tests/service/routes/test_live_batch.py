@@ -22,8 +22,8 @@ HEAD = (
     b"POST /v1/batch?k=1 HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
-MOST_LINES = _WINDOW_BYTES // _LINE_BYTES
-PATIENCE_S = 30.0
+MAX_LINES = _WINDOW_BYTES // _LINE_BYTES
+PATIENCE_S = 60.0
 
 
 @dataclass
@@ -143,7 +143,7 @@ def test_a_long_stream_is_answered_in_order_and_in_bounded_memory(serve, make_lo
         sender.join()
     assert ids == list(range(num_lines))
     assert answer["summary"]["complete"]
-    assert most_tasks <= 3 * MOST_LINES  # a line of one letter is taken for two or three tokens
+    assert most_tasks <= 3 * MAX_LINES  # a line of one letter is taken for two or three tokens
 
 
 def test_a_client_that_does_not_read_is_not_read_from_and_frees_everything(serve):
@@ -180,7 +180,7 @@ def test_a_client_that_sends_nothing_gets_its_answers_and_an_end(serve):
         result, end = Answers(connection)
         assert result["id"] == 0
         assert not end["summary"]["complete"]
-        assert "nothing came for 0.05 s" in end["summary"]["error"]["detail"]
+        assert "the client sent nothing for 0.05 s" in end["summary"]["error"]["detail"]
         live.until(live.is_free)
 
 

@@ -91,12 +91,12 @@ def test_probes_answer_while_the_model_is_busy(open_client, make_loader, fake_pr
         def predict(self, texts, **options):
             if list(texts) == ["slow"]:
                 busy.set()
-                assert gate.wait(10)
+                assert gate.wait(60)
             return super().predict(texts, **options)
 
     with open_client(make_loader(predictor_class=Slow)) as client, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(client.post, "/v1/predict", json={"text": "slow"})
-        assert busy.wait(10)
+        assert busy.wait(60)
         probes = [client.get(path).status_code for path in ("/livez", "/readyz", "/metrics")]
         gate.set()
         assert answer.result().status_code == 200

@@ -48,18 +48,18 @@ def test_labels_that_there_are_not_are_no_error(open_client, sets):
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
-        (KNOWN, {"include": ["L1"] * 4, "exclude": ["L1"] * 2}, 422, "name 6 labels; wanted at"),
+        (KNOWN, {"include": ["L1"] * 4, "exclude": ["L1"] * 2}, 422, "name 6 labels; expected at"),
         (KNOWN, {"include_set": "none"}, 422, "label set 'none' is not stored"),
         (KNOWN, {"exclude_set": "none"}, 422, "label set 'none' is not stored"),
         (KNOWN, {"version": 7}, 404, "version 7"),
         (KNOWN, {"include": [1]}, 422, "string"),
         (VECTORS, {"ids": ["L1", "X"]}, 422, "no label with the id 'X'"),
-        (VECTORS, {"ids": ["L1"] * 4}, 422, "4 labels are to be compared; wanted at most 3"),
-        (VECTORS, {"ids": []}, 422, "at least 1"),
+        (VECTORS, {"ids": ["L1"] * 4}, 422, "4 labels are to be compared; expected at most 3"),
+        (VECTORS, {"ids": []}, 422, "1 or more items"),
         (NEAREST, {"vectors": [VECTOR | {"columns": [2, 0]}]}, 422, "'columns' in rising order"),
         (NEAREST, {"vectors": [VECTOR | {"columns": [0]}]}, 422, "as many 'values' as 'columns'"),
-        (NEAREST, {"vectors": [VECTOR | {"columns": [0, 3]}]}, 422, "column 3 came, wanted"),
-        (NEAREST, {"vectors": [VECTOR | {"values": [1, 1e16]}]}, 422, "less than or equal"),
+        (NEAREST, {"vectors": [VECTOR | {"columns": [0, 3]}]}, 422, "got column 3, expected"),
+        (NEAREST, {"vectors": [VECTOR | {"values": [1, 1e16]}]}, 422, "expected at most 1e+15"),
         (NEAREST, {"vectors": [VECTOR] * 4}, 422, "4 labels are to be compared"),
     ],
 )

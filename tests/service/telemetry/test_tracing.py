@@ -157,7 +157,7 @@ def test_the_name_of_the_service_can_be_said(monkeypatch):
 def test_the_end_does_not_wait_for_a_collector_that_is_gone(monkeypatch):
     monkeypatch.setattr(tracing_module, "_LAST_SPANS_S", 0.01)
     is_back = threading.Event()
-    provider = SimpleNamespace(get_tracer=str, shutdown=lambda: is_back.wait(20))
+    provider = SimpleNamespace(get_tracer=str, shutdown=lambda: is_back.wait(60))
     Tracing(provider).close()
     assert not is_back.is_set()
     is_back.set()

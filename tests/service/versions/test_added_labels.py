@@ -17,7 +17,7 @@ from service.app import create_app
 from service.cli import add_commands
 from service.settings import Settings
 
-WAIT_S = 60
+WAIT_S = 300
 ASKED = {"text": "fishing rights in the sea", "scorer": "retrieval", "include": ["NEW-1"]}
 
 
@@ -84,17 +84,40 @@ def test_labels_come_from_a_file_too(add, copied, tmp_path):
     assert [label.id for label in copied.open(2).catalogue][-2:] == ["A", "B"]
 
 
+def test_two_calls_in_a_row_stack_or_are_refused_with_what_to_choose(add, copied):
+    add("NEW-1", "fishing rights")
+    with pytest.raises(BundleError, match=r"version 2 is version 1 with 1 more labels \('NEW-1'\)"):
+        add("NEW-2", "whales")
+    assert copied.versions() == [1, 2]
+    add("NEW-2", "whales", "--version", "2")
+    assert [label.id for label in copied.open(3).catalogue][-2:] == ["NEW-1", "NEW-2"]
+    add("NEW-3", "seals", "--version", "1")
+    assert [label.id for label in copied.open(4).catalogue][-1] == "NEW-3"
+    assert "Version 2 has" in add("NEW-1", "fishing rights", "--version", "1")
+
+
+def test_a_name_that_is_there_is_told(copied):
+    app = typer.Typer()
+    add_commands(app)
+    label = copied.open(1).catalogue[0]
+    words = ["registry", "add-label", "NEW-1", label.name, "--registry", str(copied.folder)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    assert f"Warning: new label 'NEW-1' ({label.name!r}): a label with this name" in result.stderr
+    assert f"with the id {label.id!r}" in result.stderr
+
+
 @pytest.mark.parametrize(
-    ("words", "came"),
+    ("words", "given"),
     [
-        ((), "nothing came"),
-        (("A",), "ID came"),
-        (("A", "whales", "--file", "x"), "ID, NAME, --file came"),
-        (("--file", "x", "--description", "y"), "--description, --file came"),
+        ((), "nothing"),
+        (("A",), "ID"),
+        (("A", "whales", "--file", "x"), "ID, NAME, --file"),
+        (("--file", "x", "--description", "y"), "--description, --file"),
     ],
 )
-def test_half_of_a_label_is_refused(add, words, came):
-    with pytest.raises(ConfigError, match=f"{came}; wanted ID and NAME, or --file alone"):
+def test_half_of_a_label_is_refused(add, words, given):
+    with pytest.raises(ConfigError, match=f"got {given}; expected ID and NAME, or --file alone"):
         add(*words)
 
 

@@ -19,7 +19,7 @@ from service.versions.loading import ModelLoader
 from service.versions.redeploy import Redeployer
 from service.versions.serving import Canary, ModelManager
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Deployment:
@@ -439,7 +439,7 @@ def test_in_place_a_request_that_ends_in_time_is_waited_for(deploy):
 
 
 def test_in_place_a_circle_that_holds_the_old_model_is_found(deploy, monkeypatch):
-    monkeypatch.setattr("service.versions.changes._GC_INTERVAL_S", 0.001)
+    monkeypatch.setattr("service.versions.changes._COLLECT_INTERVAL_S", 0.001)
     deployment = deploy(swap_mode="resource-preserving", drain_timeout_s=WAIT_S)
     deployment.loader._load.loaded.clear()
     circle = [deployment.manager.get()]

@@ -1,4 +1,4 @@
-"""Models without an encoder: one that reads texts is served, one that reads features is not."""
+"""Models without an encoder are served as others are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from models.names import FEATURES
 from models.predict.predictor import Predictor
 from service.app import create_app
 from service.settings import Settings
@@ -56,24 +55,3 @@ def test_what_needs_an_encoder_is_refused(sparse_client, extra, words):
     answer = sparse_client.post("/v1/predict", json={"text": TEXT} | extra)
     assert answer.status_code == 422
     assert answer.json()["detail"].endswith(words)
-
-
-def test_a_model_of_features_is_refused_before_it_is_loaded(
-    open_client, make_loader, publish, caplog
-):
-    version = publish(reads=FEATURES)
-    loader = make_loader()
-    with open_client(loader) as client:
-        problem = client.get("/readyz")
-        assert client.get("/livez").status_code == 200
-        assert client.get("/v1/models").json()["models"][-1]["loaded"] is False
-    assert problem.status_code == 503
-    assert f"version {version} reads features, which requests don't bring" in problem.text
-    assert "choose a version that was trained on texts" in caplog.text
-    assert loader.loaded == []
-
-
-def test_another_version_is_served_beside_a_model_of_features(open_client, publish):
-    publish(reads=FEATURES)
-    with open_client(versions=(1,)) as client:
-        assert client.post("/v1/predict", json={"text": TEXT}).status_code == 200

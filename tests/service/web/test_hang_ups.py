@@ -28,7 +28,7 @@ BODIES = {
     "/v1/shard/nearest-labels": (JSON, b'{"labels": ["L1"], "version": 1}'),
 }
 LOG_LINE = re.compile(r"request method=POST route=\S+ status=(\d+)")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def chunk(part):

@@ -58,6 +58,7 @@ def test_a_small_body_may_hold_one_text_many_times():
         (gzip.compress(b"text")[:-4] + b"0000", "is not gzip"),
         (gzip.compress(b"text") + b"rest", "is not gzip"),
     ],
+    ids=["plain", "wrong sum", "cut off", "wrong length", "something after it"],
 )
 def test_what_is_no_gzip_is_refused(packed, words):
     with pytest.raises(BadGzipError, match=words):

@@ -145,10 +145,10 @@ def test_a_wrong_method_is_a_405_that_says_what_is_allowed(client):
     ("body", "words"),
     [
         ({"text": "a", "scorer": "magic"}, "unknown scorer 'magic'"),
-        ({"text": "a", "k": 9}, "k is 9; wanted at most 8"),
-        ({"text": "a", "k": 11}, "k is 11; wanted 1 to 10"),
-        ({"texts": ["a"] * 4}, "4 texts; wanted 1 to 3"),
-        ({"texts": ["a", "a" * 51]}, "text 1 has 51 characters; wanted at most 50"),
+        ({"text": "a", "k": 9}, "k is 9; expected at most 8"),
+        ({"text": "a", "k": 11}, "k is 11; expected 1 to 10"),
+        ({"texts": ["a"] * 4}, "4 texts; expected 1 to 3"),
+        ({"texts": ["a", "a" * 51]}, "text 1 has 51 characters; expected at most 50"),
     ],
 )
 def test_what_the_model_or_a_limit_refuses_is_a_422_that_says_the_bound(open_client, body, words):

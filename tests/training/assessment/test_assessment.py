@@ -10,25 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
+from models.options import RankingOptions
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from models.ranking.top_k import NO_LABEL
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
 from training.assessment import assess as assessment
-from training.assessment.assess import (
-    LABEL_NAMES,
-    NEAREST_BY_FEATURES,
-    NEAREST_NEIGHBOURS,
-    assess,
-    rank_features,
-    rank_texts,
-)
+from training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
 from training.data.chunks import chunks
 from training.data.dataset import Dataset, open_dataset
 
@@ -88,9 +78,9 @@ def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predict
     assert list(found.rankings) == [f"{name}, tail dial 0.5" for name in names]
     batch = predictor.read(list(dataset.split("dev").texts()))
     for scorer in ("linear", "sparse"):
-        wanted = predictor.rank(batch, 10, scorer, None, 0.5)
+        wanted = predictor.rank(batch, RankingOptions(k=10, scorer=scorer, tail_dial=0.5))
         assert np.array_equal(found.rankings[f"{scorer}, tail dial 0.5"].labels, wanted.labels)
-    wanted = predictor.rank(batch, 10, "linear", "none", 0.5)
+    wanted = predictor.rank(batch, RankingOptions(10, "linear", correction="none", tail_dial=0.5))
     ranked = found.rankings["linear, uncorrected, tail dial 0.5"]
     assert np.array_equal(ranked.labels, wanted.labels)
 
@@ -141,9 +131,9 @@ def test_baselines_without_training_documents_are_refused(predictor, parts, copi
 
 
 def test_labels_without_training_documents_come_from_retrieval_alone(predictor, dataset):
-    texts, num_labels = list(dataset.split("test").texts()), len(dataset.catalogue)
     untrained = set(np.flatnonzero(dataset.catalogue.training_counts == 0).tolist())
-    rankings = rank_texts(predictor, texts, len(texts), num_labels, desc="test")
+    all_of_them = {"num_training_documents": 60, "k": len(dataset.catalogue)}
+    rankings = assess(predictor, dataset, "test", **all_of_them).rankings
     assert set(rankings["retrieval"].labels[0].tolist()) >= untrained
     for scorer in ("sparse", "classifier", "linear"):
         labels, scores = rankings[scorer].labels, rankings[scorer].scores
@@ -152,14 +142,11 @@ def test_labels_without_training_documents_come_from_retrieval_alone(predictor, 
         assert np.isneginf(scores[labels == NO_LABEL]).all()
 
 
-def test_texts_ranked_in_chunks_have_the_ranks_of_one_go(predictor, dataset, monkeypatch):
-    texts = list(dataset.split("test").texts())
-    whole = rank_texts(predictor, texts, 20, 10, desc="test")
+def test_texts_ranked_in_chunks_have_the_ranks_of_one_go(found, predictor, dataset, monkeypatch):
     monkeypatch.setattr(assessment, "chunks", partial(chunks, size=7))
-    chunked = rank_texts(predictor, iter(texts), 20, 10, desc="test")
+    chunked = assess(predictor, dataset, "test", num_training_documents=60).rankings
     for scorer in predictor.scorers:
-        assert np.array_equal(chunked[scorer].labels, whole[scorer].labels)
-        np.testing.assert_allclose(chunked[scorer].scores, whole[scorer].scores, rtol=1e-4)
+        assert np.array_equal(found.rankings[scorer].labels, chunked[scorer].labels)
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (6, [3, 3]), (7, [3, 3, 1])])
@@ -191,63 +178,8 @@ def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
     assert all(path.stat().st_size for path in few.write(tmp_path / "few"))
 
 
-def test_more_places_than_the_metrics_need_widen_the_rankings_alone(predictor, dataset, found):
-    wide = assess(predictor, dataset, "test", num_training_documents=60, num_places=25)
+def test_a_larger_k_than_the_metrics_need_widens_the_rankings_alone(predictor, dataset, found):
+    wide = assess(predictor, dataset, "test", num_training_documents=60, k=25)
     assert all(ranking.labels.shape == (20, 25) for ranking in wide.rankings.values())
     for scorer in predictor.scorers:
         assert wide.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
-
-
-# ---- features ----
-
-
-@pytest.fixture
-def feature_corpus(tmp_path) -> Dataset:
-    """Three labels, each with a feature of its own, and one feature that says nothing."""
-    (tmp_path / "train.txt").write_text("4 4 3\n0 0:2\n1 1:5 3:1\n2 2:1\n0,1 0:1 1:1\n")
-    (tmp_path / "test.txt").write_text("3 4 3\n0 0:9\n1 1:1 2:0.5\n2 3:1\n")
-    return open_dataset(tmp_path)
-
-
-@pytest.fixture
-def feature_parts(feature_corpus) -> ModelParts:
-    """Label i is scored by feature i; of documents without any, label 0 comes first."""
-    weights = csr_array(np.eye(3, 4, dtype=np.float32))
-    tfidf = TfidfModel(feature_corpus.feature_names, np.ones(4, dtype=np.float32))
-    bias = np.array([0.1, 0, 0], dtype=np.float32)
-    sparse = SparseModel(tfidf, weights, bias, np.arange(3))
-    labels = LabelCatalogue(Label(str(index), str(index)) for index in range(3))
-    return ModelParts(input="features", catalogue=labels, sparse=sparse, dense=None)
-
-
-def test_features_are_ranked_and_measured_with_their_nearest_neighbours(
-    feature_parts, feature_corpus
-):
-    predictor = Predictor(feature_parts, device="cpu")
-    tfidf = feature_parts.sparse.tfidf
-    found = assess(predictor, feature_corpus, "test", num_training_documents=4, tfidf=tfidf)
-    assert list(found.rankings) == ["sparse", NEAREST_BY_FEATURES]
-    assert found.rankings["sparse"].labels[:, 0].tolist() == [0, 1, 0]
-    assert found.evaluation.scorers["sparse"]["all"].values["P@1"] == pytest.approx(2 / 3)
-    # The third document shares its only feature with a training document of label 1.
-    assert found.rankings[NEAREST_BY_FEATURES].labels[:, 0].tolist() == [0, 1, 1]
-
-
-def test_features_ranked_in_chunks_have_the_ranks_of_one_go(
-    feature_parts, feature_corpus, monkeypatch
-):
-    predictor = Predictor(feature_parts, device="cpu")
-    features = feature_corpus.split("train").features()
-    whole = rank_features(predictor, features, 3, desc="train")["sparse"]
-    monkeypatch.setattr(assessment, "_CHUNK", 3)
-    chunked = rank_features(predictor, features, 3, desc="train")["sparse"]
-    assert np.array_equal(whole.labels, chunked.labels)
-    assert np.array_equal(whole.scores, chunked.scores)
-
-
-def test_data_of_the_other_form_is_refused(predictor, dataset, feature_parts, feature_corpus):
-    with pytest.raises(DataError, match="holds features, but the model reads texts; evaluate on"):
-        assess(predictor, feature_corpus, "test", num_training_documents=60)
-    reads_features = Predictor(feature_parts, device="cpu")
-    with pytest.raises(DataError, match="holds texts, but the model reads features"):
-        assess(reads_features, dataset, "test", num_training_documents=4)

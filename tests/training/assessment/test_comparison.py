@@ -14,7 +14,7 @@ from models.ranking.top_k import Ranking
 from training.assessment.compare import RankingComparison, compare, compare_predictions
 from training.assessment.predictions import write_predictions
 from training.data.dataset import open_dataset
-from training.evaluation.metrics import judge
+from training.evaluation.metrics import join_truth
 from training.evaluation.significance import macro_t_test, micro_sign_test
 
 NUM_DOCUMENTS, NUM_LABELS = 30, 8
@@ -53,16 +53,20 @@ def corpus(tmp_path, truth) -> Path:
     """Truth as a test split; one training document for every label but the first."""
     folder = tmp_path / "corpus"
     folder.mkdir()
-    train = "".join(f"{label} 0:1\n" for label in range(1, NUM_LABELS))
-    (folder / "train.txt").write_text(f"{NUM_LABELS - 1} 1 {NUM_LABELS}\n{train}")
-    rows = [np.flatnonzero(row).astype(str) for row in truth.toarray()]
-    lines = "".join(",".join(row) + " 0:1\n" for row in rows)
-    (folder / "test.txt").write_text(f"{NUM_DOCUMENTS} 1 {NUM_LABELS}\n{lines}")
+    carried = {
+        "train": [[label] for label in range(1, NUM_LABELS)],
+        "test": [np.flatnonzero(row).tolist() for row in truth.toarray()],
+    }
+    for name, rows in carried.items():
+        lines = [json.dumps({"text": "a", "labels": list(map(str, row))}) for row in rows]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    labels = [json.dumps({"id": str(label), "name": str(label)}) for label in range(NUM_LABELS)]
+    (folder / "labels.jsonl").write_text("\n".join(labels))
     return folder
 
 
 def test_the_tests_are_those_of_both_ways(found, rankings, truth):
-    good, bad = (judge(ranking.labels, truth) for ranking in rankings.values())
+    good, bad = (join_truth(ranking.labels, truth) for ranking in rankings.values())
     everything, tail, signs = found.tests
     assert everything.first == macro_t_test(good, bad, 5)
     assert everything.second == macro_t_test(bad, good, 5)
@@ -114,7 +118,7 @@ def test_metrics_of_a_subset_that_no_document_carries_are_left_out(rankings, tru
 
 def test_a_ranking_narrower_than_k_is_refused(rankings, truth):
     with pytest.raises(
-        DataError, match="evaluation of 'good': metrics: k=6 came, the ranking is 5"
+        DataError, match="evaluation of 'good': metrics: got k=6, but the ranking is 5"
     ):
         compare(rankings, truth, COUNTS, 100, 6)
 
@@ -139,11 +143,11 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path, corpus, ran
 
 def test_one_file_against_itself_is_refused(tmp_path, corpus):
     path = tmp_path / "a.txt"
-    with pytest.raises(DataError, match="came twice; wanted two files"):
+    with pytest.raises(DataError, match="got this file twice; expected two files"):
         compare_predictions(path, path, open_dataset(corpus), "test", 5)
 
 
 def test_a_corpus_without_training_documents_is_refused(tmp_path, corpus):
-    (corpus / "train.txt").unlink()
+    (corpus / "train.jsonl").unlink()
     with pytest.raises(DataError, match="no training documents, which propensities"):
         compare_predictions(tmp_path / "a", tmp_path / "b", open_dataset(corpus), "test", 5)

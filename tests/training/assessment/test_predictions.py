@@ -71,16 +71,16 @@ def test_a_score_matrix_in_any_order_is_ranked_by_its_scores(tmp_path):
 
 
 WRONG = {
-    "predictions for 1 documents and 5 labels came; wanted 2 documents and 5 labels": "1 5\n1:1\n",
-    "predictions for 2 documents and 6 labels came; wanted 2 documents and 5": "2 6\n1:1\n1:1\n",
-    "line 1: '2 5 5'; wanted the numbers of rows and labels": "2 5 5\n1:1\n1:1\n",
+    "got predictions for 1 documents and 5 labels; expected 2 documents and 5": "1 5\n1:1\n",
+    "got predictions for 2 documents and 6 labels; expected 2 documents and 5": "2 6\n1:1\n1:1\n",
+    "line 1: got '2 5 5', expected the number of documents and that of labels": "2 5 5\n1:1\n1:1\n",
     "the header says 2 lines, 1 follow it": "2 5\n1:1\n",
     "1 lines can't be used; write the file again\n  a.txt, line 3: label 1 occurs twice": (
         "2 5\n1:1\n1:1 2:1 1:2\n"
     ),
-    "a.txt, line 2: label index '5' is out of range; wanted 0 to 4": "2 5\n5:1\n\n",
-    "a.txt, line 2: value 'nan' of label '0' is no decimal number": "2 5\n0:nan\n\n",
-    "a.txt, line 2: '3' is no pair; wanted label:value": "2 5\n3 1:0.5\n\n",
+    "a.txt, line 2: label '5' of '5:1': expected 0 to 4": "2 5\n5:1\n\n",
+    "a.txt, line 2: score 'nan' of label 0 is no decimal number": "2 5\n0:nan\n\n",
+    "a.txt, line 2: '3' is no pair; expected label:score": "2 5\n3 1:0.5\n\n",
 }
 
 

@@ -14,7 +14,7 @@ from models.labels.catalogue import Label, LabelCatalogue
 from models.ranking.top_k import top_of_scores
 from training.calibration.ensemble import (
     Blending,
-    Objective,
+    BlendObjective,
     find_weights,
     fit_blending,
     kept_blending,
@@ -96,25 +96,25 @@ def test_one_scorer_gets_all_the_weight():
     "config",
     [
         EnsembleConfig(),
-        EnsembleConfig(places=3, precision=0, tail_f1=2),
+        EnsembleConfig(cut_off=3, precision=0, tail_f1=2),
         EnsembleConfig(propensity_scored_precision=0.5, tail_f1=0),
     ],
 )
 def test_the_objective_is_the_weighted_sum_of_the_metrics(pairs, truth, catalogue, config):
     rng = np.random.default_rng(2)
     scores = rng.random(truth.shape).astype(np.float32)
-    k = config.places
+    k = config.cut_off
     ranking = top_of_scores(scores, k)
     found = evaluate({"x": ranking}, truth, catalogue.training_counts, 100, ks=[k]).scorers["x"]
     wanted = config.precision * found["all"].values[f"P@{k}"]
     wanted += config.propensity_scored_precision * found["all"].values[f"PSP@{k}"]
     wanted += config.tail_f1 * found["1-9"].values[f"macro-F1@{k}"]
-    value = Objective(pairs, truth, catalogue, 100, config).value(scores)
+    value = BlendObjective(pairs, truth, catalogue, 100, config).value(scores)
     assert value == pytest.approx(wanted)
 
 
 def test_labels_of_score_0_are_not_ranked(pairs, truth, catalogue):
-    objective = Objective(pairs, truth, catalogue, 100, EnsembleConfig())
+    objective = BlendObjective(pairs, truth, catalogue, 100, EnsembleConfig())
     assert objective.value(np.zeros(truth.shape, dtype=np.float32)) == 0
 
 

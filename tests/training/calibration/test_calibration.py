@@ -19,7 +19,7 @@ from training.calibration.reliability import (
     measure_reliability,
     report_reliability,
 )
-from training.calibration.scored_pairs import ScoredPairs, score_pairs
+from training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 from training.data.dataset import open_dataset
 
 
@@ -148,7 +148,9 @@ def report(trained, tiny_corpus):
         open_dataset(tiny_corpus),
     )
     split = dataset.split("dev")
-    pairs = score_pairs(predictor, predictor.read(list(split.texts())), split.scan().labels, 0)
+    batch = predictor.read(list(split.texts()))
+    ranked = rank_best(predictor, batch)
+    pairs = score_pairs(predictor, batch, split.scan().labels, 0, ranked)
     return report_reliability(predictor, pairs)
 
 

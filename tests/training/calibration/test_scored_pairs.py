@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from models.options import RankingOptions
 from models.predict.predictor import Predictor
 from models.ranking.top_k import NO_LABEL
 from training.calibration import scored_pairs
-from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_pairs
+from training.calibration.scored_pairs import PairCollector, ScoredPairs, rank_best, score_pairs
 from training.data.dataset import open_dataset
 
 
@@ -24,12 +25,14 @@ def split(tiny_corpus):
 
 @pytest.fixture(scope="module")
 def pairs(predictor, split) -> ScoredPairs:
-    return score_pairs(predictor, predictor.read(list(split.texts())), split.scan().labels, 0)
+    batch = predictor.read(list(split.texts()))
+    return score_pairs(predictor, batch, split.scan().labels, 0, rank_best(predictor, batch))
 
 
 def test_all_best_and_all_true_labels_are_there_with_weight_1(pairs, predictor, split):
     truth = split.scan().labels.toarray() > 0
-    best = predictor.rank(predictor.read(list(split.texts())), 64, "linear").labels
+    options = RankingOptions(64, "linear")
+    best = predictor.rank(predictor.read(list(split.texts())), options).labels
     for row, labels in enumerate(pairs.labels):
         there = labels[labels != NO_LABEL]
         assert (np.diff(there) > 0).all()
@@ -49,7 +52,7 @@ def test_the_weights_of_a_document_sum_to_the_number_of_labels(pairs, predictor)
 def test_scores_are_those_of_the_predictor(pairs, predictor, split):
     batch = predictor.read(list(split.texts()))
     for name in predictor.scorers:
-        found = predictor.score(batch, pairs.labels, name)
+        found = predictor.score(batch, pairs.labels, RankingOptions(scorer=name))
         np.testing.assert_array_equal(pairs.scores[name], found)
 
 
@@ -58,7 +61,7 @@ def test_sums_over_the_pairs_estimate_sums_over_all(pairs, predictor, split):
     batch = predictor.read(texts)
     everything = np.tile(np.arange(len(predictor.catalogue)), (len(texts), 1))
     for name in ("retrieval", "linear"):
-        scores = predictor.score(batch, everything, name)
+        scores = predictor.score(batch, everything, RankingOptions(scorer=name))
         total = 1 / (1 + np.exp(-scores[np.isfinite(scores)].astype(np.float64)))
         some, _, weights = pairs.of(name)
         estimate = weights / (1 + np.exp(-some.astype(np.float64)))
@@ -82,6 +85,6 @@ def test_documents_in_several_batches_have_the_pairs_of_one(pairs, predictor, sp
 def test_few_labels_are_all_looked_at(monkeypatch, predictor, split):
     monkeypatch.setattr(scored_pairs, "NUM_SAMPLED", 400)
     batch = predictor.read(list(split.texts())[:3])
-    found = score_pairs(predictor, batch, split.scan().labels[:3], 0)
+    found = score_pairs(predictor, batch, split.scan().labels[:3], 0, rank_best(predictor, batch))
     assert (found.labels == np.arange(len(predictor.catalogue))).all()
     assert (found.weights == 1).all()

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from models.errors import ConfigError
 from training.configuration.learning import LearningConfig
 
-SAMPLED = {"q": {"kind": "uniform"}, "w": "importance", "m": 8}
-SUBSET = {"q": {"kind": "uniform_subset"}, "m": 8}
+SAMPLED = {"distribution": {"kind": "uniform"}, "weighting": "importance", "num_negatives": 8}
+SUBSET = {"distribution": {"kind": "uniform_subset"}, "num_negatives": 8}
 
 
 def read(negatives=None, **loss) -> LearningConfig:
@@ -26,13 +26,20 @@ def test_the_default_is_the_loss_of_depl():
     [
         (SAMPLED, {"kind": "softmax"}),
         (SAMPLED | {"shared": True}, {"kind": "decoupled", "part": "cosine_contrastive"}),
-        ({"q": {"kind": "within_batch"}, "w": "constant"}, {"kind": "softmax"}),
-        ({"q": {"kind": "all"}, "w": "tail"}, {"kind": "softmax"}),
-        ({"q": {"kind": "hard", "share": 1}, "w": "constant", "m": 4}, {"kind": "softmax"}),
-        (SUBSET, {"kind": "ordered", "vartheta": {"kind": "top_k", "k": 8}}),
-        (SUBSET, {"kind": "ordered", "vartheta": {"kind": "given", "weights": [2, 1, 1, 0]}}),
-        (SUBSET, {"kind": "ordered", "phi": "ramp", "ramp_width": 0.5}),
-        ({"q": {"kind": "all"}}, {"kind": "ordered"}),
+        ({"distribution": {"kind": "within_batch"}, "weighting": "constant"}, {"kind": "softmax"}),
+        ({"distribution": {"kind": "all"}, "weighting": "tail"}, {"kind": "softmax"}),
+        (
+            {
+                "distribution": {"kind": "hard", "share": 1},
+                "weighting": "constant",
+                "num_negatives": 4,
+            },
+            {"kind": "softmax"},
+        ),
+        (SUBSET, {"kind": "ordered", "rank_weights": {"kind": "top_k", "k": 8}}),
+        (SUBSET, {"kind": "ordered", "rank_weights": {"kind": "given", "weights": [2, 1, 1, 0]}}),
+        (SUBSET, {"kind": "ordered", "margin_loss": "ramp", "ramp_width": 0.5}),
+        ({"distribution": {"kind": "all"}}, {"kind": "ordered"}),
         (None, {"kind": "soft_top_k", "k": 3}),
     ],
 )
@@ -46,55 +53,72 @@ def test_possible_combinations_are_taken(negatives, loss):
     ("negatives", "loss", "message"),
     [
         (
-            {"q": {"kind": "hard", "share": 1}, "w": "importance", "m": 4},
+            {
+                "distribution": {"kind": "hard", "share": 1},
+                "weighting": "importance",
+                "num_negatives": 4,
+            },
             {"kind": "softmax"},
-            "w 'importance' needs log q of every label, which q 'hard' with share 1 can't give",
-        ),
-        (SAMPLED | {"m": None}, {"kind": "softmax"}, "q 'uniform' needs m"),
-        (
-            {"q": {"kind": "within_batch"}, "w": "constant", "m": 9},
-            {"kind": "softmax"},
-            "m is 9, but q 'within_batch' settles how many",
+            "weighting 'importance' needs log q of every label, but 'hard' with share 1",
         ),
         (
-            {"q": {"kind": "softmax"}, "w": "importance", "m": 9, "shared": True},
+            SAMPLED | {"num_negatives": None},
             {"kind": "softmax"},
-            "q 'softmax' can't be drawn once for all pairs",
+            "distribution 'uniform' needs num_negatives",
         ),
         (
-            {"q": {"kind": "all"}, "w": "importance", "exclude": "none"},
+            {"distribution": {"kind": "within_batch"}, "weighting": "constant", "num_negatives": 9},
+            {"kind": "softmax"},
+            "num_negatives is 9, but distribution 'within_batch' settles how many",
+        ),
+        (
+            {
+                "distribution": {"kind": "softmax"},
+                "weighting": "importance",
+                "num_negatives": 9,
+                "shared": True,
+            },
+            {"kind": "softmax"},
+            "distribution 'softmax' can't be drawn once for all pairs",
+        ),
+        (
+            {"distribution": {"kind": "all"}, "weighting": "importance", "exclude": "none"},
             {"kind": "softmax"},
             "would count each positive twice",
         ),
         (SUBSET, {"kind": "softmax"}, "loss 'softmax' needs w"),
         (None, {"kind": "decoupled"}, "loss 'decoupled' needs 'negatives'"),
         (SAMPLED, {"kind": "depl"}, "loss 'depl' is taken over the batch's label subset"),
-        (SUBSET | {"w": "tail"}, {"kind": "ordered"}, "drop w 'tail'"),
-        (SAMPLED | {"w": None}, {"kind": "ordered"}, "not q 'uniform'"),
+        (SUBSET | {"weighting": "tail"}, {"kind": "ordered"}, "drop weighting 'tail'"),
+        (SAMPLED | {"weighting": None}, {"kind": "ordered"}, "got distribution 'uniform'"),
         (SUBSET | {"exclude": "none"}, {"kind": "ordered"}, "the positive among the negatives"),
         (
             SUBSET,
-            {"kind": "ordered", "vartheta": {"kind": "top_k", "k": 9}},
-            "vartheta has 9 ranks, but m is 8; wanted B >= k",
+            {"kind": "ordered", "rank_weights": {"kind": "top_k", "k": 9}},
+            "rank_weights has 9 ranks, but num_negatives is 8; expected at least as many",
         ),
         (
             SUBSET,
-            {"kind": "ordered", "vartheta": {"kind": "power_law", "k": 2, "exponent": -1}},
-            "vartheta increases: exponent -1.0",
+            {"kind": "ordered", "rank_weights": {"kind": "power_law", "k": 2, "exponent": -1}},
+            "rank_weights increase: exponent -1.0",
         ),
         (
             SUBSET,
-            {"kind": "ordered", "vartheta": {"kind": "given", "weights": [2, 1, 3]}},
-            "vartheta increases: 1.0 at rank 2, then 3.0",
+            {"kind": "ordered", "rank_weights": {"kind": "given", "weights": [2, 1, 3]}},
+            "rank_weights increase: 1.0 at rank 2, then 3.0",
         ),
         (
             SUBSET,
-            {"kind": "ordered", "vartheta": {"kind": "given", "weights": [0, 0]}},
-            "vartheta is 0 at every rank",
+            {"kind": "ordered", "rank_weights": {"kind": "given", "weights": [0, 0]}},
+            "rank_weights are 0 at every rank",
         ),
-        (SUBSET, {"kind": "ordered", "ramp_width": 2}, "ramp_width is given, but phi is 'hinge'"),
-        (SAMPLED | {"w": "best"}, {"kind": "softmax"}, "'tail'"),
-        (SAMPLED | {"q": {"kind": "zipf"}}, {"kind": "softmax"}, "'frequency'"),
+        (
+            SUBSET,
+            {"kind": "ordered", "ramp_width": 2},
+            "ramp_width is given, but margin_loss is 'hinge'",
+        ),
+        (SAMPLED | {"weighting": "best"}, {"kind": "softmax"}, "'tail'"),
+        (SAMPLED | {"distribution": {"kind": "zipf"}}, {"kind": "softmax"}, "'frequency'"),
     ],
 )
 def test_impossible_combinations_are_refused_by_name(negatives, loss, message):
@@ -106,17 +130,25 @@ def test_impossible_combinations_are_refused_by_name(negatives, loss, message):
 @pytest.mark.parametrize(
     ("negatives", "loss", "message"),
     [
-        (SAMPLED, {"kind": "softmax"}, "m is 8, but q 'uniform' has 6 labels"),
         (
-            {"q": {"kind": "hard", "share": 1}, "w": "constant", "m": 4},
+            SAMPLED,
             {"kind": "softmax"},
-            "m is 4, but q 'hard' has 3 labels",
+            "num_negatives is 8, but distribution 'uniform' has 6 labels",
+        ),
+        (
+            {
+                "distribution": {"kind": "hard", "share": 1},
+                "weighting": "constant",
+                "num_negatives": 4,
+            },
+            {"kind": "softmax"},
+            "num_negatives is 4, but distribution 'hard' has 3 labels",
         ),
         (None, {"kind": "soft_top_k", "k": 7}, "k is 7, of 7 labels"),
         (
-            {"q": {"kind": "all"}},
-            {"kind": "ordered", "vartheta": {"kind": "top_k", "k": 7}},
-            "vartheta has 7 ranks, but a pair has at most 6 negatives",
+            {"distribution": {"kind": "all"}},
+            {"kind": "ordered", "rank_weights": {"kind": "top_k", "k": 7}},
+            "rank_weights has 7 ranks, but a pair has at most 6 negatives",
         ),
     ],
 )
@@ -127,4 +159,6 @@ def test_what_so_few_labels_make_impossible_is_refused(negatives, loss, message)
 
 
 def test_with_the_positive_in_the_support_all_labels_can_be_drawn():
-    read(SAMPLED | {"m": 7, "exclude": "none"}, kind="softmax").check(num_labels=7, num_hard=0)
+    read(SAMPLED | {"num_negatives": 7, "exclude": "none"}, kind="softmax").check(
+        num_labels=7, num_hard=0
+    )

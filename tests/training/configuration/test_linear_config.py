@@ -26,8 +26,8 @@ def test_a_method_has_what_it_uses_and_no_more(method: MethodName) -> None:
 def test_a_sampled_softmax_without_bias_is_the_default() -> None:
     config = LinearConfig()
     assert config.method is None and config.negatives is not None
-    assert config.negatives.q == FrequencyConfig(exponent=0.5)
-    assert (config.negatives.w, config.negatives.m) == ("importance", 256)
+    assert config.negatives.distribution == FrequencyConfig(exponent=0.5)
+    assert (config.negatives.weighting, config.negatives.num_negatives) == ("importance", 256)
     assert config.correction == "none"
     assert LinearConfig.model_validate(config.model_dump()) == config
 
@@ -44,12 +44,12 @@ def test_adversarial_negatives_are_those_of_a_tree_of_sixteen_components() -> No
     [
         ({"method": "softmax", "num_negatives": 2}, "num_negatives decides nothing with method"),
         ({"method": "one_versus_each", "regulariser": 0.1}, "regulariser decides nothing with"),
-        ({"method": "uniform", "tree": {}}, "tree decides nothing with method 'uniform'; wanted"),
+        ({"method": "uniform", "tree": {}}, "tree decides nothing with method 'uniform'; expected"),
         ({"method": "nce", "num_negatives": None}, "num_negatives is missing for method 'nce'"),
-        ({"num_negatives": 4}, "num_negatives decides nothing with no method; wanted with"),
-        ({"tree": {}}, "tree decides nothing with no method; wanted with adversarial, nce"),
-        ({"method": None}, "there is no method; wanted one, or 'negatives' and 'loss'"),
-        ({"method": "nce", "tree": None}, "wanted with adversarial, nce, and with no other"),
+        ({"num_negatives": 4}, "num_negatives decides nothing with no method; expected with"),
+        ({"tree": {}}, "tree decides nothing with no method; expected with adversarial, nce"),
+        ({"method": None}, "there is no method; expected one, or 'negatives' and 'loss'"),
+        ({"method": "nce", "tree": None}, "expected with adversarial, nce alone"),
         ({"num_negatives": 0}, "greater than or equal to 1"),
         ({"regulariser": -1.0}, "greater than or equal to 0"),
         ({"method": "nce", "tree": {"regulariser": 0.0}}, "greater than 0"),
@@ -68,9 +68,9 @@ def test_what_can_not_be_or_decides_nothing_is_refused(content: object, words: s
 def test_without_the_scorer_its_section_decides_nothing() -> None:
     content = {"scorers": ["retrieval", "sparse"], "linear": {"epochs": 3}}
     config = TrainingConfig.model_validate(content)
-    assert config.keys_ignored("text") == ["linear"]
-    assert "linear" not in config.settings_used("text")
-    assert TrainingConfig().settings_used("text")["linear"]["negatives"]["m"] == 256
+    assert config.keys_ignored == ["linear"]
+    assert "linear" not in config.settings_used
+    assert TrainingConfig().settings_used["linear"]["negatives"]["num_negatives"] == 256
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_default_scores_all_of_few_labels(num_labels: int, method: MethodNam
     assert default.fitted_to(num_labels) == wanted
 
 
-UNIFORM = {"q": {"kind": "uniform"}, "w": "constant", "m": 300}
+UNIFORM = {"distribution": {"kind": "uniform"}, "weighting": "constant", "num_negatives": 300}
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,9 @@ def test_labels_may_have_other_names_and_parents(form, tmp_path):
 
 def test_other_names_that_are_no_list_are_refused(tmp_path):
     labels = json_lines([LABELS[0] | {"parents": 7}, *LABELS[1:]])
-    with pytest.raises(DataError, match=r"line 1: parents is 7 \(int\); wanted a list of strings"):
+    with pytest.raises(
+        DataError, match=r"line 1: parents is 7 \(int\); expected a list of strings"
+    ):
         open_dataset(write(tmp_path, train__jsonl=json_lines(DOCUMENTS), labels__jsonl=labels))
 
 
@@ -259,17 +261,17 @@ BAD_LINES = {
     b"{nonsense": "not JSON (Expecting property name enclosed in double quotes at character 2)",
     DEEP: "not JSON that can be read (maximum recursion depth exceeded",
     b"9" * 5000: "not JSON that can be read (Exceeds the limit (4300 digits)",
-    b"[1, 2]": "[1, 2] (list); wanted one JSON object a line",
+    b"[1, 2]": "[1, 2] (list); expected one JSON object a line",
     b'{"text": "\xff"}': "not UTF-8 (byte 0xff at position 10)",
     b'{"labels": []}': "no 'text'; the line has 'labels'",
     b'{"text": "t"}': "no 'labels'; the line has 'text'",
-    b'{"text": " \\n", "labels": []}': "empty text; wanted words in 'text'",
-    b'{"text": 5, "labels": []}': "text is 5 (int); wanted a string",
+    b'{"text": " \\n", "labels": []}': "empty text; expected words in 'text'",
+    b'{"text": 5, "labels": []}': "text is 5 (int); expected a string",
     b'{"text": "\\ud800", "labels": []}': "text holds '\\ud800', half of a surrogate pair",
-    b'{"text": "t", "labels": "a"}': "labels is 'a' (str); wanted a list",
-    b'{"text": "t", "labels": [true]}': "labels holds True (bool); wanted ids or names of labels",
-    b'{"text": "t", "labels": [" "]}': "labels holds ' ' (str); wanted ids or names of labels",
-    b'{"text": "t", "labels": [], "id": [1]}': "id is [1] (list); wanted a string",
+    b'{"text": "t", "labels": "a"}': "labels is 'a' (str); expected a list",
+    b'{"text": "t", "labels": [true]}': "labels holds True (bool); expected ids or names of labels",
+    b'{"text": "t", "labels": [" "]}': "labels holds ' ' (str); expected ids or names of labels",
+    b'{"text": "t", "labels": [], "id": [1]}': "id is [1] (list); expected a string",
     b'{"text": "t", "labels": ["x"]}': "unknown label 'x'",
 }
 
@@ -278,17 +280,17 @@ BAD_LINES = {
 def test_bad_json_line_is_refused_with_file_line_and_reason(line, reason, tmp_path):
     lines = json_lines(DOCUMENTS) + line + b"\n"
     message = problems_of(write(tmp_path, train__jsonl=lines, labels__jsonl=json_lines(LABELS)))
-    assert message.startswith("corpus: 1 line can't be used; mend it, or skip it with --skip")
+    assert message.startswith("corpus: 1 line can't be used; fix it, or skip it with --skip")
     assert f"\n  train.jsonl, line 4: {reason}" in message
 
 
 BAD_INDICES = {
-    "[3]": "label index 3 is out of range; wanted 0 to 2",
-    "[-1]": "label index -1 is out of range; wanted 0 to 2",
-    "[true]": "target_ind holds True (bool); wanted label indices, as integers",
-    "[1.0]": "target_ind holds 1.0 (float); wanted label indices, as integers",
-    '["1"]': "target_ind holds '1' (str); wanted label indices, as integers",
-    "null": "target_ind is None (NoneType); wanted a list",
+    "[3]": "label index 3 is out of range; expected 0 to 2",
+    "[-1]": "label index -1 is out of range; expected 0 to 2",
+    "[true]": "target_ind holds True (bool); expected label indices, as integers",
+    "[1.0]": "target_ind holds 1.0 (float); expected label indices, as integers",
+    '["1"]': "target_ind holds '1' (str); expected label indices, as integers",
+    "null": "target_ind is None (NoneType); expected a list",
 }
 
 
@@ -300,13 +302,15 @@ def test_bad_label_index_is_refused(indices, reason, tmp_path):
 
 
 BAD_RECORDS = {
-    b"only one cell": "1 cells; wanted 2, as in the header",
-    b"t,a;;b": "labels holds '' (str); wanted ids or names of labels",
+    b"only one cell": "1 cells; expected 2, as in the header",
+    b"t,a;;b": "labels is 'a;;b' (str); expected a label on each side of every semicolon; remove",
+    b"t,a;": "labels is 'a;' (str); expected a label on each side of every semicolon; remove",
+    b't,"[""a"", "" ""]"': "labels holds ' ' (str); expected ids or names of labels",
     b"t,bread; butter": "unknown label 'butter'; it is neither an id nor a name of a label",
     b"\xff,a": "not UTF-8",
     b'"t"x,a': "not CSV (',' expected after '\"'); is a quote left open or not doubled?",
     b'"t,a': "not CSV (unexpected end of data); is a quote left open or not doubled?",
-    b",a": "empty text; wanted words in 'text'",
+    b",a": "empty text; expected words in 'text'",
 }
 
 
@@ -385,7 +389,7 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
     scan = dataset.split("train").scan()
     assert documents(dataset) == EXPECTED
     assert (scan.num_skipped, len(scan.problems), scan.labels.shape) == (3, 2, (3, 3))
-    assert scan.problems[0] == "train.jsonl, line 1: 1 (int); wanted one JSON object a line"
+    assert scan.problems[0] == "train.jsonl, line 1: 1 (int); expected one JSON object a line"
 
 
 def test_skipped_lines_are_logged_once(half_bad, caplog):
@@ -421,7 +425,7 @@ def test_documents_without_labels_and_repeated_texts_are_counted_and_logged(tmp_
     assert (scan.num_unlabelled, scan.num_repeats, scan.num_repeated_ids) == (2, 2, 0)
     assert (
         "train.jsonl: of 5 documents, 2 have no label, "
-        "2 have the text or the features of an earlier one" in caplog.text
+        "2 have the text of an earlier one" in caplog.text
     )
 
 
@@ -453,6 +457,15 @@ def test_label_file_must_be_right_in_every_line_even_when_skipping(tmp_path):
     assert "line 4: id 'a' again, as on line 1" in str(caught.value)
 
 
+def test_equal_names_of_two_labels_are_told(tmp_path, caplog):
+    labels = json_lines([*LABELS, {"id": "d", "name": "bread"}])
+    open_dataset(write(tmp_path, train__jsonl=json_lines(DOCUMENTS[:1]), labels__jsonl=labels))
+    assert (
+        "1 names are those of several labels each, which only their ids tell apart: 'bread'"
+        in caplog.text
+    )
+
+
 def test_blank_line_among_indexed_labels_is_refused_as_it_would_shift_them(tmp_path):
     labels = XC_LABELS.replace(b"\n", b"\n\n", 1)
     write(tmp_path, trn__json=json_lines(indexed(EXPECTED)), lbl__json=labels)
@@ -479,9 +492,9 @@ def test_file_that_only_claims_to_be_compressed_is_refused_by_name(tmp_path):
 
 
 def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("training.formats.text_files.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("models.files.text_files.MAX_LINE_BYTES", 1000)
     write(tmp_path, train__jsonl=json.dumps(DOCUMENTS * 20).encode(), labels__csv=b"id,name\na,b\n")
-    with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; wanted one document a"):
+    with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; expected one document a"):
         open_dataset(tmp_path).split("train").scan()
 
 
@@ -489,7 +502,7 @@ def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, 
 def test_csv_header_without_its_columns_is_refused(header, tmp_path):
     write(tmp_path, train__csv=header + b"t,a\n", labels__csv=csv_lines(LABELS))
     with pytest.raises(
-        DataError, match=r"train\.csv, line 1: .* wanted 'labels', 'text' or 'title'"
+        DataError, match=r"train\.csv, line 1: .* expected 'labels', 'text' or 'title'"
     ):
         open_dataset(tmp_path).split("train").scan()
 
@@ -502,9 +515,8 @@ def test_csv_header_with_an_open_quote_is_refused(tmp_path):
 
 FOLDERS = {
     "no documents; looked for Extreme Classification Repository: trn.json, dev.json, tst.json; "
-    "JSON lines: train.jsonl, dev.jsonl, test.jsonl; CSV: train.csv, dev.csv, test.csv; "
-    "bag of words: train.txt, dev.txt, test.txt; bag of words, as matrices: trn_X_Xf.txt, "
-    "dev_X_Xf.txt, tst_X_Xf.txt (each also with .gz)": {},
+    "JSON lines: train.jsonl, dev.jsonl, test.jsonl; CSV: train.csv, dev.csv, test.csv "
+    "(each also with .gz)": {},
     "files of two formats (train.jsonl, dev.csv.gz); keep those": {
         "train__jsonl": b"",
         "dev__csv__gz": b"",
@@ -515,8 +527,8 @@ FOLDERS = {
         "labels__jsonl": b"",
         "labels__csv": b"",
     },
-    "no labels; wanted lbl.json": {"trn__json": b""},
-    "no labels; wanted labels.jsonl or labels.csv": {"test__jsonl": b""},
+    "no labels; expected lbl.json": {"trn__json": b""},
+    "no labels; expected labels.jsonl or labels.csv": {"test__jsonl": b""},
     "labels.jsonl: no labels; give one a line": {"train__jsonl": b"", "labels__jsonl": b"\n"},
 }
 

@@ -110,7 +110,7 @@ def test_delimiter_is_recognised_and_logged(delimiter, name, tmp_path, caplog):
         f"a{delimiter}", "a,"
     )
     assert read(corpus(tmp_path, train__csv=content)) == [("a, b; c", ("x",)), ("d", ("x", "y"))]
-    assert f"train.csv: columns are taken to stand between {name}s" in caplog.text
+    assert f"train.csv: columns are taken to be separated by {name}s" in caplog.text
 
 
 def test_quoted_header_with_semicolons_is_recognised(tmp_path):
@@ -127,7 +127,7 @@ def test_commas_are_logged_only_when_asked_for(tmp_path, caplog):  # this passed
 def test_header_without_columns_is_refused_with_all_delimiters(tmp_path):
     message = refusal(corpus(tmp_path, train__csv="text|labels\nt|x\n"))
     assert message == (
-        "corpus/train.csv, line 1: the header has the columns ['text|labels']; wanted 'labels', "
+        "corpus/train.csv, line 1: the header has the columns ['text|labels']; expected 'labels', "
         "'text' or 'title' or 'content' among them, each once, between commas, semicolons or tabs"
     )
 
@@ -186,7 +186,7 @@ def test_labels_that_look_alike_are_named(tmp_path, caplog):
         "2 groups of labels differ only in case, spaces or Unicode form, and are kept apart: "
         "'BOOKS', 'Books', 'books'; 'Heat  Pump', 'heat pump'" in caplog.text
     )
-    assert "'nan' came as a label; leave the labels of a document empty" in caplog.text
+    assert "got 'nan' as a label; leave the labels of a document empty" in caplog.text
 
 
 def test_at_most_five_groups_that_look_alike_are_named(tmp_path, caplog):
@@ -206,7 +206,7 @@ def test_reason_of_lines_is_told_where_no_label_is_left(tmp_path):
     message = refusal(corpus(tmp_path, train__jsonl=lines))
     assert "no document that can be used has a label" in message
     assert (
-        "3 lines can't be used:\n  train.jsonl, line 1: labels is 'Shoes' (str); wanted a list, "
+        "3 lines can't be used:\n  train.jsonl, line 1: labels is 'Shoes' (str); expected a list, "
         'as ["Shoes"]\n' in message
     )
 
@@ -217,7 +217,7 @@ def test_cut_line_is_refused_at_its_end(end, tmp_path):
         corpus(tmp_path, train__jsonl=f'{JSONL}{{"text": "half", "labels": ["a"{end}')
     )
     assert (
-        "corpus: 1 line can't be used; mend it, or skip it with --skip-bad\n  train.jsonl, line 3: "
+        "corpus: 1 line can't be used; fix it, or skip it with --skip-bad\n  train.jsonl, line 3: "
         "not JSON (Expecting ',' delimiter at character 32, where the line ends: is it cut off?)"
         in message
     )

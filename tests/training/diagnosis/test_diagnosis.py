@@ -118,7 +118,7 @@ def test_all_keywords_of_weights_that_are_not_negative_keep_everything():
 def test_the_size_of_the_blocks_changes_nothing(monkeypatch):
     case = case_of(num_labels=9)
     whole = diagnose(*case, dim=DIM).findings[0]
-    monkeypatch.setattr(diagnosis, "_MOST_ENTRIES", 1)
+    monkeypatch.setattr(diagnosis, "_MAX_ENTRIES", 1)
     single = diagnose(*case, dim=DIM).findings[0]
     for name in ("delta_max", "missed", "kept", "sharp_bound"):
         assert getattr(single, name) == pytest.approx(getattr(whole, name), rel=1e-6)
@@ -141,7 +141,7 @@ def test_a_document_whose_label_is_above_no_other_is_left_out():
 
 @pytest.mark.parametrize("counts", [[], [8, 0]])
 def test_keyword_counts_below_one_are_refused(counts):
-    with pytest.raises(ConfigError, match="give some of at least 1"):
+    with pytest.raises(ConfigError, match="expected some of at least 1"):
         diagnose(*case_of(), dim=DIM, keyword_counts=counts)
 
 
@@ -194,6 +194,10 @@ def call(trained, tiny_corpus, tmp_path, monkeypatch):
     )
 
 
+def figures(result):
+    return json.loads(result.stdout)["figures"]
+
+
 def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, monkeypatch):
     monkeypatch.delattr(models.parts.storage, "load_transformer")  # it needs no encoder
     result = call()
@@ -203,8 +207,8 @@ def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, 
 
 
 def test_diagnose_takes_numbers_of_keywords_and_prints_json_alone(call):
-    printed = json.loads(call("--json", "--keywords", "4", "--keywords", "2").stdout)
-    assert printed == json.loads(Path("out/theory.json").read_text())
+    printed = figures(call("--json", "-", "--keywords", "4", "--keywords", "2"))
+    assert printed.items() >= json.loads(Path("out/theory.json").read_text()).items()
     assert list(printed["labels"][0]["keywords"]) == ["2", "4"]
     assert printed["dim"] == 16
 
@@ -218,12 +222,10 @@ def test_diagnose_names_the_splits_there_are(call):
 
 
 @pytest.fixture
-def call_without_encoder(trained_sparse, trained_features, tiny_corpus, feature_corpus, tmp_path):
-    def call(*options, features=False):
-        model = trained_features if features else trained_sparse
-        corpus = feature_corpus if features else tiny_corpus
-        places = [str(corpus), "--registry", str(model.registry.folder)]
-        output = ["--output", str(tmp_path / "out"), "--json"]
+def call_without_encoder(trained_sparse, tiny_corpus, tmp_path):
+    def call(*options):
+        places = [str(tiny_corpus), "--registry", str(trained_sparse.registry.folder)]
+        output = ["--output", str(tmp_path / "out"), "--json", "-"]
         arguments = ["diagnose", *places, *output, "--overwrite", *options]
         return CliRunner().invoke(longtail.app, arguments, catch_exceptions=False)
 
@@ -236,15 +238,7 @@ def test_without_an_encoder_its_dimensions_must_be_given(call_without_encoder):
 
 
 def test_dimensions_can_be_given_in_place_of_an_encoder(call_without_encoder, call):
-    alone = json.loads(call_without_encoder("--dim", "32").stdout)
-    assert alone == json.loads(call("--dim", "32", "--json", "--overwrite").stdout)
+    alone = figures(call_without_encoder("--dim", "32"))
+    other = figures(call("--dim", "32", "--json", "-", "--overwrite"))
+    assert alone | {"model": None} == other | {"model": None}
     assert alone["dim"] == 32
-
-
-def test_a_model_of_features_is_diagnosed_as_the_same_one_of_texts(call_without_encoder):
-    texts, features = (
-        json.loads(call_without_encoder("--dim", "32", features=each).stdout)["summary"][-1]
-        for each in (False, True)
-    )
-    assert features["num_labels"] == texts["num_labels"]
-    assert features["kept"] == pytest.approx(texts["kept"], abs=0.02)

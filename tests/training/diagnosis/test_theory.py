@@ -16,7 +16,6 @@ from training.diagnosis.theory import (
     keyword_weights,
     least_margin,
     normalise,
-    projection_bound,
     row_dots,
     theorem_bound,
 )
@@ -56,6 +55,11 @@ def real(trained, tiny_corpus):
 
 
 # ---- Eq. 11: random projections keep inner products ----
+
+
+def projection_bound(gamma, dim):
+    """4 exp(-gamma^2 d/8), at most 1, on which Theorem 3 rests: for 0 < gamma <= 1.6."""
+    return float(min(1.0, 4 * np.exp(-(gamma**2) * dim / 8)))
 
 
 def share_moved(rng, a, b, gamma, dim):

@@ -17,7 +17,7 @@ from training.evaluation.by_frequency import (
     label_subsets,
     measure,
 )
-from training.evaluation.metrics import judge, label_f1_at, ndcg_at, recall_at
+from training.evaluation.metrics import join_truth, label_f1_at, ndcg_at, recall_at
 from training.evaluation.tables import markdown_table
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
@@ -56,7 +56,7 @@ def test_each_label_is_in_one_frequency_bin_and_the_tail_is_1_to_9():
 
 
 def test_a_bin_is_measured_on_its_labels_and_the_documents_that_carry_one():
-    measured = measure(judge(GOOD.labels, TRUTH), COUNTS, 6000, ks=(1, 2))
+    measured = measure(join_truth(GOOD.labels, TRUTH), COUNTS, 6000, ks=(1, 2))
     zero_shot = measured["0"]
     assert (zero_shot.num_labels, zero_shot.num_true_labels) == (2, 1)
     assert (zero_shot.num_documents, zero_shot.num_occurrences) == (1, 1)
@@ -66,14 +66,14 @@ def test_a_bin_is_measured_on_its_labels_and_the_documents_that_carry_one():
 
 def test_macro_f1_of_a_bin_counts_false_positives_on_all_documents():
     truth = truth_of([2], [8])
-    judged = judge(np.array([[2], [2]]), truth)
+    judged = join_truth(np.array([[2], [2]]), truth)
     tail = measure(judged, COUNTS, 6000, ks=(1,))["1"]
     assert tail.num_documents == 1
     assert tail.values["macro-F1@1"] == pytest.approx(2 / 3)
 
 
 def test_all_labels_are_measured_on_all_documents():
-    judged = judge(GOOD.labels, TRUTH)
+    judged = join_truth(GOOD.labels, TRUTH)
     whole = measure(judged, COUNTS, 6000, ks=(3,))["all"]
     assert whole.num_documents == 4
     assert whole.values["nDCG@3"] == ndcg_at(judged, 3)
@@ -88,7 +88,7 @@ def test_a_bin_that_no_document_needs_is_empty_and_shown_as_not_measured(evaluat
 
 
 def test_counts_without_any_label_in_a_bin_give_an_empty_bin():
-    measured = measure(judge(GOOD.labels, TRUTH), np.full(9, 50), 6000, ks=(1,))
+    measured = measure(join_truth(GOOD.labels, TRUTH), np.full(9, 50), 6000, ks=(1,))
     assert (measured["0"].num_labels, measured["0"].values) == (0, {})
 
 
@@ -170,7 +170,7 @@ def test_markdown_tells_the_sizes_and_has_a_table_by_bin_for_each_scorer(evaluat
 @pytest.mark.parametrize(
     ("ranking", "ks", "words"),
     [
-        (GOOD, (1, 5), "evaluation of 'mine': metrics: k=5 came"),
+        (GOOD, (1, 5), "evaluation of 'mine': metrics: got k=5"),
         (ranking_of([[0]]), (1,), "evaluation of 'mine': metrics: the ranking has 1 rows"),
         (GOOD, (), "1 rankings at 0 ks"),
     ],
@@ -181,7 +181,7 @@ def test_a_ranking_that_cannot_be_measured_is_named(ranking, ks, words):
 
 
 def test_counts_of_other_labels_are_refused():
-    with pytest.raises(DataError, match="counts of 2 labels came, the truth has 9"):
+    with pytest.raises(DataError, match="counts of 2 labels, but the truth has 9"):
         evaluate({"good": GOOD}, TRUTH, COUNTS[:2], 6000, ks=(1,))
 
 

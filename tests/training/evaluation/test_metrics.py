@@ -14,11 +14,10 @@ from scipy.sparse import csr_array
 from models.errors import DataError
 from models.ranking.top_k import NO_LABEL
 from training.evaluation.metrics import (
-    Judged,
+    RankedEvaluation,
     inverse_propensities,
-    judge,
+    join_truth,
     label_f1_at,
-    macro_f1_at,
     ndcg_at,
     precision_at,
     propensity_scored_ndcg_at,
@@ -48,11 +47,11 @@ def truth_of(true: list[set[int]], num_labels: int) -> csr_array:
     return csr_array(dense)
 
 
-def judged_of(ranked: list[list[int]], true: list[set[int]], num_labels: int) -> Judged:
+def judged_of(ranked: list[list[int]], true: list[set[int]], num_labels: int) -> RankedEvaluation:
     labels = np.full((len(ranked), num_labels), NO_LABEL, dtype=np.int64)
     for row, best in enumerate(ranked):
         labels[row, : len(best)] = best
-    return judge(labels, truth_of(true, num_labels))
+    return join_truth(labels, truth_of(true, num_labels))
 
 
 def weights_of(num_labels: int) -> np.ndarray:
@@ -127,7 +126,6 @@ def test_label_f1_equals_the_contingency_table_of_each_label(problem):
         expected.append(2 * precision * recall / (precision + recall) if hit else 0.0)
     judged = judged_of(ranked, true, num_labels)
     assert label_f1_at(judged, k) == pytest.approx(expected)
-    assert macro_f1_at(judged, k) == pytest.approx(mean(expected))
 
 
 @given(problems(), st.data())
@@ -185,16 +183,10 @@ def test_the_order_of_the_documents_changes_nothing(problem, random):
     judged = judged_of(ranked, true, num_labels)
     weights = weights_of(num_labels)
     assert ndcg_at(shuffled, k) == pytest.approx(ndcg_at(judged, k))
-    assert macro_f1_at(shuffled, k) == macro_f1_at(judged, k)
+    assert np.array_equal(label_f1_at(shuffled, k), label_f1_at(judged, k))
     assert propensity_scored_ndcg_at(shuffled, k, weights) == pytest.approx(
         propensity_scored_ndcg_at(judged, k, weights)
     )
-
-
-def test_macro_f1_of_a_subset_counts_labels_that_are_never_true_as_zero():
-    judged = judged_of([[0], [1]], [{0}, {0}], 3)
-    assert macro_f1_at(judged, 1, np.array([True, False, True])) == pytest.approx(1 / 3)
-    assert macro_f1_at(judged, 1, np.zeros(3, dtype=bool)) == 0.0
 
 
 def test_documents_without_true_labels_are_counted_and_score_zero():
@@ -224,10 +216,10 @@ def test_inverse_propensities_of_fewer_than_three_training_documents_are_one():
 @pytest.mark.parametrize(
     ("counts", "num_documents", "b", "words"),
     [
-        ([1], 0, 1.5, "0 training documents came"),
-        ([1, 8], 5, 1.5, "from 1 to 8 came, wanted 0 to 5"),
+        ([1], 0, 1.5, "got 0 training documents"),
+        ([1, 8], 5, 1.5, "from 1 to 8, expected 0 to 5"),
         ([-1], 5, 1.5, "from -1 to -1"),
-        ([1], 5, 0.0, "b=0.0 came"),
+        ([1], 5, 0.0, "b=0.0, expected"),
     ],
 )
 def test_impossible_propensities_are_refused(counts, num_documents, b, words):
@@ -247,20 +239,20 @@ def test_impossible_propensities_are_refused(counts, num_documents, b, words):
 )
 def test_broken_rankings_are_refused(labels, words):
     with pytest.raises(DataError, match=words):
-        judge(np.array(labels), truth_of([{0}, {1}], 3))
+        join_truth(np.array(labels), truth_of([{0}, {1}], 3))
 
 
 def test_a_truth_of_other_values_than_ones_is_refused():
     with pytest.raises(DataError, match="a single 1"):
-        judge(np.array([[0]]), csr_array(np.array([[2.0]], dtype=np.float32)))
+        join_truth(np.array([[0]]), csr_array(np.array([[2.0]], dtype=np.float32)))
 
 
 def test_no_documents_are_refused():
     with pytest.raises(DataError, match="0 documents"):
-        judge(np.zeros((0, 1), dtype=np.int64), truth_of([], 1))
+        join_truth(np.zeros((0, 1), dtype=np.int64), truth_of([], 1))
 
 
 @pytest.mark.parametrize("k", [0, 3])
 def test_a_k_outside_the_ranking_is_refused(k):
-    with pytest.raises(DataError, match=f"k={k} came, the ranking is 2 labels wide"):
+    with pytest.raises(DataError, match=f"got k={k}, but the ranking is 2 labels wide"):
         precision_at(judged_of([[0, 1]], [{0}], 2), k)

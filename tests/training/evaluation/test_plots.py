@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from models.errors import ConfigError, DataError
 from models.ranking.top_k import Ranking, top_of_scores
-from training.evaluation.metrics import judge, label_f1_at, ndcg_at, recall_at
+from training.evaluation.metrics import join_truth, label_f1_at, ndcg_at, recall_at
 from training.evaluation.plots import draw_by_frequency, macro_f1_by_rank, write_figure
 
 COUNTS = np.repeat([500, 20, 3, 1, 0], [2, 10, 18, 20, 20])
@@ -43,21 +43,21 @@ def test_there_are_about_35_bins_by_default(num_labels, num_bins):
 
 def test_the_upper_panel_has_a_line_in_percent_for_each_scorer(figure):
     lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
-    _, f1 = macro_f1_by_rank(label_f1_at(judge(ranking_of(2).labels, TRUTH), 5), COUNTS)
+    _, f1 = macro_f1_by_rank(label_f1_at(join_truth(ranking_of(2).labels, TRUTH), 5), COUNTS)
     assert "retrieval" in lines
     assert np.asarray(lines["sparse"].get_ydata()) == pytest.approx(100 * f1)
 
 
 def test_the_lower_panel_has_recall_at_10_of_each_bin(figure):
     zero_shot, *others = figure.axes[1].containers[0]
-    judged = judge(ranking_of(1).labels, TRUTH).restricted_to(COUNTS == 0)
+    judged = join_truth(ranking_of(1).labels, TRUTH).restricted_to(COUNTS == 0)
     assert zero_shot.get_height() == pytest.approx(100 * recall_at(judged, 10))
     assert len(others) == 4
 
 
 def test_the_last_panel_has_ndcg_of_zero_shot_labels(figure):
     bars = figure.axes[2].containers[1]
-    judged = judge(ranking_of(2).labels, TRUTH).restricted_to(COUNTS == 0)
+    judged = join_truth(ranking_of(2).labels, TRUTH).restricted_to(COUNTS == 0)
     assert figure.axes[2].get_xticklabels()[5].get_text() == "nDCG@10\nzero-shot"
     assert bars[5].get_height() == pytest.approx(100 * ndcg_at(judged, 10))
 
@@ -114,12 +114,12 @@ def test_figures_are_written_as_png_and_svg(figure, tmp_path, name, magic):
 
 
 def test_other_suffixes_are_refused(figure, tmp_path):
-    with pytest.raises(ConfigError, match=r"'f.pdf': wanted a name that ends in .png or .svg"):
+    with pytest.raises(ConfigError, match=r"'f.pdf': expected a name that ends in .png or .svg"):
         write_figure(figure, tmp_path / "f.pdf")
 
 
 def test_nothing_to_draw_is_refused():
-    with pytest.raises(DataError, match="no rankings came"):
+    with pytest.raises(DataError, match="got no rankings"):
         draw_by_frequency({}, TRUTH, COUNTS)
     with pytest.raises(DataError, match="labels_per_bin=0"):
         macro_f1_by_rank(np.ones(2), np.ones(2, dtype=np.int64), labels_per_bin=0)

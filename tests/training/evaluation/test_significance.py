@@ -10,18 +10,18 @@ from scipy import stats
 from scipy.sparse import csr_array
 
 from models.errors import DataError
-from training.evaluation.metrics import Judged, judge, label_f1_at
+from training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
 from training.evaluation.significance import macro_t_test, micro_sign_test
 
 
 @pytest.fixture
-def judged_pair() -> tuple[Judged, Judged]:
+def judged_pair() -> tuple[RankedEvaluation, RankedEvaluation]:
     rng = np.random.default_rng(5)
     dense = (rng.random((40, 9)) < 0.3).astype(np.float32)
     better, worse = (
         np.argsort(-(dense * skill + rng.random((40, 9))), axis=1)[:, :4] for skill in (0.9, 0.1)
     )
-    return judge(better, csr_array(dense)), judge(worse, csr_array(dense))
+    return join_truth(better, csr_array(dense)), join_truth(worse, csr_array(dense))
 
 
 def test_macro_t_test_is_the_paired_t_test_on_label_f1(judged_pair):
@@ -65,17 +65,17 @@ def test_the_better_ranking_is_significant_one_way_only(test, judged_pair):
 
 def test_the_same_advantage_on_every_label_is_certain():
     truth = csr_array(np.eye(2, dtype=np.float32))
-    right, wrong = judge(np.array([[0], [1]]), truth), judge(np.array([[1], [0]]), truth)
+    right, wrong = join_truth(np.array([[0], [1]]), truth), join_truth(np.array([[1], [0]]), truth)
     assert macro_t_test(right, wrong, 1).p_value == 0.0
     assert macro_t_test(wrong, right, 1).p_value == 1.0
 
 
 def test_a_single_label_is_refused(judged_pair):
-    with pytest.raises(DataError, match="1 labels came"):
+    with pytest.raises(DataError, match="got 1 labels"):
         macro_t_test(*judged_pair, 3, np.arange(9) == 0)
 
 
 def test_different_truths_are_refused(judged_pair):
-    other = judge(judged_pair[0].labels, csr_array(np.ones((40, 9), dtype=np.float32)))
+    other = join_truth(judged_pair[0].labels, csr_array(np.ones((40, 9), dtype=np.float32)))
     with pytest.raises(DataError, match="different truths"):
         micro_sign_test(judged_pair[0], other, 3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import longtail
 from models.errors import ConfigError
+from training.experiments.cli import EXPERIMENTS
 
 FILES = ["configuration.json", "results.json", "results.md", "results.png", "trials"]
 
@@ -48,7 +51,7 @@ def test_an_experiment_writes_its_files_and_goes_on(options, num_trials, tiny_co
 
 
 def test_a_setting_that_is_not_known_is_refused_before_anything_is_written(tiny_corpus, tmp_path):
-    with pytest.raises(ConfigError, match="--settings: 'top_2' came, wanted some of top_1"):
+    with pytest.raises(ConfigError, match="--settings: got 'top_2', expected some of top_1"):
         call("negative-mining", tiny_corpus, "--settings", "top_2", "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -110,3 +113,37 @@ def test_learning_curves_want_a_corpus_or_a_made_up_problem(tiny_corpus, tmp_pat
     with pytest.raises(ConfigError, match="--task first_label is of a corpus"):
         call("adversarial", "--synthetic", 8, "--task", "first_label", *output)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_list_of_experiments_brings_no_pytorch():
+    code = (
+        "import sys, longtail\n"
+        "from typer.testing import CliRunner\n"
+        "print(CliRunner().invoke(longtail.app, ['experiment', '--help']).output)\n"
+        "print('torch' in sys.modules)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(name in run.stdout for name in EXPERIMENTS)
+    assert run.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_has_the_options_that_all_have(name):
+    help_text = call(name, "--help").output
+    options = ("--output", "--seeds", "--settings", "--json")
+    assert [option for option in options if option not in help_text] == []
+
+
+def test_an_experiment_that_there_is_not_is_refused():
+    result = call("no-such")
+    assert result.exit_code == 2
+    assert "No such command 'no-such'" in result.output
+
+
+def test_the_record_of_an_experiment_has_its_seeds(tiny_corpus, tmp_path):
+    call("negative-mining", tiny_corpus, "--settings", "top_1,plain", "--sampled", 32,
+         "--epochs", 1, "--output", tmp_path / "out", "--seeds", 2,
+         "--json", tmp_path / "x.json")  # fmt: skip
+    record = json.loads((tmp_path / "x.json").read_text())
+    assert record["seeds"] == [0, 1]
+    assert record["figures"] == json.loads((tmp_path / "out" / "results.json").read_text())

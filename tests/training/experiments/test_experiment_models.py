@@ -17,19 +17,19 @@ from training.configuration.learning import LearningConfig
 from training.experiments import bow_models as experiment_models
 from training.experiments.bow_models import (
     BagModel,
+    HiddenLayerModel,
     Learning,
-    LinearModel,
     RowAdagrad,
     SphereModel,
     rank_documents,
     train_model,
 )
 from training.experiments.data import Part
-from training.learning.objectives import Material, make_objective
+from training.learning.objectives import SamplerInputs, make_objective
 from training.learning.pairs import label_counts
 
 F, L, N, WIDTH = 12, 6, 40, 8
-MODELS = [LinearModel, SphereModel]
+MODELS = [HiddenLayerModel, SphereModel]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def part() -> Part:
     return Part(csr_array(features), csr_array(truth))
 
 
-def new_model(kind: type[BagModel] = LinearModel, *, num_features: int = F) -> BagModel:
+def new_model(kind: type[BagModel] = HiddenLayerModel, *, num_features: int = F) -> BagModel:
     torch.manual_seed(0)
     model = kind(num_features, L, WIDTH)
     nn.init.normal_(model.labels.weight)
@@ -53,11 +53,15 @@ def new_model(kind: type[BagModel] = LinearModel, *, num_features: int = F) -> B
 def learning(part: Part, reduction: str = "pairs", **changes) -> Learning:
     config = LearningConfig.model_validate(
         {
-            "negatives": {"q": {"kind": "all"}, "w": "importance", "exclude": "positive"},
+            "negatives": {
+                "distribution": {"kind": "all"},
+                "weighting": "importance",
+                "exclude": "positive",
+            },
             "loss": {"kind": "softmax"},
         }
     )
-    objective = make_objective(config, Material(label_counts(part.truth), "cpu"))
+    objective = make_objective(config, SamplerInputs(label_counts(part.truth), "cpu"))
     return replace(Learning(objective, "positive", reduction, 8, 1, 0.1), **changes)
 
 
@@ -182,7 +186,7 @@ def test_a_seed_gives_the_same_model_and_another_one_another(kind, part):
 @pytest.mark.parametrize("reduction", ["pairs", "documents"])
 def test_what_can_be_learned_is_learned(part, reduction):
     torch.manual_seed(0)
-    model = LinearModel(F, L, WIDTH)
+    model = HiddenLayerModel(F, L, WIDTH)
     assert not scores_of(model, part).any()  # all scores start at 0
     train_model(model, part, learning(part, reduction, epochs=10), seed=0)
     best = rank_documents(model, part.features, 1)[:, 0]

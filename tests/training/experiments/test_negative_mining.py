@@ -18,7 +18,7 @@ from training.experiments.negative_mining import (
     run_negative_mining,
 )
 from training.experiments.trials import Estimate, Trial
-from training.learning.objectives import Material, MiningObjective, make_objective
+from training.learning.objectives import MiningObjective, SamplerInputs, make_objective
 
 PLAN = NegativeMiningPlan(epochs=3, num_sampled=6, ranks=(1, 4, 9), batch_size=8, width=16)
 L = 10
@@ -62,10 +62,10 @@ def test_as_many_sampled_labels_as_there_are_labels_are_refused():
 @pytest.mark.parametrize(("setting", "rank"), [("top_1", 1), ("top_4", 4), ("plain", 6)])
 def test_the_hardest_cost_their_mean(setting, rank):
     config = learning_config(Trial("B=6", setting, 0))
-    objective = make_objective(config, Material(np.ones(L, dtype=np.int64), "cpu"))
+    objective = make_objective(config, SamplerInputs(np.ones(L, dtype=np.int64), "cpu"))
     assert isinstance(objective, MiningObjective)
-    torch.testing.assert_close(objective.vartheta, torch.full((1, rank), 1 / rank))
-    assert config.negatives.m == 6 and config.negatives.shared
+    torch.testing.assert_close(objective.rank_weights, torch.full((1, rank), 1 / rank))
+    assert config.negatives.num_negatives == 6 and config.negatives.shared
 
 
 @pytest.mark.parametrize("setting", PLAN.settings)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from training.evaluation.metrics import judge
+from training.evaluation.metrics import join_truth
 from training.experiments.data import ExperimentData, Part, thirds
 from training.experiments.sampling_bias import (
     SETTINGS,
@@ -21,7 +21,7 @@ from training.experiments.sampling_bias import (
     sampling_bias_markdown,
 )
 from training.experiments.trials import Estimate, Trial
-from training.learning.objectives import Material, SampledObjective, make_objective
+from training.learning.objectives import SampledObjective, SamplerInputs, make_objective
 
 PLAN = SamplingBiasPlan(
     epochs=2, profile_epochs=1, num_negatives=8, num_profile_negatives=4, width=16
@@ -49,7 +49,7 @@ def data() -> ExperimentData:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_setting_can_be_made_and_trained(setting, data):
-    objective = make_objective(learning_config(setting, 8), Material(data.counts, "cpu"))
+    objective = make_objective(learning_config(setting, 8), SamplerInputs(data.counts, "cpu"))
     assert isinstance(objective, SampledObjective)
     values = run_sampling_bias(data, PLAN, Trial("retrieval", setting, 0), "cpu")
     assert values["R@1 Full"] > 1 / L  # what a random label gets
@@ -59,11 +59,24 @@ def test_every_setting_can_be_made_and_trained(setting, data):
 def test_the_grid_is_that_of_the_paper():
     assert len(SETTINGS) == 3 * 4 + 2
     config = learning_config("uniform-tail", 8).negatives
-    assert (config.q.kind, config.w, config.m, config.shared) == ("uniform", "tail", 8, True)
+    assert (config.distribution.kind, config.weighting, config.num_negatives, config.shared) == (
+        "uniform",
+        "tail",
+        8,
+        True,
+    )
     config = learning_config("within_batch-constant", 8).negatives
-    assert (config.q.kind, config.w, config.m) == ("within_batch", "constant", None)
+    assert (config.distribution.kind, config.weighting, config.num_negatives) == (
+        "within_batch",
+        "constant",
+        None,
+    )
     config = learning_config("logit_adjustment", 8).negatives
-    assert (config.q.kind, config.w, config.exclude) == ("all", "tail", "positive")
+    assert (config.distribution.kind, config.weighting, config.exclude) == (
+        "all",
+        "tail",
+        "positive",
+    )
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -84,7 +97,7 @@ def test_figures_of_a_profile_are_balanced_errors(data):
 
 def test_recall_of_pairs_by_hand():
     truth = csr_array(np.array([[1, 1, 0], [0, 0, 1], [0, 1, 0]], dtype=np.float32))
-    judged = judge(np.array([[0, 2], [2, 0], [0, 2]]), truth)
+    judged = join_truth(np.array([[0, 2], [2, 0], [0, 2]]), truth)
     assert pair_recall_at(judged, 1) == 2 / 4
     assert pair_recall_at(judged.restricted_to(np.array([False, True, False])), 2) == 0
     nothing = judged.restricted_to(np.zeros(3, dtype=bool))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from unittest import mock
 
@@ -17,19 +15,6 @@ from scipy.sparse import coo_array, csr_array
 from models.errors import ConfigError, DataError
 from training.label_tree.fit import FittedTree, fit_tree, principal_components
 from training.label_tree.levels import GrownTree, grow_tree
-from training.label_tree.splits import split_in_batches
-
-
-@pytest.fixture(params=["one by one", "in batches"], autouse=True, scope="module")
-def way(request) -> Iterator[None]:
-    """Every test runs with the compiled fit of a CPU, and with what a GPU runs."""
-    is_cpu_s = request.param == "one by one"
-    with (
-        nullcontext()
-        if is_cpu_s
-        else mock.patch("training.label_tree.levels.split_nodes", split_in_batches)
-    ):
-        yield
 
 
 @dataclass(frozen=True)
@@ -248,7 +233,7 @@ def split_nodes_of(fitted: FittedTree):
 
 def test_the_first_split_is_in_the_middle_of_the_dominant_direction() -> None:
     vectors, truth = corpus(num_labels=12, seed=3)
-    with mock.patch("training.label_tree.splits._MOST_ROUNDS", 0):
+    with mock.patch("training.label_tree.splits._MAX_ROUNDS", 0):
         fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
     sums = truth.T @ features_of(fitted, vectors).double().numpy()
     direction = np.linalg.svd(sums - sums.mean(axis=0))[2][0]
@@ -262,7 +247,7 @@ def test_the_fit_is_the_same_again_and_in_other_blocks() -> None:
     first, again = (fit_tree(vectors, truth, regulariser=0.1, num_components=4) for _ in range(2))
     for name, array in first.tree.to_arrays().items():
         np.testing.assert_array_equal(array, again.tree.to_arrays()[name])
-    with mock.patch("training.label_tree.levels._BLOCK_COSTS", {"cpu": 100}):
+    with mock.patch("training.label_tree.levels._BLOCK_COST", 100):
         in_blocks = fit_tree(vectors, truth, regulariser=0.1, num_components=4)
     assert torch.equal(in_blocks.tree.label_of_leaf, first.tree.label_of_leaf)
     np.testing.assert_allclose(in_blocks.tree.weights, first.tree.weights, atol=1e-3)
@@ -414,7 +399,7 @@ def test_cross_validation_does_with_fewer_documents_than_folds() -> None:
     [
         ({"num_components": 7}, "7 principal components of document vectors with 6 dimensions"),
         ({"num_components": 0}, "0 principal components"),
-        ({"num_components": 2, "regulariser": 0.0}, "regulariser 0.0; wanted a finite number"),
+        ({"num_components": 2, "regulariser": 0.0}, "regulariser 0.0; expected a finite number"),
         ({"num_components": 2, "regulariser": float("nan")}, "regulariser nan"),
         ({"num_components": 2, "regulariser": float("inf")}, "regulariser inf"),
     ],
@@ -451,13 +436,3 @@ def with_weight(value: float) -> tuple[np.ndarray, csr_array]:
 def test_data_that_no_tree_fits_is_refused(data: tuple, words: str) -> None:
     with pytest.raises(DataError, match=words):
         fit_tree(*data, num_components=2, regulariser=0.1)
-
-
-@pytest.mark.gpu
-def test_a_gpu_fits_as_well_as_the_cpu() -> None:
-    vectors, truth = corpus(num_labels=70)
-    here, there = (
-        fit_tree(vectors, truth, num_components=4, regulariser=0.1, device=device)
-        for device in ("cpu", "cuda")
-    )
-    assert there.log_likelihood == pytest.approx(here.log_likelihood, rel=0.02)

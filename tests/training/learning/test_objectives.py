@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.errors import ConfigError
 from training.configuration.learning import LearningConfig, SoftmaxLossConfig
 from training.learning.model_distributions import ClusterNegatives
-from training.learning.objectives import Material, make_objective, make_subset_loss
+from training.learning.objectives import SamplerInputs, make_objective, make_subset_loss
 from training.learning.sampling import Pairs
 from training.learning.subset_losses import decoupled_softmax_loss, depl_loss, soft_top_k_loss
 
@@ -64,11 +64,11 @@ def pairs_of(scorer: LinearScorer) -> Pairs:
     return Pairs(documents, labels, labels.unsqueeze(1), scorer.documents)
 
 
-def material_of(scorer: LinearScorer) -> Material:
+def material_of(scorer: LinearScorer) -> SamplerInputs:
     weight = scorer.vectors.weight
     biases = torch.zeros(L, device=weight.device)
     hard = torch.randint(8, 20, (BATCH, 5), generator=torch.Generator().manual_seed(1))
-    return Material(
+    return SamplerInputs(
         counts=COUNTS,
         device=str(weight.device),
         hard=hard.to(weight.device),
@@ -101,7 +101,11 @@ def value(scorer: LinearScorer, negatives: dict, loss: dict, seed: int = 0) -> T
 def test_every_q_composes_with_every_w(q, w, is_shared):
     scorer = LinearScorer()
     m = None if q["kind"] in {"within_batch", "all"} else 4
-    loss = value(scorer, {"q": q, "w": w, "m": m, "shared": is_shared}, {"kind": "softmax"})
+    loss = value(
+        scorer,
+        {"distribution": q, "weighting": w, "num_negatives": m, "shared": is_shared},
+        {"kind": "softmax"},
+    )
     loss.backward()
     assert loss.isfinite()
     assert scorer.vectors.weight.grad.isfinite().all()
@@ -112,10 +116,14 @@ def test_every_q_composes_with_every_w(q, w, is_shared):
 def test_importance_weights_estimate_the_full_loss(q):
     scorer = LinearScorer()
     loss = {"kind": "decoupled", "part": "squared_hinge"}
-    objective = objective_of(scorer, {"q": q, "w": "importance", "m": 25}, loss)
+    objective = objective_of(
+        scorer, {"distribution": q, "weighting": "importance", "num_negatives": 25}, loss
+    )
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
-        full = float(value(scorer, {"q": {"kind": "all"}, "w": "importance"}, loss))
+        full = float(
+            value(scorer, {"distribution": {"kind": "all"}, "weighting": "importance"}, loss)
+        )
         draws = [float(objective(pairs_of(scorer), scorer, generator)) for _ in range(100)]
     error = np.std(draws) / np.sqrt(len(draws))
     assert np.mean(draws) == pytest.approx(full, abs=4 * error + 1e-4)
@@ -126,19 +134,25 @@ def test_importance_weights_estimate_the_full_loss(q):
 def test_every_q_draws_on_a_gpu(q):
     scorer = LinearScorer().cuda()
     m = None if q["kind"] in {"within_batch", "all"} else 4
-    assert value(scorer, {"q": q, "w": "tail", "m": m}, {"kind": "softmax"}).isfinite()
+    assert value(
+        scorer, {"distribution": q, "weighting": "tail", "num_negatives": m}, {"kind": "softmax"}
+    ).isfinite()
 
 
 @pytest.mark.gpu
 def test_mining_runs_on_a_gpu():
     scorer = LinearScorer().cuda()
-    loss = {"kind": "ordered", "vartheta": {"kind": "top_k", "k": 3}, "rank_draws": 2}
-    assert value(scorer, {"q": {"kind": "uniform_subset"}, "m": 8}, loss).isfinite()
+    loss = {"kind": "ordered", "rank_weights": {"kind": "top_k", "k": 3}, "rank_draws": 2}
+    assert value(
+        scorer, {"distribution": {"kind": "uniform_subset"}, "num_negatives": 8}, loss
+    ).isfinite()
 
 
 def test_the_full_softmax_is_the_cross_entropy():
     scorer = LinearScorer()
-    loss = value(scorer, {"q": {"kind": "all"}, "w": "importance"}, {"kind": "softmax"})
+    loss = value(
+        scorer, {"distribution": {"kind": "all"}, "weighting": "importance"}, {"kind": "softmax"}
+    )
     scores = scorer.documents @ scorer.vectors.weight.T
     expected = nn.functional.cross_entropy(scores, pairs_of(scorer).labels)
     torch.testing.assert_close(loss, expected)
@@ -150,15 +164,15 @@ def test_the_full_softmax_is_the_cross_entropy():
 @pytest.mark.parametrize("form", ["pairwise", "binary"])
 def test_mining_all_labels_takes_the_hardest(phi, form):
     scorer = LinearScorer()
-    loss = {"kind": "ordered", "phi": phi, "form": form}
+    loss = {"kind": "ordered", "margin_loss": phi, "form": form}
     with torch.no_grad():
-        found = value(scorer, {"q": {"kind": "all"}}, loss)
-        objective = objective_of(scorer, {"q": {"kind": "all"}}, loss)
+        found = value(scorer, {"distribution": {"kind": "all"}}, loss)
+        objective = objective_of(scorer, {"distribution": {"kind": "all"}}, loss)
         scores = scorer.documents @ scorer.vectors.weight.T
         labels = pairs_of(scorer).labels.unsqueeze(1)
         hardest = scores.scatter(1, labels, -torch.inf).amax(dim=1)
         positive = scores.gather(1, labels).squeeze(1)
-        cost = objective.loss.phi
+        cost = objective.loss.margin_loss
         if form == "pairwise":
             expected = cost(positive - hardest).mean()
         else:
@@ -177,8 +191,8 @@ def test_mining_all_labels_takes_the_hardest(phi, form):
 )
 def test_drawn_ranks_estimate_the_weighted_ones(vartheta):
     scorer = LinearScorer()
-    loss = {"kind": "ordered", "vartheta": vartheta}
-    negatives = {"q": {"kind": "all"}}
+    loss = {"kind": "ordered", "rank_weights": vartheta}
+    negatives = {"distribution": {"kind": "all"}}
     with torch.no_grad():
         weighted = float(value(scorer, negatives, loss))
         drawn = [
@@ -191,33 +205,44 @@ def test_drawn_ranks_estimate_the_weighted_ones(vartheta):
 def test_mining_weighs_by_the_labels_there_are():
     scorer = LinearScorer()
     objective = objective_of(
-        scorer, {"q": {"kind": "uniform_subset"}, "m": 10}, {"kind": "ordered"}
+        scorer,
+        {"distribution": {"kind": "uniform_subset"}, "num_negatives": 10},
+        {"kind": "ordered"},
     )
-    assert objective.vartheta.tolist() == [[pytest.approx(2.9)]]
+    assert objective.rank_weights.tolist() == [[pytest.approx(2.9)]]
     assert objective(pairs_of(scorer), scorer, torch.Generator().manual_seed(0)) > 0
 
 
 @pytest.mark.parametrize("kind", ["hard", "softmax", "clusters", "tree"])
-def test_a_q_without_its_material_is_refused(kind):
+def test_a_distribution_without_its_inputs_is_refused(kind):
     config = LearningConfig.model_validate(
-        {"negatives": {"q": {"kind": kind}, "w": "constant", "m": 2}, "loss": {"kind": "softmax"}}
+        {
+            "negatives": {
+                "distribution": {"kind": kind},
+                "weighting": "constant",
+                "num_negatives": 2,
+            },
+            "loss": {"kind": "softmax"},
+        }
     )
-    with pytest.raises(ConfigError, match="which the run has not; give it to Material"):
-        make_objective(config, Material(COUNTS, "cpu"))
+    with pytest.raises(ConfigError, match="which the run lacks; give it to SamplerInputs"):
+        make_objective(config, SamplerInputs(COUNTS, "cpu"))
 
 
 def test_m_above_the_support_is_refused_when_the_labels_are_known():
-    with pytest.raises(ConfigError, match="m is 30, but q 'uniform' has 29 labels"):
+    with pytest.raises(
+        ConfigError, match="num_negatives is 30, but distribution 'uniform' has 29 labels"
+    ):
         objective_of(
             LinearScorer(),
-            {"q": {"kind": "uniform"}, "w": "constant", "m": 30},
+            {"distribution": {"kind": "uniform"}, "weighting": "constant", "num_negatives": 30},
             {"kind": "softmax"},
         )
 
 
 def test_a_subset_loss_is_no_objective_of_pairs():
     with pytest.raises(ConfigError, match="loss 'depl' is taken over label subsets"):
-        make_objective(LearningConfig(), Material(COUNTS, "cpu"))
+        make_objective(LearningConfig(), SamplerInputs(COUNTS, "cpu"))
 
 
 @pytest.mark.parametrize(

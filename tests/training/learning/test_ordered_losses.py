@@ -181,7 +181,7 @@ def test_plain_negative_sampling_is_top_b_mining():
 
 
 def test_fewer_sampled_labels_than_ranks_are_refused():
-    with pytest.raises(ConfigError, match="the 5 hardest of 4 sampled labels; wanted B >= k"):
+    with pytest.raises(ConfigError, match="the 5 hardest of 4 sampled labels; expected B >= k"):
         mining_weights(5, num_labels=10, num_sampled=4)
     with pytest.raises(ConfigError, match="weights for 3 ranks, but 2 negatives"):
         value("hinge", "pairwise", [0.0, 1.0, 2.0], [1.0, 1.0, 1.0])

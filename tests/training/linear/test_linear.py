@@ -198,7 +198,7 @@ def test_training_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, monkeyp
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     trainer_of("uniform").save(tmp_path)
     for other in (trainer_of("uniform", storage="bfloat16"), trainer_of("augment_and_reduce")):
-        with pytest.raises(ConfigError, match=r"wanted .* another training: take another folder"):
+        with pytest.raises(ConfigError, match=r"expected .* another training: take another folder"):
             other.load(tmp_path)
 
 
@@ -249,11 +249,11 @@ def test_half_precision_learns_as_well():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"learning_rate": 0.0}, "learning_rate is 0.0; wanted a finite number above 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; expected a finite number above 0"),
         ({"learning_rate": float("inf")}, "learning_rate is inf"),
-        ({"batch_size": 0}, "batch_size is 0; wanted at least 1"),
-        ({"epochs": 0}, "epochs is 0; wanted at least 1"),
-        ({"prior_variance": 0.0}, "prior_variance is 0.0; wanted a number above 0, or none"),
+        ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
+        ({"epochs": 0}, "epochs is 0; expected at least 1"),
+        ({"prior_variance": 0.0}, "prior_variance is 0.0; expected a number above 0, or none"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

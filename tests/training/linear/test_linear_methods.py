@@ -15,7 +15,7 @@ from models.scorers.linear import LinearModel, PriorCorrection
 from training.experiments.adversarial.signal_to_noise import random_table
 from training.label_tree.fit import fit_tree
 from training.linear import methods as linear_methods
-from training.linear.methods import judge, make_method
+from training.linear.methods import make_method, measure_linear
 from training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 
 NUM_DOCUMENTS, NUM_LABELS = 3, 5
@@ -73,7 +73,7 @@ def test_without_the_correction_they_are_biased(name):
 def test_before_the_first_step_the_adversarial_method_is_the_tree_as_a_classifier():
     method = make_method("adversarial", VECTORS, TRUTH, tree=TREE)
     untrained = LinearTrainer(VECTORS, TRUTH, method.objective, LinearOptions()).model()
-    found = judge(untrained, VECTORS, TRUTH, method.correction)
+    found = measure_linear(untrained, VECTORS, TRUTH, method.correction)
     features = TREE.project(torch.from_numpy(VECTORS))
     documents, labels = (torch.from_numpy(x).long() for x in TRUTH.nonzero())
     total = TREE.log_likelihood(features, documents, labels, torch.ones(len(labels)))
@@ -95,7 +95,7 @@ def test_the_softmax_method_takes_the_cross_entropy():
 
 @pytest.mark.parametrize("num_scores", [1, 2**24])
 def test_models_are_judged_as_loops_judge_them(monkeypatch, num_scores):
-    monkeypatch.setattr(linear_methods, "_MOST_SCORES", num_scores)
+    monkeypatch.setattr(linear_methods, "_MAX_SCORES", num_scores)
     rng = np.random.default_rng(1)
     vectors = rng.standard_normal((20, 3)).astype(np.float32)
     truth = csr_array((rng.random((20, 6)) < 0.3).astype(np.float32))
@@ -109,7 +109,7 @@ def test_models_are_judged_as_loops_judge_them(monkeypatch, num_scores):
         total += own[row > 0].sum()
         num_right += row[np.argmax(scores)] > 0
         num_documents += row.any()
-    found = judge(model, vectors, truth, PriorCorrection(torch.from_numpy(np.log(prior))))
+    found = measure_linear(model, vectors, truth, PriorCorrection(torch.from_numpy(np.log(prior))))
     assert found.log_likelihood == pytest.approx(total / truth.nnz, rel=1e-4)
     assert found.accuracy == pytest.approx(num_right / num_documents)
     assert num_documents < 20
@@ -119,7 +119,7 @@ def test_of_equal_scores_the_smaller_label_is_the_best():
     flat = LinearModel(np.zeros((3, 1), np.float32), np.zeros(3, np.float32), np.arange(3))
     vectors = np.ones((2, 1), dtype=np.float32)
     truth = csr_array(np.array([[1, 0, 0], [0, 1, 0]], dtype=np.float32))
-    assert judge(flat, vectors, truth, None).accuracy == 0.5
+    assert measure_linear(flat, vectors, truth, None).accuracy == 0.5
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -136,7 +136,7 @@ def test_every_method_learns_documents_with_several_labels(name):
     method = make_method(name, vectors, truth, num_negatives=num_negatives, tree=tree)
     options = LinearOptions(0.5, 40, 20, exclude=method.exclude)
     model = train_linear(vectors, truth, method.objective, options)
-    found = judge(model, vectors, truth, method.correction)
+    found = measure_linear(model, vectors, truth, method.correction)
     assert found.accuracy > 0.95
     assert -1.8 < found.log_likelihood < np.log(0.5)  # at most half for each of two labels
 

@@ -1,4 +1,4 @@
-"""Linear scorers on any q, w and loss over pairs: what is refused, what trains, what corrects."""
+"""Linear scorers on any negatives and loss of pairs: what is refused, trains and corrects."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ from training.pipeline.dense import start_dense
 TREE = {"kind": "tree", "components": 3, "regulariser": 0.1}
 SOFTMAX = {"kind": "softmax"}
 DISTRIBUTIONS: dict[str, dict[str, Any]] = {
-    "uniform": {"q": {"kind": "uniform"}, "m": 4},
-    "uniform_shared": {"q": {"kind": "uniform"}, "m": 4, "shared": True},
-    "uniform_subset": {"q": {"kind": "uniform_subset"}, "m": 4},
-    "frequency": {"q": {"kind": "frequency"}, "m": 4},
-    "within_batch": {"q": {"kind": "within_batch"}},
-    "all": {"q": {"kind": "all"}},
-    "tree": {"q": TREE, "m": 4},
+    "uniform": {"distribution": {"kind": "uniform"}, "num_negatives": 4},
+    "uniform_shared": {"distribution": {"kind": "uniform"}, "num_negatives": 4, "shared": True},
+    "uniform_subset": {"distribution": {"kind": "uniform_subset"}, "num_negatives": 4},
+    "frequency": {"distribution": {"kind": "frequency"}, "num_negatives": 4},
+    "within_batch": {"distribution": {"kind": "within_batch"}},
+    "all": {"distribution": {"kind": "all"}},
+    "tree": {"distribution": TREE, "num_negatives": 4},
 }
 
 
-def parts(name: str = "uniform", w: str | None = "importance", **others: Any) -> dict[str, Any]:
-    negatives = {**DISTRIBUTIONS[name], "w": w, **others}
+def parts(
+    name: str = "uniform", weighting: str | None = "importance", **others: Any
+) -> dict[str, Any]:
+    negatives = {**DISTRIBUTIONS[name], "weighting": weighting, **others}
     return {"negatives": negatives, "loss": SOFTMAX, "epochs": 8, "batch_size": 16}
 
 
@@ -76,7 +78,7 @@ def test_every_q_trains(problem, tmp_path, name):
     "loss",
     [
         {"kind": "decoupled", "part": "squared_hinge"},
-        {"kind": "ordered", "form": "pairwise", "vartheta": {"kind": "top_k", "k": 2}},
+        {"kind": "ordered", "form": "pairwise", "rank_weights": {"kind": "top_k", "k": 2}},
     ],
     ids=["decoupled", "ordered"],
 )
@@ -149,9 +151,12 @@ def test_parts_are_what_they_were_after_a_round_trip():
         ({"loss": SOFTMAX}, "go together; one of them is missing"),
         ({"negatives": parts()["negatives"]}, "go together; one of them is missing"),
         ({**parts(), "loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label"),
-        (parts(w=None), "loss 'softmax' needs w"),
-        (parts(q={"kind": "hard"}), "q 'hard' is not to be had for linear scorers"),
-        (parts(q={"kind": "clusters"}), "q 'clusters' is not to be had for linear scorers"),
+        (parts(weighting=None), "loss 'softmax' needs weighting"),
+        (parts(distribution={"kind": "hard"}), "distribution 'hard' is not for linear scorers"),
+        (
+            parts(distribution={"kind": "clusters"}),
+            "distribution 'clusters' is not for linear scorers",
+        ),
         ({**parts(), "loss": {"kind": "decoupled", "part": "cosine_contrastive"}}, "wants cosines"),
         ({**parts(), "num_negatives": 3}, "num_negatives decides nothing"),
         ({**parts("tree"), "tree": {}}, "tree decides nothing"),
@@ -165,8 +170,8 @@ def test_what_can_not_be_is_refused(content, words):
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        (parts(m=50), "m is 50, but q 'uniform' has 4 labels"),
-        (parts("tree", q={**TREE, "components": 17}), r"linear\.tree\.components is 17"),
+        (parts(num_negatives=50), "num_negatives is 50, but distribution 'uniform' has 4 labels"),
+        (parts("tree", distribution={**TREE, "components": 17}), r"linear\.tree\.components is 17"),
     ],
 )
 def test_what_the_labels_or_the_encoder_make_impossible_is_refused_at_the_start(
@@ -181,10 +186,14 @@ def test_what_the_labels_or_the_encoder_make_impossible_is_refused_at_the_start(
 def test_a_tree_of_the_retrieval_stage_has_no_more_components_than_the_encoder(tiny_content):
     retrieval = {
         **tiny_content["retrieval"],
-        "negatives": {"q": {**TREE, "components": 17}, "w": "tail", "m": 3},
+        "negatives": {
+            "distribution": {**TREE, "components": 17},
+            "weighting": "tail",
+            "num_negatives": 3,
+        },
         "loss": SOFTMAX,
     }
     config = TrainingConfig.model_validate({**tiny_content, "retrieval": retrieval})
     truth = csr_array(np.ones((3, 5), dtype=np.float32))
-    with pytest.raises(ConfigError, match=r"retrieval\.negatives\.q\.components is 17"):
+    with pytest.raises(ConfigError, match=r"retrieval\.negatives\.distribution\.components is 17"):
         start_dense(config, truth)

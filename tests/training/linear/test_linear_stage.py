@@ -13,7 +13,6 @@ from models.encoders.dual_encoder import encode_all
 from models.parts.storage import read_parts
 from models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
 from training.configuration.linear import LinearConfig
-from training.linear import stage as linear_stage
 from training.linear.stage import standardise, train_linear_scorer, unstandardised
 from training.neural import document_vectors
 from training.neural.document_vectors import encode_documents
@@ -77,7 +76,7 @@ def test_corrected_scores_find_the_labels_of_made_up_documents(tmp_path: Path) -
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
-    monkeypatch.setattr(linear_stage, "fit_tree", None)
+    monkeypatch.setattr("training.label_tree.kept.fit_tree", None)
     monkeypatch.setattr("training.linear.trainer.LinearTrainer.step", None)
     again = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
     np.testing.assert_array_equal(again.model.weight, first.model.weight)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from itertools import chain
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.encoders.tokens import TokenizedTexts
 from training.neural import batching
-from training.neural.batching import BatchPlan, padded_lengths
+from training.neural.batching import BatchPlan
 
 some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=150).map(np.array)
 
@@ -79,18 +77,3 @@ def test_epochs_and_seeds_differ_in_their_batches():
 def test_without_epochs_there_is_no_step():
     plan = plan_of([1] * 9, epochs=0)
     assert (plan.num_steps, plan.num_seen(0), flat(plan.batches(0))) == (0, 0, [])
-
-
-@pytest.mark.parametrize(("firsts", "expected"), [(None, [3, 4, 4, 2]), ([0, 1, 3, 4], [3, 8, 2])])
-def test_a_text_in_windows_takes_as_many_tokens_as_they_do_when_padded(firsts, expected):
-    offsets = np.array([0, 3, 7, 11, 13])
-    num_texts = 4 if firsts is None else 3
-    texts = TokenizedTexts(
-        ids=np.zeros(13, dtype=np.int64),
-        offsets=offsets,
-        num_tokens=np.full(num_texts, 9),
-        num_read=np.full(num_texts, 9),
-        num_known=np.full(num_texts, 7),
-        firsts=None if firsts is None else np.array(firsts),
-    )
-    assert padded_lengths(texts).tolist() == expected

@@ -13,14 +13,14 @@ from models.encoders.tokens import tokenize_texts
 from training.configuration.sections import EarlyStoppingConfig
 from training.data.dataset import open_dataset
 from training.evaluation.by_frequency import TAIL_BIN, measure
-from training.evaluation.metrics import judge
+from training.evaluation.metrics import join_truth
 from training.learning.pairs import label_counts
 from training.neural.early_stopping import (
     DevSample,
     EarlyStopping,
-    classifier_judge,
+    classifier_metric,
     metric_of,
-    retrieval_judge,
+    retrieval_metric,
 )
 from training.runtime.machine import Machine
 
@@ -122,8 +122,8 @@ def test_the_judges_measure_the_rankings_of_both_scorers(new_model, texts, sampl
     labels = encode_all(model.encoder, texts.labels, "label", pad_id=0)
     weight = model.classifier.weight.detach().numpy()
     scores = {
-        classifier_judge: vectors @ weight.T + model.classifier.bias.detach().numpy(),
-        retrieval_judge: vectors @ labels.T,
+        classifier_metric: vectors @ weight.T + model.classifier.bias.detach().numpy(),
+        retrieval_metric: vectors @ labels.T,
     }
     truth = sample.truth.toarray() > 0
     for make, wanted in scores.items():
@@ -141,7 +141,7 @@ def test_macro_f1_is_that_of_the_tail(texts, sample):
     labels += sample.truth.T.toarray()
     no_bias = np.zeros(len(labels), dtype=np.float32)
     ranked = np.argsort(-(vectors @ labels.T), axis=1, kind="stable")[:, :5]
-    measured = measure(judge(ranked, sample.truth), label_counts(texts.truth), 60, (5,))
+    measured = measure(join_truth(ranked, sample.truth), label_counts(texts.truth), 60, (5,))
     expected = measured[TAIL_BIN].values["macro-F1@5"]
     assert expected > 0
     assert metric_of(vectors, labels, no_bias, sample, texts, "macro-F1@5") == expected

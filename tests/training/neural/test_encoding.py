@@ -1,8 +1,7 @@
-"""Texts encoded in parts: the same vectors and gradients in less memory; torch.compile."""
+"""Texts encoded in parts: the same vectors and gradients in less memory."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -11,8 +10,7 @@ import torch
 from torch import nn
 
 from training.learning.subset_losses import decoupled_softmax_loss, soft_top_k_loss
-from training.neural import gradient_cache as encoding
-from training.neural.gradient_cache import can_compile, encoding_in_parts
+from training.neural.gradient_cache import encoding_in_parts
 from training.neural.layers import checkpoint_gradients
 from training.neural.model import DeplModel
 from training.neural.steps import classifier_step, retrieval_step
@@ -51,7 +49,7 @@ def steps(texts, subsets):
 
 def gradients(model: DeplModel, step, num_parts: int, machine: Machine = CPU) -> dict:
     """Return the loss and all gradients of a step."""
-    with encoding_in_parts(model, machine, num_parts, is_compiled=False), machine.autocast():
+    with encoding_in_parts(model, machine, num_parts), machine.autocast():
         loss = step(ROWS, np.random.default_rng(3))
         loss.backward()
     found = {name: value.grad for name, value in model.named_parameters()}
@@ -67,7 +65,7 @@ def bytes_kept(model: DeplModel, step, num_parts: int) -> int:
         return tensor
 
     with (
-        encoding_in_parts(model, CPU, num_parts, is_compiled=False),
+        encoding_in_parts(model, CPU, num_parts),
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
     ):
         loss = step(ROWS, np.random.default_rng(3))
@@ -102,7 +100,7 @@ def test_with_dropout_parts_are_encoded_twice_with_the_same_draws(new_model, tex
     model = new_model().train()
     batch, seen = texts.documents.batch(ROWS, 0, "cpu"), []
     model.encoder.transformer.embeddings.register_forward_hook(lambda *args: seen.append(args[2]))
-    with encoding_in_parts(model, CPU, 4, is_compiled=False):
+    with encoding_in_parts(model, CPU, 4):
         torch.manual_seed(3)
         vectors = model.encode(batch, "document")
         after = torch.rand(1)
@@ -159,53 +157,7 @@ def test_bfloat16_has_nearly_the_loss_of_float32(new_still_model, steps):
 def test_a_model_encodes_at_once_again_afterwards(new_model):
     model = new_model()
     before = set(model.state_dict())
-    with encoding_in_parts(model, CPU, 2, is_compiled=False):
+    with encoding_in_parts(model, CPU, 2):
         assert model.encode_by is not None
     assert model.encode_by is None
     assert set(model.state_dict()) == before
-
-
-# ---- torch.compile ----
-
-
-def test_where_compiling_works_the_compiled_encoder_is_called(new_model, texts, monkeypatch):
-    model, asked = new_model().eval(), []
-
-    def compiled(module, **options):
-        asked.append(options)
-        return module
-
-    monkeypatch.setattr(encoding, "can_compile", lambda device: True)
-    monkeypatch.setattr(torch, "compile", compiled)
-    batch = texts.documents.batch(ROWS, 0, "cpu")
-    with encoding_in_parts(model, CPU, 1, is_compiled=True):
-        vectors = model.encode(batch, "document")
-    assert torch.equal(vectors, model.encoder(batch, "document"))
-    assert asked == [{"dynamic": True}]
-
-
-@pytest.mark.parametrize("error", [RuntimeError("No working C++ compiler\nmore"), OSError()])
-def test_without_a_compiler_a_warning_says_so_and_nothing_is_compiled(
-    new_model, monkeypatch, caplog, error
-):
-    def fail(function):
-        def run(*_):
-            raise error
-
-        return run
-
-    monkeypatch.setattr(torch, "compile", fail)
-    model = new_model()
-    with (
-        caplog.at_level(logging.WARNING, "training.neural.gradient_cache"),
-        encoding_in_parts(model, CPU, 1, is_compiled=True),
-    ):
-        assert model.encode_by is not None
-    why = str(error).partition("\n")[0] or "OSError"
-    assert f"does not work here, so nothing is compiled: {why}. It needs" in caplog.text
-
-
-def test_a_trial_that_works_says_nothing(monkeypatch, caplog):
-    monkeypatch.setattr(torch, "compile", lambda function: function)
-    assert can_compile("cpu")
-    assert not caplog.messages

@@ -79,10 +79,3 @@ def test_the_same_draws_give_the_same_batch(read):
     assert first == second
     other = replace(texts, label_views=TokenizedTexts.joined([texts.labels, texts.labels]))
     assert rows_of(other.label_batch(LABELS, np.random.default_rng(7), "cpu")) != first
-
-
-def test_the_default_is_left_out_of_the_settings():
-    settings = TrainingConfig().settings_used("text")
-    assert "keyword_dropout" not in settings["retrieval"]
-    given = TrainingConfig.model_validate({"retrieval": {"keyword_dropout": 0.3}})
-    assert given.settings_used("text")["retrieval"]["keyword_dropout"] == 0.3

@@ -134,7 +134,7 @@ def test_without_the_classifier_it_gets_no_gradient(new_model, texts, subsets):
     assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
 
 
-JOINTS = {"separate": (1, 1, 0), "hybrid": (0, 0, 1), "both": (1, 1, 1)}
+JOINTS = {"separate": (1, 1, 0), "hybrid": (0, 0, 1)}
 
 
 @pytest.mark.parametrize("joint", JOINTS)

@@ -21,27 +21,38 @@ from training.learning.objectives import make_objective
 from training.learning.sampling import step_generator
 from training.neural.loop import Stages
 from training.neural.model import DeplModel, TrainingTexts
-from training.neural.pair_steps import PairBatches, encoder_material, pair_step
+from training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
 from training.neural.steps import Step, classifier_step, start_scores
 from training.runtime.machine import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 ROWS = np.arange(8)
 DISTRIBUTIONS: dict[str, dict[str, Any]] = {
-    "uniform": {"q": {"kind": "uniform"}, "m": 5},
-    "uniform_shared": {"q": {"kind": "uniform"}, "m": 40, "shared": True},
-    "uniform_subset": {"q": {"kind": "uniform_subset"}, "m": 40, "shared": True},
-    "frequency": {"q": {"kind": "frequency", "exponent": 0.5}, "m": 40, "shared": True},
-    "within_batch": {"q": {"kind": "within_batch"}},
-    "all": {"q": {"kind": "all"}},
-    "hard": {"q": {"kind": "hard"}, "m": 5},
-    "softmax": {"q": {"kind": "softmax"}, "m": 5},
-    "clusters": {"q": {"kind": "clusters"}, "m": 5},
-    "tree": {"q": {"kind": "tree", "components": 4, "regulariser": 1.0}, "m": 5},
+    "uniform": {"distribution": {"kind": "uniform"}, "num_negatives": 5},
+    "uniform_shared": {"distribution": {"kind": "uniform"}, "num_negatives": 40, "shared": True},
+    "uniform_subset": {
+        "distribution": {"kind": "uniform_subset"},
+        "num_negatives": 40,
+        "shared": True,
+    },
+    "frequency": {
+        "distribution": {"kind": "frequency", "exponent": 0.5},
+        "num_negatives": 40,
+        "shared": True,
+    },
+    "within_batch": {"distribution": {"kind": "within_batch"}},
+    "all": {"distribution": {"kind": "all"}},
+    "hard": {"distribution": {"kind": "hard"}, "num_negatives": 5},
+    "softmax": {"distribution": {"kind": "softmax"}, "num_negatives": 5},
+    "clusters": {"distribution": {"kind": "clusters"}, "num_negatives": 5},
+    "tree": {
+        "distribution": {"kind": "tree", "components": 4, "regulariser": 1.0},
+        "num_negatives": 5,
+    },
 }
 MINING = {
-    "negatives": {"q": {"kind": "uniform_subset"}, "m": 40, "shared": True},
-    "loss": {"kind": "ordered", "form": "pairwise", "vartheta": {"kind": "top_k", "k": 3}},
+    "negatives": {"distribution": {"kind": "uniform_subset"}, "num_negatives": 40, "shared": True},
+    "loss": {"kind": "ordered", "form": "pairwise", "rank_weights": {"kind": "top_k", "k": 3}},
 }
 
 
@@ -52,7 +63,7 @@ def config_of(name: str, w: str = "importance", **others: Any) -> RetrievalConfi
         "encoder_learning_rate": 1e-2,
         "pooler_learning_rate": 1e-1,
         "label_subset_size": 1000,
-        "negatives": {**DISTRIBUTIONS[name], "w": w},
+        "negatives": {**DISTRIBUTIONS[name], "weighting": w},
         "loss": {"kind": "softmax"},
     }
     return RetrievalConfig.model_validate(content | others)
@@ -84,7 +95,7 @@ def batches_of(texts: TrainingTexts, config: RetrievalConfig) -> PairBatches:
 
 
 def objective_of(model, texts, hard, config, folder: Path):
-    material = encoder_material(model, texts, hard, config, CPU, seed=1, folder=folder)
+    material = encoder_inputs(model, texts, hard, config, CPU, seed=1, folder=folder)
     return make_objective(config.learning, material)
 
 
@@ -245,7 +256,7 @@ def test_a_run_trains_with_negatives_from_its_configuration(
     retrieval = {
         **tiny_content["retrieval"],
         "label_subset_size": 200,
-        "negatives": {**DISTRIBUTIONS[name], "w": "tail"},
+        "negatives": {**DISTRIBUTIONS[name], "weighting": "tail"},
         "loss": {"kind": "softmax"},
     }
     content = {**tiny_content, "scorers": ["retrieval", "sparse"], "retrieval": retrieval}
@@ -253,6 +264,6 @@ def test_a_run_trains_with_negatives_from_its_configuration(
     first = train_in(tmp_path / "first", config, tiny_corpus)
     again = train_in(tmp_path / "again", config, tiny_corpus)
     used = first.bundle.manifest.training["retrieval"]
-    assert used["negatives"]["q"]["kind"] == name
+    assert used["negatives"]["distribution"]["kind"] == name
     assert used["loss"] == {"kind": "softmax"}
     assert first.bundle.manifest.digest == again.bundle.manifest.digest

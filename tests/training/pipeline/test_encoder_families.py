@@ -20,13 +20,14 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, AutoTokenizer, PretrainedConfig, TokenizersBackend
 
-from models.encoders.pretrained import load_tokenizer, load_transformer, window_of
+from models.encoders.families import num_positions
+from models.encoders.pretrained import load_tokenizer, load_transformer
 from models.encoders.tokens import tokenize_texts
 from models.errors import ConfigError
 from models.predict.predictor import Predictor
-from models.windows import Windows
 from training.configuration.run import TrainingConfig
 from training.data.dataset import open_dataset
+from training.data.survey import survey
 from training.pipeline.dense import check_start, start_dense
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain", "sea",
@@ -265,16 +266,14 @@ def test_a_model_with_code_of_its_own_is_refused_and_its_code_not_run(train_in, 
 
 @pytest.mark.parametrize("name", sorted(set(WORKING) - {"t5", "mt5", "xlnet"}))
 @pytest.mark.parametrize("padding_id", [0, 1])
-def test_an_encoder_reads_as_many_tokens_as_its_window_says_and_no_more(
-    encoder_of, name, padding_id
-):
+def test_an_encoder_reads_as_many_tokens_as_it_says_and_no_more(encoder_of, name, padding_id):
     transformer = AutoModel.from_config(config_of(name, pad_token_id=padding_id)).eval()
-    window = window_of(transformer)
+    most_tokens = num_positions(transformer)
     offset = padding_id + 1 if name in FROM_PADDING else 0
     if name == "mpnet":  # whatever its configuration says
         offset = 2
-    assert window == NUM_POSITIONS - offset
-    ids = torch.full((1, window), 7)
+    assert most_tokens == NUM_POSITIONS - offset
+    ids = torch.full((1, most_tokens), 7)
     assert (
         transformer(input_ids=ids, attention_mask=ids.clip(max=1))
         .last_hidden_state.isfinite()
@@ -292,13 +291,13 @@ def test_more_tokens_than_positions_are_refused_whatever_the_family(encoder_of, 
 
 @pytest.mark.parametrize("name", ["t5", "xlnet"])
 def test_relative_positions_have_no_end(encoder_of, name):
-    assert window_of(load_transformer(encoder_of(name))) > 10**9
+    assert num_positions(load_transformer(encoder_of(name))) > 10**9
 
 
 def test_a_length_that_only_the_encoder_itself_refuses_is_told(
     encoder_of, train_in, corpus, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("training.pipeline.dense.window_of", lambda _: 10**9)
+    monkeypatch.setattr("training.pipeline.dense.num_positions", lambda _: 10**9)
     config = settings_for(encoder_of("data2vec-text"), document_max_tokens=NUM_POSITIONS)
     with pytest.raises(
         ConfigError,
@@ -365,13 +364,11 @@ def test_a_tokenizer_of_more_tokens_than_the_encoder_has_is_refused(train_in, co
         train_in(tmp_path, settings_for(folder), corpus)
 
 
-def test_a_cut_text_of_t5_keeps_its_end_and_each_window_reads_on():
+def test_a_cut_text_of_t5_keeps_its_end():
     """T5 has a special token behind a text, and none before it."""
     ending, words = tokenizer_of(VOCABULARY, "$A [SEP]"), " ".join(WORDS[:6])
     ids = [VOCABULARY.index(word) for word in WORDS[:6]]
     assert tokenize_texts(ending, [words], 4).ids.tolist() == [*ids[:3], 3]
-    windows = tokenize_texts(ending, [words], 4, Windows(overlap=0, pool="mean", most=2))
-    assert windows.ids.tolist() == [*ids[:3], 3, *ids[3:], 3]
 
 
 # ---- the check leaves no trace ----
@@ -385,7 +382,7 @@ def test_the_check_changes_neither_the_random_state_nor_the_encoder(encoder_of, 
     before = {name: each.clone() for name, each in start.model.state_dict().items()}
     said = start.model.encoder.transformer.config.to_json_string()
     state = torch.get_rng_state()
-    check_start(start, config, split.texts(), truth.shape[0])
+    check_start(start, config, survey(split, 0).sample)
     assert torch.equal(torch.get_rng_state(), state)
     after = start.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)

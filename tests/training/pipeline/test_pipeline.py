@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL
 from types import SimpleNamespace
@@ -28,16 +27,17 @@ from models.bundle.registry import Registry
 from models.encoders.pretrained import find_encoder, load_transformer
 from models.encoders.tokens import tokenize_texts
 from models.errors import ConfigError, DataError, RequestError
-from models.parts.storage import read_parts, read_sparse
+from models.options import RankingOptions
+from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from models.scorers.linear import TreeCorrection, corrected_scores
+from training.assessment.assess import assess
 from training.configuration.learning import SoftTopKLossConfig
 from training.configuration.run import TrainingConfig
 from training.data.dataset import open_dataset
 from training.pipeline import train as pipeline
 from training.pipeline.dense import start_dense
-from training.runtime.distributed import Ranks
-from training.runtime.machine import Machine
+from training.runtime.distributed import Processes
 from training.runtime.run_log import read_dev_points, read_progress, read_stage_costs
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
@@ -77,7 +77,7 @@ MOMENTS = {
     "step of the retrieval model": ("training.neural.loop", "_train_step", 21),
     "deletion of the checkpoint before": ("shutil", "rmtree", 64),
     "vectors encoded but not kept": ("training.neural.document_vectors", "save_arrays", 1),
-    "tree fitted but not kept": ("training.linear.stage", "save_arrays", 1),
+    "tree fitted but not kept": ("training.label_tree.kept", "save_arrays", 1),
     "third checkpoint of the linear scorer": ("training.linear.trainer", "save_states", 3),
     "blending fitted but not kept": ("training.calibration.ensemble", "write_json_durably", 1),
     "bundle half written": ("models.bundle.bundle", "sync_tree", 1),
@@ -163,7 +163,7 @@ def test_a_finished_run_started_again_publishes_no_second_version(
     monkeypatch.setattr("training.neural.loop._train_step", None)  # nothing is left to be trained
     monkeypatch.setattr("training.sparse.svm.SvmProblem.fit", None)
     monkeypatch.setattr("training.neural.document_vectors.encode_all", None)
-    monkeypatch.setattr("training.linear.stage.fit_tree", None)
+    monkeypatch.setattr("training.label_tree.kept.fit_tree", None)
     monkeypatch.setattr("training.linear.trainer.LinearTrainer.step", None)
     again = train_in(tmp_path, tiny_config, tiny_corpus)
     assert again.version == first.version == first.registry.current()
@@ -208,7 +208,7 @@ def test_a_killed_run_with_every_option_goes_on_to_the_same_digest(
     killer, train_in, tiny_content, tiny_corpus, tmp_path
 ):
     """What it measured on dev and the best weights so far come out of its checkpoints, too."""
-    options = {"batch_tokens": 150, "accumulate": 2, "schedule": "cosine", "layer_decay": 0.9,
+    options = {"batch_tokens": 150, "accumulate": 2, "schedule": "constant",
                "early_stopping": {"metric": "R@5", "every": 0.25, "patience": 3}}  # fmt: skip
     content = tiny_content | {"scorers": ["retrieval", "sparse"], "gradient_checkpointing": True}
     for stage in ("classifier", "retrieval"):
@@ -269,23 +269,6 @@ def test_the_work_of_another_configuration_is_refused(
         train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus)
 
 
-def test_a_folder_of_before_the_newer_options_is_taken_up(trained, tiny_config):
-    """It knows no such key, and still holds this run."""
-    claim = json.loads((trained.work / "run.json").read_text())
-    assert claim["config"] == {
-        key: value for key, value in tiny_config.settings_used("text").items() if key != "probes"
-    }
-    assert set(claim["config"]) == {
-        "seed", "scorers", "encoder", "document_max_tokens", "frozen_layers", "precision",
-        "sparse", "descriptions", "classifier", "retrieval", "linear", "ensemble",
-    }  # fmt: skip
-    assert set(claim["config"]["classifier"]) == {
-        "epochs", "batch_size", "encoder_learning_rate", "pooler_learning_rate",
-        "classifier_learning_rate", "warmup_share", "weight_decay", "max_gradient_norm",
-    }  # fmt: skip
-    assert set(claim) == {"config", "data_fingerprint", "encoder_sha256", "is_bfloat16", "device"}
-
-
 def test_the_work_on_other_data_is_refused(trained, train_in, tiny_config, copied_corpus, tmp_path):
     shutil.copytree(trained.work, tmp_path / "work")
     with (copied_corpus / "test.jsonl").open("a") as file:
@@ -309,7 +292,7 @@ def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
     train_in, tiny_config, tiny_corpus, tmp_path
 ):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"wanted config.json and \*.safetensors"):
+    with pytest.raises(ConfigError, match=r"expected config.json and \*.safetensors"):
         train_in(tmp_path, changed(tiny_config, encoder=str(tmp_path / "empty")), tiny_corpus)
     assert train_in(tmp_path, tiny_config, tiny_corpus).version == 1
 
@@ -319,7 +302,7 @@ def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
 
 def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
     manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
-    told = tiny_config.settings_used("text") | {"encoder": Path(tiny_config.encoder).name}
+    told = tiny_config.settings_used | {"encoder": Path(tiny_config.encoder).name}
     assert manifest.training == told
     assert manifest.data_fingerprint == dataset.fingerprint
     assert (manifest.label_count, manifest.training_document_count) == (len(dataset.catalogue), 60)
@@ -356,7 +339,7 @@ def test_only_trained_labels_have_rows_in_sparse_and_classifier(trained):
 def test_the_published_bundle_ranks_as_the_run_did(trained, tiny_corpus):
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")
     dev, dataset = trained.bundle.manifest.metrics["dev"], open_dataset(tiny_corpus)
-    found = pipeline.assess(predictor, dataset, "dev", num_training_documents=60).evaluation
+    found = assess(predictor, dataset, "dev", num_training_documents=60).evaluation
     for name in predictor.scorers:
         assert found.scorers[name]["all"].values == pytest.approx(dev[name]["all"])
 
@@ -407,8 +390,8 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
     assert manifest.scorers == ("retrieval", "classifier", "hybrid", "linear", "sparse")
     assert (manifest.calibrations, manifest.ensemble) == ({}, None)
-    assert "no dev split: no probabilities are calibrated, and there is no ensemble" in caplog.text
-    assert "no dev split: the default scorer is not chosen" in caplog.text
+    assert "no dev split: no probabilities are calibrated, there is no ensemble" in caplog.text
+    assert "and the default scorer is not chosen" in caplog.text
 
 
 def test_the_ensembles_weights_and_every_calibration_are_published(trained):
@@ -448,7 +431,7 @@ def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
     dense = read_parts(bundle).dense
     model, correction = dense.linear.model, TreeCorrection(dense.linear.tree)
     wanted = corrected_scores(model, torch.from_numpy(batch.vectors), correction).numpy()
-    found = predictor.rank(batch, num_labels, "linear")
+    found = predictor.rank(batch, RankingOptions(num_labels, "linear"))
     best = model.labels[np.argsort(-wanted, axis=1, kind="stable")[:, 0]]
     assert found.labels[:, 0].tolist() == best.tolist()
     np.testing.assert_allclose(found.scores[:, 0], wanted.max(axis=1), rtol=1e-4)
@@ -470,7 +453,7 @@ def test_another_method_is_published_with_its_correction(
     predictor = Predictor.of_bundle(bundle, device="cpu")
     (found,) = predictor.predict(["fish and the sea"], scorer="linear")
     assert (found.correction, len(found.labels)) == (correction, 5)
-    with pytest.raises(RequestError, match="'tree' came for scorer 'linear', which was not"):
+    with pytest.raises(RequestError, match="'tree' and scorer 'linear', which was not"):
         predictor.predict(["fish"], scorer="linear", correction="tree")
 
 
@@ -508,31 +491,20 @@ def test_a_metric_of_more_places_than_labels_is_refused(tiny_config):
         start_dense(config, truth)
 
 
-def test_the_folder_of_a_run_in_float16_says_so(tiny_config, trained, tiny_corpus, tmp_path):
-    truth = open_dataset(tiny_corpus).split("train").scan().labels
-    start = start_dense(tiny_config, truth)
-    half = replace(start, machine=Machine("cpu", is_bfloat16=False, is_float16=True))
-    run = pipeline.Run(tiny_config, open_dataset(tiny_corpus), tmp_path)
-    pipeline._claim_folder(run, half)
-    assert json.loads((tmp_path / "run.json").read_text())["is_float16"] is True
-    with pytest.raises(ConfigError, match=r"another run \(its is_float16 differs\)"):
-        pipeline._claim_folder(run, start)
-
-
 def test_without_an_encoder_the_other_processes_have_nothing_to_do(sparse_config):
-    pipeline.follow(sparse_config, Ranks(1, 2))
+    pipeline.follow(sparse_config, Processes(1, 2))
 
 
 def test_the_other_processes_train_along_and_leave_nothing_behind(
     tiny_config, tiny_corpus, tmp_path, monkeypatch
 ):
     material, trained_in = SimpleNamespace(texts=SimpleNamespace(truth=None)), []
-    monkeypatch.setattr(Ranks, "from_first", lambda ranks, make: material)
+    monkeypatch.setattr(Processes, "from_first", lambda processes, make: material)
     monkeypatch.setattr(pipeline, "start_dense", lambda *arguments: arguments)
     monkeypatch.setattr(pipeline, "train_stages", lambda *arguments: trained_in.append(arguments))
-    pipeline.follow(tiny_config, Ranks(1, 2))
+    pipeline.follow(tiny_config, Processes(1, 2))
     ((start, given, config, folder),) = trained_in
-    assert start == (tiny_config, None, Ranks(1, 2))
+    assert start == (tiny_config, None, Processes(1, 2))
     assert (given, config) == (material, tiny_config)
     assert not folder.exists()
 
@@ -557,11 +529,11 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
 
 def test_the_manifest_and_the_folder_say_that_there_is_no_encoder(trained_sparse, sparse_config):
     manifest = trained_sparse.bundle.manifest
-    assert (manifest.encoder, manifest.input) == (None, "text")
+    assert manifest.encoder is None
     assert (manifest.scorers, manifest.default_scorer) == (("sparse",), "sparse")
     claim = json.loads((trained_sparse.work / "run.json").read_text())
-    assert manifest.training == sparse_config.settings_used("text")
-    assert claim["config"] | {"probes": 16} == manifest.training
+    assert manifest.training == sparse_config.settings_used
+    assert claim["config"] | {"warmup_texts": 16} == manifest.training
     assert set(claim) == {"config", "data_fingerprint"}
     assert {path.name for path in trained_sparse.work.iterdir()} == {
         "run.json",
@@ -578,7 +550,7 @@ def test_no_encoder_is_needed_and_what_was_said_of_it_is_told_to_be_ignored(
     with caplog.at_level(logging.WARNING, "training.pipeline.train"):
         again = train_in(tmp_path, config, tiny_corpus)
     assert digest_of(again) == digest_of(trained_sparse)
-    assert "scorers sparse on text: these settings decide nothing: encoder, doc" in caplog.text
+    assert "scorers sparse: these settings decide nothing: encoder, doc" in caplog.text
 
 
 def test_the_work_of_a_run_with_an_encoder_is_not_one_without(
@@ -588,51 +560,6 @@ def test_the_work_of_a_run_with_an_encoder_is_not_one_without(
     differing = r"its config, device, encoder_sha256, is_bfloat16 differs"
     with pytest.raises(ConfigError, match=differing):
         train_in(tmp_path, sparse_config, tiny_corpus)
-
-
-# ---- features instead of texts ----
-
-
-def test_on_the_features_of_texts_the_same_model_is_trained(trained_sparse, trained_features):
-    ours, theirs = (read_sparse(each.bundle) for each in (trained_features, trained_sparse))
-    assert ours.tfidf.tokens == theirs.tfidf.tokens
-    assert ours.labels.tolist() == theirs.labels.tolist()
-    np.testing.assert_allclose(ours.bias, theirs.bias, atol=1e-3)
-    # A weight at the bound of pruning is there or not.
-    difference = np.abs((ours.weights - theirs.weights).toarray())
-    assert (difference > 1e-3).mean() < 1e-4
-
-
-def test_a_bundle_of_features_says_so_and_describes_labels_by_them(
-    trained_features, trained_sparse, sparse_config
-):
-    bundle = trained_features.bundle
-    assert (bundle.manifest.input, bundle.manifest.encoder) == ("features", None)
-    assert bundle.manifest.training == sparse_config.settings_used("features")
-    by_name = {label.name: label.pseudo_description for label in trained_sparse.bundle.catalogue}
-    same = [by_name[label.name] == label.pseudo_description for label in bundle.catalogue]
-    assert np.mean(same) > 0.9  # words of nearly equal weight may change places
-
-
-def test_features_are_ranked_and_measured_on_dev(trained_features, trained_sparse, feature_corpus):
-    dev, like = (
-        each.bundle.manifest.metrics["dev"]["sparse"]["all"]
-        for each in (trained_features, trained_sparse)
-    )
-    assert dev["P@5"] == pytest.approx(like["P@5"], abs=0.02)
-    predictor = Predictor.of_bundle(trained_features.bundle, device="cpu")
-    found = pipeline.assess(
-        predictor, open_dataset(feature_corpus), "dev", num_training_documents=60
-    )
-    assert found.evaluation.scorers["sparse"]["all"].values == pytest.approx(dev)
-
-
-def test_an_encoder_is_refused_where_there_is_no_text(
-    no_encoder, train_in, tiny_config, feature_corpus, tmp_path
-):
-    with pytest.raises(ConfigError, match=r"linear, sparse, ensemble came, .*--only-sparse"):
-        train_in(tmp_path, tiny_config, feature_corpus)
-    assert not (tmp_path / "work").exists()
 
 
 # ---- small and broken corpora ----
@@ -689,7 +616,7 @@ def test_a_tree_of_more_components_than_vectors_have_dimensions_is_refused(
     train_in, tiny_config, tiny_corpus, tmp_path
 ):
     config = changed(tiny_config, linear={"tree": {"components": 17}})
-    with pytest.raises(ConfigError, match=r"components is 17, but .* have 16 dimensions; wanted"):
+    with pytest.raises(ConfigError, match=r"components is 17, but .* have 16 dimensions; expected"):
         train_in(tmp_path, config, tiny_corpus)
     without = changed(config, scorers=["retrieval", "sparse"])
     assert train_in(tmp_path, without, tiny_corpus).version == 1

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
 import longtail
 from models.errors import ConfigError
 from training.reports import html
-from training.reports.figures import draw_curves, light_and_dark
+from training.reports.figures import draw_curves, png_of
 from training.reports.report import read_run_log
 from training.runtime.run_log import DevPoint, ProgressPoint, write_dev_points
 
@@ -97,8 +96,9 @@ def test_the_page_tells_the_model_its_metrics_and_its_configuration(outline, tra
         assert words in outline.text.replace("\u2011", "-")
 
 
-def test_the_page_has_each_picture_for_light_and_for_dark(outline):
-    assert len(outline.sources) == len({*outline.sources}) == 6
+def test_the_page_has_each_picture_once_and_inverts_it_on_dark_pages(outline, page):
+    assert len(outline.sources) == len({*outline.sources}) == 3
+    assert "img { filter: invert(.91) hue-rotate(180deg); }" in page
 
 
 def test_texts_are_escaped_and_cut(page, outline):
@@ -107,14 +107,25 @@ def test_texts_are_escaped_and_cut(page, outline):
     assert shown and all(len(text) < 500 for text in shown)
 
 
-def test_a_model_of_features_has_a_page_without_a_run_too(
-    trained_features, feature_corpus, tmp_path
+def test_a_model_without_an_encoder_has_a_page_without_a_run_too(
+    trained_sparse, tiny_corpus, tmp_path
 ):
-    options = ("--registry", trained_features.registry.folder)
-    found = Outline(report(tmp_path / "features.html", feature_corpus, *options)).text
-    assert "30-NN features" in found
+    options = ("--registry", trained_sparse.registry.folder, "--json", tmp_path / "x.json")
+    found = Outline(report(tmp_path / "sparse.html", tiny_corpus, *options)).text
+    assert "30-NN tf-idf" in found
     assert "Encodernone" in found
     assert "peak memory" not in found
+    figures = json.loads((tmp_path / "x.json").read_text())["figures"]
+    assert set(figures["scorers"]) == {"sparse", "30-NN tf-idf", "label names"}
+    assert "run" not in figures
+
+
+def test_the_record_of_a_report_has_what_the_run_took(trained, tiny_corpus, tmp_path):
+    options = ("--registry", trained.registry.folder, "--work", trained.work, "--no-baselines")
+    report(tmp_path / "x.html", tiny_corpus, *options, "--json", tmp_path / "x.json")
+    run = json.loads((tmp_path / "x.json").read_text())["figures"]["run"]
+    assert run["last_losses"].keys() >= {"classifier", "retrieval"}
+    assert all(cost["wall_s"] >= 0 for cost in run["costs"])
 
 
 def test_the_folder_of_another_run_is_refused(trained, trained_sparse, tmp_path):
@@ -190,24 +201,15 @@ def test_the_page_tells_probabilities_by_rarity(outline):
     assert "Where the mean is far above the share of right ones, a threshold lets wrong" in text
 
 
-def test_a_picture_holds_both_files_and_its_description():
-    found = html.picture(b"light", b"dark", 'a "b"')
-    encoded = [base64.b64encode(x).decode() for x in (b"dark", b"light")]
-    assert re.findall(r"base64,([^\"]+)", found) == encoded
-    assert 'alt="a &quot;b&quot;"' in found
+def test_a_picture_stands_in_the_page_with_its_description():
+    encoded = base64.b64encode(b"png").decode()
+    found = html.picture(b"png", 'a "b"')
+    assert found == f'<img src="data:image/png;base64,{encoded}" alt="a &quot;b&quot;">'
 
 
-def test_on_a_dark_page_greys_are_turned_over_and_colours_stay():
-    figure = Figure(figsize=(1, 1))
-    figure.add_artist(figure.text(0.5, 0.5, "x", color="black"))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_axis_off()
-    (line,) = axes.plot([0, 1], [0, 1], "o-", color="black", markeredgecolor="#0072B2")
-    light, dark = (imread(BytesIO(png)) for png in light_and_dark(figure))
-    assert light[2, 2, :3] == pytest.approx(np.ones(3))
-    assert dark[2, 2, :3] == pytest.approx(np.full(3, 0.09), abs=0.01)
-    assert (line.get_color()[:3], line.get_markerfacecolor()[:3]) == ((1.0,) * 3, (1.0,) * 3)
-    assert line.get_markeredgecolor()[:3] == pytest.approx((0, 0x72 / 255, 0xB2 / 255))
+def test_a_figure_is_drawn_on_white():
+    figure = draw_curves({"linear": [ProgressPoint(1, 0.5, 0.1, 0.0)]})
+    assert imread(BytesIO(png_of(figure)))[2, 2, :3] == pytest.approx(np.ones(3))
 
 
 def test_curves_are_the_losses_and_their_running_means():

@@ -31,17 +31,17 @@ from training.neural.loop import Stages
 from training.neural.model import DeplModel
 from training.neural.steps import retrieval_step
 from training.runtime import distributed
-from training.runtime.distributed import ALONE, Ranks, joined_ranks
+from training.runtime.distributed import ALONE, Processes, joined_processes
 from training.runtime.machine import Machine
 from training.runtime.run_log import progress_path, read_dev_points, read_progress
 
 
 class Together:
-    """Collectives of PyTorch for ranks that are threads, one at a time."""
+    """Collectives of PyTorch for processes that are threads, one at a time."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._barrier = threading.Barrier(count, timeout=30)
+        self._barrier = threading.Barrier(count, timeout=60)
         self._given: dict[int, Any] = {}
         self.local = threading.local()
 
@@ -68,15 +68,15 @@ class Together:
 
 @pytest.fixture
 def on_ranks(monkeypatch) -> Callable:
-    """Runs a function on so many ranks at once and returns what each returned."""
+    """Runs a function on so many processes at once and returns what each returned."""
 
-    def run(count: int, function: Callable[[Ranks], Any]) -> list[Any]:
+    def run(count: int, function: Callable[[Processes], Any]) -> list[Any]:
         together, found = Together(count), [None] * count
         monkeypatch.setattr(distributed, "dist", together)
 
         def one(rank: int) -> None:
             together.local.rank = rank
-            found[rank] = function(Ranks(rank, count))
+            found[rank] = function(Processes(rank, count))
 
         threads = [threading.Thread(target=one, args=(rank,)) for rank in range(count)]
         for thread in threads:
@@ -89,15 +89,17 @@ def on_ranks(monkeypatch) -> Callable:
 
 
 def test_what_the_first_process_makes_all_have(on_ranks):
-    assert on_ranks(3, lambda ranks: ranks.from_first(lambda: ranks.rank + 10)) == [10] * 3
-    assert on_ranks(2, lambda ranks: ranks.is_first) == [True, False]
+    assert (
+        on_ranks(3, lambda processes: processes.from_first(lambda: processes.rank + 10)) == [10] * 3
+    )
+    assert on_ranks(2, lambda processes: processes.is_first) == [True, False]
 
 
 def test_tensors_of_the_first_process_are_copied_by_name_and_in_place(on_ranks):
-    def copied(ranks: Ranks):
-        own, number = torch.full((2,), float(ranks.rank)), torch.tensor(7 + ranks.rank)
-        ranks.copy_from_first([own])
-        made = ranks.tensors_from_first(lambda: {"a": torch.arange(3), "b": number.clone()})
+    def copied(processes: Processes):
+        own, number = torch.full((2,), float(processes.rank)), torch.tensor(7 + processes.rank)
+        processes.copy_from_first([own])
+        made = processes.tensors_from_first(lambda: {"a": torch.arange(3), "b": number.clone()})
         return own.tolist(), {name: tensor.tolist() for name, tensor in made.items()}
 
     assert on_ranks(2, copied) == [([0.0, 0.0], {"a": [0, 1, 2], "b": 7})] * 2
@@ -108,9 +110,9 @@ def test_vectors_are_gathered_in_order_and_each_has_its_own_gradient(on_ranks, s
     rows = torch.arange(2.0 * sum(sizes)).view(-1, 2)
     weights = torch.arange(1.0, 1 + rows.numel()).view_as(rows)
 
-    def gather(ranks: Ranks):
-        own = rows.split(sizes)[ranks.rank].clone().requires_grad_()
-        vectors = ranks.gathered(own, sizes)
+    def gather(processes: Processes):
+        own = rows.split(sizes)[processes.rank].clone().requires_grad_()
+        vectors = processes.gathered(own, sizes)
         (vectors * weights).sum().backward()
         return vectors.detach(), own.grad
 
@@ -120,12 +122,12 @@ def test_vectors_are_gathered_in_order_and_each_has_its_own_gradient(on_ranks, s
 
 
 def test_gradients_of_parts_are_summed_those_of_the_whole_averaged_and_none_stays_none(on_ranks):
-    def reduce(ranks: Ranks):
+    def reduce(processes: Processes):
         shared, alike, unused, elsewhere = (nn.Parameter(torch.zeros(2, 2)) for _ in range(4))
-        shared.grad = torch.full((2, 2), 1.0 + ranks.rank)
+        shared.grad = torch.full((2, 2), 1.0 + processes.rank)
         alike.grad = torch.full((2, 2), 4.0)
-        elsewhere.grad = torch.ones(2, 2) if ranks.rank == 1 else None
-        ranks.sum_gradients([shared, unused, elsewhere], [alike])
+        elsewhere.grad = torch.ones(2, 2) if processes.rank == 1 else None
+        processes.sum_gradients([shared, unused, elsewhere], [alike])
         return [each.grad for each in (shared, alike, unused, elsewhere)]
 
     for shared, alike, unused, elsewhere in on_ranks(2, reduce):
@@ -150,7 +152,7 @@ def without_dropout(model: DeplModel) -> DeplModel:
 
 @pytest.fixture
 def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
-    """Trains a stage without dropout on so many ranks, each with a folder and a model of its own.
+    """Trains a stage without dropout on processes that each have a folder and a model.
 
     The model of another rank than the first starts with other weights.
     """
@@ -159,10 +161,13 @@ def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
     models = [without_dropout(new_model()) for _ in range(2)]
 
     def train(folder: Path, count: int, break_at: int | None = None) -> list[DeplModel]:
-        def one(ranks: Ranks) -> DeplModel:
-            machine, model = Machine("cpu", is_bfloat16=False, ranks=ranks), models[ranks.rank]
+        def one(processes: Processes) -> DeplModel:
+            machine, model = (
+                Machine("cpu", is_bfloat16=False, processes=processes),
+                models[processes.rank],
+            )
             model = copy.deepcopy(model)
-            if ranks.rank:
+            if processes.rank:
                 nn.init.zeros_(model.encoder.label_pooler.weight)
             inner = retrieval_step(
                 model, texts, subsets, machine, loss=decoupled_softmax_loss, keep_classifier=True
@@ -174,10 +179,10 @@ def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
                     raise KeyboardInterrupt
                 return inner(rows, rng)
 
-            stage = Stages(texts, seed=1, machine=machine, folder=folder / str(ranks.rank))
-            judge = functools.partial(float, ranks.rank)  # the first one's counts
+            stage = Stages(texts, seed=1, machine=machine, folder=folder / str(processes.rank))
+            judge = functools.partial(float, processes.rank)  # the first one's counts
             with suppress(KeyboardInterrupt):
-                stage.train("classifier", model, step, CONFIG, judge=judge)
+                stage.train("classifier", model, step, CONFIG, dev_metric=judge)
             return model
 
         return on_ranks(count, one)
@@ -271,8 +276,8 @@ PLACE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_POR
 @pytest.mark.parametrize("variables", [{}, {"WORLD_SIZE": "4"}, PLACE | {"WORLD_SIZE": "1"}])
 def test_without_torchrun_a_process_is_alone(launched, variables):
     launched(**variables)
-    with joined_ranks() as ranks:
-        assert ranks == ALONE
+    with joined_processes() as processes:
+        assert processes == ALONE
 
 
 @pytest.mark.parametrize(("num_gpus", "backend"), [(0, "gloo"), (2, "cpu:gloo,cuda:nccl")])
@@ -283,8 +288,8 @@ def test_a_launched_process_joins_with_its_gpu_and_leaves(launched, monkeypatch,
     monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     launched(**PLACE)
-    with joined_ranks() as ranks:
-        assert ranks == Ranks(1, 2)
+    with joined_processes() as processes:
+        assert processes == Processes(1, 2)
     assert joined.calls == [backend, "destroyed"]
     assert chosen == [1] * (num_gpus > 0)
 
@@ -294,8 +299,8 @@ def test_a_process_that_has_left_leaves_no_second_time(launched, monkeypatch):
     monkeypatch.setattr(distributed, "dist", joined)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     launched(**PLACE)
-    with joined_ranks() as ranks:
-        ranks.leave()
+    with joined_processes() as processes:
+        processes.leave()
     assert joined.calls == ["gloo", "destroyed"]
 
 
@@ -303,8 +308,8 @@ def test_more_processes_than_gpus_are_refused(launched, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     launched(**PLACE)
-    message = "process 2 of this machine, which has 1 GPUs; wanted one GPU a process"
-    with pytest.raises(ConfigError, match=message), joined_ranks():
+    message = "process 2 of this machine, which has 1 GPUs; expected one GPU a process"
+    with pytest.raises(ConfigError, match=message), joined_processes():
         pass
 
 
@@ -353,5 +358,5 @@ def test_two_processes_train_what_one_trains_in_two_parts(
     ]
     assert files[0] == files[1]
     claims = [json.loads((work / "run.json").read_text()) for work in (one.work, two)]
-    assert "accumulate" not in claims[1]["config"]["classifier"]
+    assert claims[1]["config"]["classifier"]["accumulate"] == 1
     assert Path(two / "classifier").is_dir()

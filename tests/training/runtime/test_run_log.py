@@ -37,7 +37,7 @@ def test_every_step_of_a_short_stage_is_there_with_loss_and_rate(checkpoints):
 
 
 def test_of_a_long_stage_every_nth_step_is_there_and_the_last(checkpoints, monkeypatch):
-    monkeypatch.setattr(run_log, "_MOST_LINES", 3)
+    monkeypatch.setattr(run_log, "_MAX_LINES", 3)
     assert note(checkpoints, range(1, 11), done=0, total=10) == [1, 4, 8, 10]
 
 

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 from training.configuration.linear import MethodName
 from training.evaluation.tables import markdown_table
-from training.experiments.adversarial.bench import (
+from training.experiments.adversarial.run import Settings, best_candidates
+from training.experiments.adversarial.trial_runner import (
     CRITERIA,
     TREE,
     TRUE,
@@ -25,7 +26,6 @@ from training.experiments.adversarial.bench import (
     Criterion,
     name_at,
 )
-from training.experiments.adversarial.run import Settings, best_candidates
 from training.experiments.adversarial.tuning import Candidate
 from training.experiments.trials import Estimate, Found, new_figure
 
@@ -41,7 +41,7 @@ _COLUMNS = (
 _HEADING = """# Adversarial negatives
 
 At the end of training: steps, seconds of the process and by the clock on the wall (fit of the tree
-included, judging and tuning not), nats a pair, and the share of documents whose best-scored label
+included, measuring and tuning not), nats a pair, and the share of documents whose best-scored label
 is one of theirs; mean ± standard error over the seeds. Each method with the learning rate and the
 penalty that are best by the criterion of the table, on documents that are not measured. "To
 uniform's end": seconds ({clock}) until the criterion is what
@@ -164,7 +164,7 @@ def adversarial_markdown(found: Found, clock: Clock) -> str:
 
 def _rows(settings: Settings, criterion: Criterion, clock: Clock) -> list[list[str]]:
     rows = [
-        [title, "-", "-", "-", "0", *_seconds_of(settings[name]), *_worth(settings[name], ""),
+        [title, "-", "-", "-", "0", *_seconds_of(settings[name]), *_quality(settings[name], ""),
          "-", "-", "-"]
         for name, title in _WITHOUT_STEPS.items()
         if name in settings
@@ -180,7 +180,7 @@ def _rows(settings: Settings, criterion: Criterion, clock: Clock) -> list[list[s
                 method, f"{candidate.learning_rate:g}", candidate.penalty, str(len(cpu)),
                 f"{figures['steps' + last].mean:.0f}",
                 *(_text(each, 1) for each in seconds),
-                *_worth(figures, last),
+                *_quality(figures, last),
                 *(_speed_up_cells(found[method]) if found else ["-"] * 3),
             ]
         )  # fmt: skip
@@ -195,7 +195,7 @@ def _seconds_of(figures: Mapping[str, Estimate]) -> list[str]:
     return [_text(figures[name], 1) if name in figures else "-" for name in ("cpu_s", "wall_s")]
 
 
-def _worth(figures: Mapping[str, Estimate], suffix: str) -> list[str]:
+def _quality(figures: Mapping[str, Estimate], suffix: str) -> list[str]:
     accuracy = Estimate(tuple(100 * value for value in figures["accuracy" + suffix].values))
     return [_text(figures["log_likelihood" + suffix], 3), _text(accuracy, 1)]
 

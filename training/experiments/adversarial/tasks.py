@@ -20,17 +20,19 @@ from models.errors import ConfigError, DataError
 from models.scorers.linear import LinearModel
 from training.experiments.data import ExperimentData
 from training.learning.pairs import label_counts
-from training.linear.methods import Judgement, judge
+from training.linear.methods import LinearMetrics, measure_linear
 
 CorpusTaskName = Literal["first_label", "all_labels"]
 CORPUS_TASKS: tuple[CorpusTaskName, ...] = get_args(CorpusTaskName)
-_SEED = 0  # of what all seeds of an experiment share: projection, documents judged, made-up labels
+_SEED = (
+    0  # of what all seeds of an experiment share: projection, documents measured, made-up labels
+)
 _DOCUMENTS_AT_A_TIME = 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exam:
-    """Documents that scorers are judged on, each with a label at least.
+class EvaluationSet:
+    """Documents that scorers are measured on, each with a label at least.
 
     Attributes:
         vectors: Of the documents.
@@ -43,7 +45,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearningTask:
-    """What is learned, and what it is judged on.
+    """What is learned, and what it is measured on.
 
     Attributes:
         name: In file names and tables.
@@ -51,15 +53,15 @@ class LearningTask:
         truth: Their labels; every label has a pair.
         tuning: Chooses learning rates and regularisers.
         measured: Gives the figures.
-        true: What p_D itself is worth on `measured`; None where it is not known.
+        true: The figures of p_D itself on `measured`; None where it is not known.
     """
 
     name: str
     vectors: Float32[np.ndarray, "document dim"]
     truth: Float32[csr_array, "document label"]
-    tuning: Exam
-    measured: Exam
-    true: Judgement | None = None
+    tuning: EvaluationSet
+    measured: EvaluationSet
+    true: LinearMetrics | None = None
 
 
 def corpus_tasks(
@@ -80,26 +82,28 @@ def corpus_tasks(
 
     Raises:
         ConfigError: The corpus has fewer documents or features than `dim`.
-        DataError: A task has too few documents to judge on.
+        DataError: A task has too few documents to measure on.
     """
     shape = data.train.features.shape
     if dim > min(shape):
         raise ConfigError(
             f"document vectors: {dim} dimensions of {shape[0]} training documents with {shape[1]} "
-            "features; wanted no more than either: lower --dim"
+            "features; expected no more than either: lower --dim"
         )
     svd = TruncatedSVD(dim, random_state=_SEED)
     vectors = svd.fit_transform(data.train.features).astype(np.float32)
     scale = 1 / np.sqrt(np.mean(np.square(vectors, dtype=np.float64)))
-    judged = svd.transform(data.measured.features).astype(np.float32)
-    vectors, judged = (each * np.float32(scale) for each in (vectors, judged))
+    measured_vectors = svd.transform(data.measured.features).astype(np.float32)
+    vectors, measured_vectors = (each * np.float32(scale) for each in (vectors, measured_vectors))
     for name in names:
         truths = [data.train.truth, data.measured.truth]
         if name == "first_label":
             truths = [_first_labels(truth) for truth in truths]
         is_trained = label_counts(truths[0]) > 0
         train, measured = (truth[:, is_trained] for truth in truths)
-        yield LearningTask(name, vectors, train, *_two_exams(judged, measured, num_judged))
+        yield LearningTask(
+            name, vectors, train, *_two_evaluation_sets(measured_vectors, measured, num_judged)
+        )
 
 
 def _first_labels(
@@ -113,11 +117,11 @@ def _first_labels(
     return csr_array((truth.data[first], truth.indices[first], indptr), shape=truth.shape)
 
 
-def _two_exams(
+def _two_evaluation_sets(
     vectors: Float32[np.ndarray, "document dim"],
     truth: Float32[csr_array, "document label"],
     num_judged: int,
-) -> tuple[Exam, Exam]:
+) -> tuple[EvaluationSet, EvaluationSet]:
     """Return documents to tune on and others to measure on.
 
     Raises:
@@ -128,10 +132,10 @@ def _two_exams(
     if not size:
         raise DataError(
             f"adversarial negatives: {len(documents)} documents with a trained label to tune and "
-            "to measure on; wanted two at least"
+            "to measure on; expected two at least"
         )
     rows = documents[:size], documents[size : 2 * size]
-    tuning, measured = (Exam(vectors[each], truth[each]) for each in rows)
+    tuning, measured = (EvaluationSet(vectors[each], truth[each]) for each in rows)
     return tuning, measured
 
 
@@ -172,9 +176,9 @@ class MixtureProblem:
         labels = rng.choice(self.num_labels, num_documents, p=priors / priors.sum())
         kept, labels = np.unique(labels, return_inverse=True)
         means, priors = self._means(rng)[kept], priors[kept] / priors[kept].sum()
-        judged = [rng.choice(len(kept), num_judged, p=priors) for _ in range(2)]
+        drawn = [rng.choice(len(kept), num_judged, p=priors) for _ in range(2)]
         tuning, measured = (
-            Exam(_vectors(means, each, rng), _truth(each, len(kept))) for each in judged
+            EvaluationSet(_vectors(means, each, rng), _truth(each, len(kept))) for each in drawn
         )
         true = LinearModel(
             weight=means,
@@ -187,17 +191,17 @@ class MixtureProblem:
             _truth(labels, len(kept)),
             tuning,
             measured,
-            true=judge(true, measured.vectors, measured.truth, None),
+            true=measure_linear(true, measured.vectors, measured.truth, None),
         )
 
     def _means(self, rng: np.random.Generator) -> Float32[np.ndarray, "label dim"]:
-        # A label's place in the hierarchy says nothing of its number, nor of its prior.
-        places = rng.permutation(self.num_labels)
+        # A label's leaf in the hierarchy says nothing of its number, nor of its prior.
+        leaves = rng.permutation(self.num_labels)
         means = np.zeros((self.num_labels, self.dim), dtype=np.float32)
         for level in range((self.num_labels - 1).bit_length()):
             num_nodes = (self.num_labels - 1 >> level) + 1
             offsets = rng.standard_normal((num_nodes, self.dim), dtype=np.float32)
-            means += np.float32(2 / math.sqrt(self.dim)) * offsets[places >> level]
+            means += np.float32(2 / math.sqrt(self.dim)) * offsets[leaves >> level]
         return means
 
 

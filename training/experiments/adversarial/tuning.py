@@ -25,7 +25,7 @@ _START: Mapping[MethodName, tuple[int, int]] = {
     "augment_and_reduce": (-2, 2),
     "softmax": (-2, 2),
 }
-"""Where the search of a method begins: half-decade of the rate, place of the penalty."""
+"""Where the search of a method begins: half-decade of the rate, index of the penalty."""
 
 METHODS: tuple[MethodName, ...] = tuple(_START)
 _PENALISED_BY_PRIOR = ("one_versus_each", "augment_and_reduce", "softmax")
@@ -38,12 +38,12 @@ class Candidate:
     Attributes:
         method: One of `METHODS`.
         half_decade: Of the rate: 0 is 1, -1 is 0.3, -2 is 0.1.
-        place: Of the penalty among those of the method; 0: none.
+        penalty_index: Of the penalty among those of the method; 0: none.
     """
 
     method: MethodName
     half_decade: int
-    place: int
+    penalty_index: int
 
     @classmethod
     def start(cls, method: MethodName) -> Candidate:
@@ -59,12 +59,12 @@ class Candidate:
     @property
     def regulariser(self) -> float:
         """Lambda of Eq. 6; 0 for methods that have a prior instead."""
-        return 0.0 if self.method in _PENALISED_BY_PRIOR else _REGULARISERS[self.place]
+        return 0.0 if self.method in _PENALISED_BY_PRIOR else _REGULARISERS[self.penalty_index]
 
     @property
     def prior_variance(self) -> float | None:
         """sigma_0^2 of Ruiz et al. 2018; None: no prior."""
-        return _PRIOR_VARIANCES[self.place] if self.method in _PENALISED_BY_PRIOR else None
+        return _PRIOR_VARIANCES[self.penalty_index] if self.method in _PENALISED_BY_PRIOR else None
 
     @property
     def penalty(self) -> str:
@@ -77,49 +77,59 @@ class Candidate:
     @property
     def setting(self) -> str:
         """The name of the trials."""
-        return f"{self.method}-{self.half_decade}-{self.place}"
+        return f"{self.method}-{self.half_decade}-{self.penalty_index}"
 
     @classmethod
     def of_setting(cls, setting: str) -> Candidate:
         """Return the candidate of a name that `setting` gave."""
         known = {f"{method}-": method for method in METHODS}
         (prefix,) = (prefix for prefix in known if setting.startswith(prefix))
-        half_decade, _, place = setting.removeprefix(prefix).rpartition("-")
-        return cls(known[prefix], int(half_decade), int(place))
+        half_decade, _, index = setting.removeprefix(prefix).rpartition("-")
+        return cls(known[prefix], int(half_decade), int(index))
 
     def neighbours(self, axis: str) -> list[Candidate | None]:
         """Return the next ones up and down an axis, None where it ends."""
         if axis == "half_decade":
             return [replace(self, half_decade=self.half_decade + step) for step in (1, -1)]
-        most = len(_PRIOR_VARIANCES if self.method in _PENALISED_BY_PRIOR else _REGULARISERS)
+        num_penalties = len(
+            _PRIOR_VARIANCES if self.method in _PENALISED_BY_PRIOR else _REGULARISERS
+        )
         return [
-            replace(self, place=self.place + step) if 0 <= self.place + step < most else None
+            replace(self, penalty_index=self.penalty_index + step)
+            if 0 <= self.penalty_index + step < num_penalties
+            else None
             for step in (1, -1)
         ]
 
 
-def tune(method: MethodName, worth: Callable[[Candidate], float], num_rounds: int) -> Candidate:
+def tune(
+    method: MethodName, objective_value: Callable[[Candidate], float], num_rounds: int
+) -> Candidate:
     """Return the best candidate of a search along both axes in turn.
 
     Args:
         method: Whose candidates.
-        worth: Of a candidate, the more the better; may be asked for one more than once.
+        objective_value: Of a candidate, higher is better; may be asked for one more than once.
         num_rounds: Turns over both axes at most; 0 returns the start.
     """
     best = Candidate.start(method)
     for _ in range(num_rounds):
         before = best
-        for axis in ("half_decade", "place"):
-            best = _best_along(axis, best, worth)
+        for axis in ("half_decade", "penalty_index"):
+            best = _best_along(axis, best, objective_value)
         if best == before:
             break
     return best
 
 
-def _best_along(axis: str, start: Candidate, worth: Callable[[Candidate], float]) -> Candidate:
+def _best_along(
+    axis: str, start: Candidate, objective_value: Callable[[Candidate], float]
+) -> Candidate:
     best = start
     for direction in (0, 1):
-        while (near := best.neighbours(axis)[direction]) and worth(near) > worth(best):
+        while (near := best.neighbours(axis)[direction]) and (
+            objective_value(near) > objective_value(best)
+        ):
             best = near
         if best != start:  # it got better upwards, and the start is known to be worse
             break

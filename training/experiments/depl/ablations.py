@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from models.errors import ConfigError
+from models.files.validation import problem_in_words
 from models.labels.catalogue import LabelCatalogue
 from models.names import CLASSIFIER, HYBRID
 from training.configuration.run import TrainingConfig
@@ -29,7 +30,7 @@ _DEV_NOTE = (
     "The weights of the ensemble were found on this split, so its figures are somewhat too high."
 )
 _AFTER_CLASSIFIER = (
-    "scorers", "probes", "sparse", "descriptions", "retrieval", "linear", "ensemble",
+    "scorers", "warmup_texts", "sparse", "descriptions", "retrieval", "linear", "ensemble",
 )  # fmt: skip
 """Settings that the classifier's stage, which comes before the dual encoder's, does not read."""
 
@@ -121,19 +122,19 @@ BY_NAME = {ablation.name: ablation for ablation in ABLATIONS}
 
 
 def choose_ablations(
-    wanted: str | None, base: TrainingConfig, catalogue: LabelCatalogue
+    requested: str | None, base: TrainingConfig, catalogue: LabelCatalogue
 ) -> list[str]:
     """Return the names of the settings to run, in the order of `ABLATIONS`, the base with them.
 
     Args:
-        wanted: Names between commas; None for all that this corpus and configuration can have.
+        requested: Names between commas; None for all that this corpus and configuration can have.
         base: The configuration.
         catalogue: The labels of the corpus.
 
     Raises:
         ConfigError: One is not known, or the corpus or the configuration can't have it.
     """
-    chosen = choose_settings(BY_NAME, wanted)
+    chosen = choose_settings(BY_NAME, requested)
     there: set[str] = set(base.scorers)
     there |= {name for name in ("alternative_names", "parents") if _has(catalogue, name)}
     lacking = {
@@ -141,7 +142,7 @@ def choose_ablations(
         for name in chosen
         if (missing := [need for need in BY_NAME[name].needs if need not in there])
     }
-    if wanted is not None and lacking:
+    if requested is not None and lacking:
         said = "; ".join(f"{name!r} needs {', '.join(some)}" for name, some in lacking.items())
         raise ConfigError(
             f"--settings: {said}, which neither the labels of the corpus nor the scorers of the "
@@ -173,7 +174,9 @@ def configured(base: TrainingConfig, name: str, seed: int) -> TrainingConfig:
     try:
         return TrainingConfig.model_validate(content | {"seed": seed})
     except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in error.errors())
+        said = "; ".join(
+            f"{'.'.join(map(str, x['loc']))}: {problem_in_words(x, repr)}" for x in error.errors()
+        )
         raise ConfigError(
             f"depl setting {name!r} of this configuration: {said}; leave it out with --settings"
         ) from error

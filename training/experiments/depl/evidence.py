@@ -11,12 +11,12 @@ from scipy.sparse import csr_array
 
 from models.ranking.top_k import Ranking
 from training.evaluation.by_frequency import TAIL_BIN, label_subsets
-from training.evaluation.metrics import Judged, judge, label_f1_at
+from training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
 from training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 from training.experiments.findings import SIGNIFICANT
 from training.experiments.trials import Estimate, Found
 
-_PLACES = (5, 3, 1)
+_KS = (5, 3, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class Evidence:
     truth: Float32[csr_array, "document label"]
     training_counts: Int64[np.ndarray, label]
     seconds: Mapping[str, Estimate] = field(default_factory=dict)
-    _judged: dict[tuple[Arm, int], Judged] = field(default_factory=dict)
+    _joined: dict[tuple[Arm, int], RankedEvaluation] = field(default_factory=dict)
 
     @property
     def k(self) -> int:
-        """Places that the tests count: 5, as in the paper, or fewer where labels are."""
-        return next(k for k in _PLACES if k <= self.truth.shape[1])
+        """Labels of a document that the tests count: 5, as in the paper, or fewer of few labels."""
+        return next(k for k in _KS if k <= self.truth.shape[1])
 
     @property
     def tail_f1(self) -> str:
@@ -131,12 +131,12 @@ class Evidence:
     def label_f1(self, arm: Arm) -> Float64[np.ndarray, label]:
         """Return F1@k of each label, the mean over the seeds of an arm that was run."""
         num_seeds = len(self.found[arm.scorer][arm.setting]["P@1"].values)
-        by_seed = [label_f1_at(self._judge(arm, seed), self.k) for seed in range(num_seeds)]
+        by_seed = [label_f1_at(self._join(arm, seed), self.k) for seed in range(num_seeds)]
         mean: Float64[np.ndarray, label] = np.mean(by_seed, axis=0)
         return mean
 
     def _test(self, first: Arm, second: Arm, figure: str, seed: int) -> Comparison | None:
-        pair = self._judge(first, seed), self._judge(second, seed)
+        pair = self._join(first, seed), self._join(second, seed)
         if figure == self.precision:
             return micro_sign_test(*pair, self.k)
         if figure == self.tail_f1 and np.count_nonzero(self._is_tail) > 1:
@@ -147,10 +147,10 @@ class Evidence:
     def _is_tail(self) -> Bool[np.ndarray, label]:
         return label_subsets(self.training_counts)[TAIL_BIN]
 
-    def _judge(self, arm: Arm, seed: int) -> Judged:
-        if (arm, seed) not in self._judged:
-            self._judged[arm, seed] = judge(self.rank(arm, seed).labels, self.truth)
-        return self._judged[arm, seed]
+    def _join(self, arm: Arm, seed: int) -> RankedEvaluation:
+        if (arm, seed) not in self._joined:
+            self._joined[arm, seed] = join_truth(self.rank(arm, seed).labels, self.truth)
+        return self._joined[arm, seed]
 
 
 def _largest(tests: list[Comparison | None]) -> float | None:

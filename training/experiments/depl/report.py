@@ -16,8 +16,8 @@ from training.experiments.depl.ablations import BASE, BY_NAME
 from training.experiments.depl.evidence import Arm, Difference, Evidence
 from training.experiments.trials import Estimate, error_or_nan, new_figure, settings_table
 
-_PLACES = (1, 3, 5)
-_OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in _PLACES)
+_KS = (1, 3, 5)
+_OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in _KS)
 _ZERO_SHOT = f"R@10 ({ZERO_SHOT_BIN})"
 _METHODS = (
     (RETRIEVAL, SPARSE), (RETRIEVAL, CLASSIFIER), (HYBRID, RETRIEVAL), (HYBRID, CLASSIFIER),
@@ -31,7 +31,7 @@ _CHOICES = {
     "Hard negatives": ("hard_0", "hard_5", "hard_10"),
     "Loss beside the dual encoder's": (BASE, "no_classifier", "joint_loss"),
 }
-"""Settings of which the best is told."""
+"""Settings of which the report names the best."""
 _TEXTS = (
     BASE, "name_only", "tokens_8", "tokens_16", "tokens_32", "keywords_8", "keywords_16",
     "keywords_32", "alternative_names", "parents", "names_and_parents",
@@ -79,12 +79,12 @@ def _claims() -> list[Claim]:
     ]
 
 
-def ablation_markdown(evidence: Evidence, told: str) -> str:
+def ablation_markdown(evidence: Evidence, measured_on: str) -> str:
     """Return what the ablations say, and the tables behind it.
 
     Args:
         evidence: Figures and rankings.
-        told: What was trained and measured on, in words.
+        measured_on: What was trained and measured on, in words.
     """
     found, columns = evidence.found, _columns(evidence)
     by_bin = [f"macro-F1@{evidence.k} ({name})" for name in FREQUENCY_BINS if name != ZERO_SHOT_BIN]
@@ -108,7 +108,9 @@ def ablation_markdown(evidence: Evidence, told: str) -> str:
         if len(found.get(scorer, {})) > 1
     }
     tables["Time"] = _time_table(evidence)
-    heading = f"# Ablations of DEPL\n\n{told}\n\nIn percent, mean ± standard error over the seeds."
+    heading = (
+        f"# Ablations of DEPL\n\n{measured_on}\n\nIn percent, mean ± standard error over the seeds."
+    )
     sections = [f"## {title}\n\n{table}" for title, table in tables.items()]
     return "\n\n".join([heading, _conclusions(evidence), *sections]) + "\n"
 
@@ -136,7 +138,7 @@ def _claim_table(evidence: Evidence) -> str:
             pair = [_estimate_text(evidence.estimate(arm, figure))
                     for arm in (claim.better, claim.other)]  # fmt: skip
             here = {"better": "holds", "worse": "contrary"}.get(found.verdict, found.verdict)
-            rows.append([claim.words, figure, *pair, *_told(found), here])
+            rows.append([claim.words, figure, *pair, *_difference_cells(found), here])
     header = ["finding", "by", "the better", "the other", "difference", "p", "here"]
     return markdown_table(header, rows)
 
@@ -218,17 +220,17 @@ def _against(evidence: Evidence, first: Arm, second: Arm) -> str:
         found = evidence.difference(first, second, figure)
         if found is None:
             continue
-        difference, p_value = _told(found)
+        difference, p_value = _difference_cells(found)
         said.append(f"{found.verdict} on {subset} ({figure} {difference}, p {p_value})")
     return "; ".join(said) + "."
 
 
 def _setting_list(evidence: Evidence) -> str:
-    def told(name: str) -> str:
+    def described(name: str) -> str:
         twin = "" if name in evidence.seconds else "; another setting has this configuration"
         return f"- `{name}`: {BY_NAME[name].what}{twin}"
 
-    return "\n".join(map(told, evidence.found[RETRIEVAL]))
+    return "\n".join(map(described, evidence.found[RETRIEVAL]))
 
 
 def _difference_table(evidence: Evidence) -> str:
@@ -264,7 +266,7 @@ def _time_table(evidence: Evidence) -> str:
     return f"{note}\n\n{markdown_table(['setting', 'seeds', 'minutes'], rows)}"
 
 
-def _told(found: Difference) -> tuple[str, str]:
+def _difference_cells(found: Difference) -> tuple[str, str]:
     return _signed(found.advantage), _p_text(found.p_value)
 
 
@@ -318,7 +320,7 @@ def _draw_texts(axes: Axes, evidence: Evidence) -> None:
     )
     axes.set_title(f"{RETRIEVAL} by label text, beside scorers that read none (grey)")
     axes.set_ylabel(f"{evidence.tail_f1} (%)")
-    _name_places(axes, shown)
+    _name_bars(axes, shown)
 
 
 def _draw_differences(axes: Axes, evidence: Evidence) -> None:
@@ -327,12 +329,12 @@ def _draw_differences(axes: Axes, evidence: Evidence) -> None:
     width = 0.8 / len(figures)
     for index, (name, colour) in enumerate(zip(figures, _COLOURS, strict=True)):
         shown = {
-            place: found.advantage
-            for place, (setting, other) in enumerate(pairs)
+            position: found.advantage
+            for position, (setting, other) in enumerate(pairs)
             if (found := evidence.difference(Arm(RETRIEVAL, setting), Arm(RETRIEVAL, other), name))
         }
         axes.bar(
-            [place + (index - 1) * width for place in shown],
+            [position + (index - 1) * width for position in shown],
             [100 * estimate.mean for estimate in shown.values()],
             width,
             yerr=[100 * error_or_nan(estimate) for estimate in shown.values()],
@@ -341,11 +343,11 @@ def _draw_differences(axes: Axes, evidence: Evidence) -> None:
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.set_title(f"{RETRIEVAL} of each setting less that of another")
     axes.set_ylabel("difference (points of percent)")
-    _name_places(axes, [f"{setting}\n- {other}" for setting, other in pairs])
+    _name_bars(axes, [f"{setting}\n- {other}" for setting, other in pairs])
     axes.legend(fontsize=8)
 
 
-def _name_places(axes: Axes, names: Iterable[str]) -> None:
+def _name_bars(axes: Axes, names: Iterable[str]) -> None:
     kept = list(names)
     axes.set_xticks(range(len(kept)), kept, rotation=30, ha="right", fontsize=8)
     axes.grid(axis="y", alpha=0.3)

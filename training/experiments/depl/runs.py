@@ -6,23 +6,18 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tqdm import tqdm
-
-from models.bundle.bundle import Bundle
 from models.bundle.registry import Registry
 from models.errors import ConfigError
 from models.files.durable import read_json, write_json_durably
-from models.names import RETRIEVAL, TEXT
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
+from models.names import RETRIEVAL
 from models.ranking.top_k import Ranking
-from training.assessment.assess import Assessment, assess
+from training.assessment.assess import Assessment, assess_bundle
 from training.assessment.predictions import read_predictions, write_all_predictions
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset
@@ -31,7 +26,6 @@ from training.experiments.depl.ablations import (
     _AFTER_CLASSIFIER,
     _DEV_NOTE,
     _PLACES,
-    BASE,
     BY_NAME,
     configured,
 )
@@ -64,46 +58,11 @@ class AblationRuns:
             ConfigError: The setting can't be trained.
             DataError: The corpus can't be used.
         """
-        self.measure((trial.setting, trial.seed))
-        found: Values = read_json(self._figures(trial.setting, trial.seed))["scorers"][trial.task]
-        return found
-
-    def measure(self, run: tuple[str, int]) -> None:
-        """Train and measure a setting with a seed, if that was not done yet.
-
-        Raises:
-            ConfigError: The setting can't be trained.
-            DataError: The corpus can't be used.
-        """
-        path = self._figures(*run)
+        path = self._figures(trial.setting, trial.seed)
         if not path.exists():
-            self._measure(*run, path)
-
-    def measure_on_ray(self, trials: Iterable[Trial], num_workers: int) -> None:
-        """Train and measure what trials need and was not done yet, by tasks on a cluster.
-
-        The base comes first, as others share its stages. Workers find the corpus and the folder of
-        the experiment at the same paths as this process.
-
-        Args:
-            trials: Of the experiment.
-            num_workers: Tasks at a time on a machine that is no cluster.
-
-        Raises:
-            ConfigError: As `measure` does; or Ray is not installed, or its cluster can't be
-                reached.
-            DataError: As `measure` does.
-        """
-        from training.runtime.ray import run_tasks
-
-        runs = dict.fromkeys((self.twin(trial.setting), trial.seed) for trial in trials)
-        left = [run for run in runs if not self._figures(*run).exists()]
-        bases = [run for run in left if run[0] == BASE]
-        others = [run for run in left if run[0] != BASE]
-        with tqdm(total=len(left), unit="run") as bar:
-            for part in filter(None, (bases, others)):
-                for _ in run_tasks(self.measure, part, num_workers):
-                    bar.update()
+            self._measure(trial.setting, trial.seed, path)
+        found: Values = read_json(path)["scorers"][trial.task]
+        return found
 
     def evidence(self, found: Found) -> Evidence:
         """Return what the report is made of.
@@ -120,7 +79,7 @@ class AblationRuns:
         counts = self.dataset.catalogue.training_counts
         return Evidence(found, rank, truth, counts, self._seconds(found))
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return what was trained and measured on, in words."""
         split, base = self.dataset.split(self.split).scan().labels, self.base
         num_training = self.dataset.split("train").scan().labels.shape[0]
@@ -148,9 +107,9 @@ class AblationRuns:
 
     def twin(self, name: str) -> str:
         """Return the first setting with the same configuration: itself, or one that it repeats."""
-        wanted, names = configured(self.base, name, 0).settings_used(TEXT), list(BY_NAME)
+        expected, names = configured(self.base, name, 0).settings_used, list(BY_NAME)
         earlier = names[: names.index(name)]
-        same = (other for other in earlier if _settings_or_none(self.base, other) == wanted)
+        same = (other for other in earlier if _settings_or_none(self.base, other) == expected)
         return next(same, name)
 
     def _figures(self, name: str, seed: int) -> Path:
@@ -170,7 +129,7 @@ class AblationRuns:
         bundle = registry.open(train(run, registry))
         for stage, kept in shared.items():
             link_folder(run.folder / stage, kept)
-        found = _assessed(bundle, self.dataset, self.split)
+        found = assess_bundle(bundle, self.dataset, self.split, reliability=False)
         scorers = bundle.manifest.scorers
         rankings = {scorer: found.rankings[scorer] for scorer in scorers}
         write_all_predictions(rankings, bundle.catalogue, self.dataset.labels, path.parent, _PLACES)
@@ -184,8 +143,7 @@ def link_folder(source: Path, target: Path) -> None:
     """Give a folder's files another place, where there is a source and no target yet.
 
     They are hard links, which take no room, where the file system has those, else copies. The
-    target is there whole or not at all, whoever else makes the same one at the same time; files of
-    neither may be changed in place.
+    target is there whole or not at all; files of neither may be changed in place.
 
     Raises:
         OSError: The disk is full, or the folder can't be written to.
@@ -212,14 +170,14 @@ def _link_or_copy(source: str, target: str) -> None:
 
 def _settings_or_none(base: TrainingConfig, name: str) -> dict[str, Any] | None:
     try:
-        return configured(base, name, 0).settings_used(TEXT)
+        return configured(base, name, 0).settings_used
     except ConfigError:
         return None
 
 
 def _shared_stages(folder: Path, config: TrainingConfig) -> dict[str, Path]:
     """Return where the result of a stage lies that other settings may have, too."""
-    settings = config.settings_used(TEXT)
+    settings = config.settings_used
     decided_by = {
         "sparse": {name: settings[name] for name in ("seed", "sparse")},
         "classifier": {
@@ -231,11 +189,6 @@ def _shared_stages(folder: Path, config: TrainingConfig) -> dict[str, Path]:
 
 def _digest(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _assessed(bundle: Bundle, dataset: Dataset, split: str) -> Assessment:
-    count = bundle.manifest.training_document_count
-    return assess(Predictor(read_parts(bundle)), dataset, split, num_training_documents=count)
 
 
 def _figures(found: Assessment, scorer: str) -> Values:

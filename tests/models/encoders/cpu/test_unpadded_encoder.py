@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib.util
+import inspect
 import logging
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import gelu, linear
 from transformers import AutoModel, BertConfig, DistilBertConfig, RobertaConfig, XLMRobertaConfig
 
+from models.encoders.cpu import backend, torch_internals
 from models.encoders.cpu import unpadded as unpadded_encoder
+from models.encoders.cpu.backend import choose_backend
 from models.encoders.cpu.torch_internals import can_pack
-from models.encoders.cpu.traced import TracedTransformer, trace_transformer
+from models.encoders.cpu.traced import TracedTransformer
 from models.encoders.cpu.unpadded import UnpaddedBert
-from models.encoders.dual_encoder import DualEncoder, encode_all
-from models.encoders.tokens import TokenBatch, TokenizedTexts
+from models.encoders.dual_encoder import DualEncoder
+from models.encoders.tokens import TokenBatch
 from models.errors import ConfigError
 from models.predict.predictor import Predictor
 
-pytestmark = pytest.mark.skipif(
-    not can_pack(torch.bfloat16), reason="oneDNN has no bfloat16 on this processor"
-)
-
+HAS_BFLOAT16 = can_pack(torch.bfloat16)
+FORWARD = "models.encoders.cpu.unpadded_forward"
 SIZES = {"vocab_size": 120, "num_hidden_layers": 3, "num_attention_heads": 2}
 SMALL = {**SIZES, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 310}
 CONFIGS = [BertConfig(**SMALL), RobertaConfig(**SMALL), XLMRobertaConfig(**SMALL)]
+
+
+@pytest.fixture(autouse=True)
+def own_traces(monkeypatch):
+    """Traces are shared by configuration, and a test here makes one of another computation."""
+    monkeypatch.setattr("models.encoders.cpu.traced._traces", {})
 
 
 def encoder_of(config, seed=0):
@@ -40,6 +51,38 @@ def encoder_of(config, seed=0):
     for parameter in transformer.parameters():  # biases and norms start as zeros and ones
         parameter.data += 0.05 * torch.randn_like(parameter)
     return transformer.bfloat16()
+
+
+def product(inputs, weight, bias, activation, *_):
+    """What oneDNN's product does: a rounding at its end alone."""
+    found = linear(inputs.float(), weight.float(), bias.float())
+    return (gelu(found) if activation == "gelu" else found).bfloat16()
+
+
+@contextmanager
+def imitated():
+    """The same pass in Python, with PyTorch's products in place of oneDNN's for bfloat16."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch_internals, "compiled", inspect.unwrap)
+        spec = importlib.util.find_spec(FORWARD)
+        forward = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(forward)
+        patch.setitem(sys.modules, FORWARD, forward)
+        patch.setattr(torch.ops.mkldnn, "_linear_pointwise", product)
+        patch.setattr(unpadded_encoder, "packed", torch.clone)
+        patch.setattr(backend, "can_pack", lambda dtype: dtype == torch.bfloat16)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _on_any_processor():
+    with nullcontext() if HAS_BFLOAT16 else imitated():
+        yield
+
+
+@cache
+def unpadded_bert():
+    return UnpaddedBert(encoder_of(CONFIGS[0]))
 
 
 def batch_of(lengths, seed=0):
@@ -63,12 +106,13 @@ LENGTHS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("processor", [nullcontext, imitated])
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.model_type)
-def test_it_is_as_near_to_float32_as_the_encoder(config):
+def test_it_is_as_near_to_float32_as_the_encoder(config, processor):
     transformer = encoder_of(config)
-    exact, unpadded = exact_of(transformer), UnpaddedBert(transformer)
     own, found, first = [], [], []
-    with torch.inference_mode():
+    with torch.inference_mode(), processor():
+        exact, unpadded = exact_of(transformer), UnpaddedBert(transformer)
         for lengths in LENGTHS:
             batch = batch_of(lengths)
             is_token = batch["attention_mask"].bool()
@@ -88,9 +132,9 @@ def test_it_is_as_near_to_float32_as_the_encoder(config):
 def test_the_other_texts_of_a_batch_make_no_difference(lengths, seed):
     """But for roundings; a wrong row would be as far off as another text."""
     batch = batch_of(lengths, seed)
-    together = UNPADDED.first_states(**batch)
+    together = unpadded_bert().first_states(**batch)
     alone = torch.cat([
-        UNPADDED.first_states(
+        unpadded_bert().first_states(
             input_ids=batch["input_ids"][i : i + 1, :length],
             attention_mask=batch["attention_mask"][i : i + 1, :length],
         )
@@ -102,14 +146,11 @@ def test_the_other_texts_of_a_batch_make_no_difference(lengths, seed):
     assert is_same.all() or distance(together, others) > 0.1
 
 
-UNPADDED = UnpaddedBert(encoder_of(CONFIGS[0])) if can_pack(torch.bfloat16) else None
-
-
 def test_first_states_are_the_first_of_all_states():
     for lengths in LENGTHS:
         batch = batch_of(lengths)
-        states = UNPADDED(**batch).last_hidden_state[:, 0]
-        assert distance(UNPADDED.first_states(**batch), states.float()) < 0.02
+        states = unpadded_bert()(**batch).last_hidden_state[:, 0]
+        assert distance(unpadded_bert().first_states(**batch), states.float()) < 0.02
 
 
 def test_a_text_without_tokens_has_the_vector_of_padding_and_not_of_its_neighbour():
@@ -117,19 +158,19 @@ def test_a_text_without_tokens_has_the_vector_of_padding_and_not_of_its_neighbou
     for row in (1, 3):
         batch["input_ids"][row] = batch["attention_mask"][row] = 0
     given = {name: tensor.clone() for name, tensor in batch.items()}
-    found = UNPADDED.first_states(**batch)
+    found = unpadded_bert().first_states(**batch)
     assert all(torch.equal(batch[name], given[name]) for name in batch)
     padding = {"input_ids": torch.zeros(1, 1).long(), "attention_mask": torch.ones(1, 1).long()}
-    wanted = UNPADDED.first_states(**padding).float()
+    wanted = unpadded_bert().first_states(**padding).float()
     assert distance(found[1:2], wanted) < 0.03
     assert distance(found[3:], wanted) < 0.03
 
 
 def test_longer_texts_have_pytorchs_attention(monkeypatch):
     batch = batch_of([40, 7, 90])
-    usual = UNPADDED.first_states(**batch)
-    monkeypatch.setattr(unpadded_encoder, "MOST_TOKENS", 0)
-    found = UNPADDED.first_states(**batch)
+    usual = unpadded_bert().first_states(**batch)
+    monkeypatch.setattr(unpadded_encoder, "MAX_TOKENS", 0)
+    found = unpadded_bert().first_states(**batch)
     assert not torch.equal(found, usual)
     assert distance(found, usual.float()) < 0.03
 
@@ -139,7 +180,7 @@ def test_longer_texts_have_pytorchs_attention(monkeypatch):
     [
         (
             DistilBertConfig(vocab_size=120, dim=32, hidden_dim=48, n_layers=1, n_heads=2),
-            "encoder of type 'distilbert' with activation None; wanted 'gelu' and one of bert, ",
+            "encoder of type 'distilbert' with activation None; expected 'gelu' and one of bert, ",
         ),
         (BertConfig(**SMALL, hidden_act="relu"), "of type 'bert' with activation 'relu'"),
     ],
@@ -149,37 +190,37 @@ def test_other_architectures_are_refused(config, message):
         UnpaddedBert(encoder_of(config))
 
 
-def test_it_stands_in_for_berts_in_bfloat16_and_others_are_recorded(caplog):
+def test_it_stands_in_for_berts_in_bfloat16_and_others_are_traced(caplog):
     bert = encoder_of(CONFIGS[0])
-    assert isinstance(trace_transformer(bert), UnpaddedBert)
-    assert isinstance(trace_transformer(bert.float()), TracedTransformer)
+    assert isinstance(choose_backend(bert), UnpaddedBert)
+    assert isinstance(choose_backend(bert.float()), TracedTransformer)
     relu = encoder_of(BertConfig(**SMALL, hidden_act="relu"))
     with caplog.at_level(logging.INFO):
-        assert isinstance(trace_transformer(relu), TracedTransformer)
-    assert "the encoder is not recorded without padding: ConfigError" in caplog.text
+        assert isinstance(choose_backend(relu), TracedTransformer)
+    assert "the encoder is not computed without padding: ConfigError" in caplog.text
 
 
-def test_an_encoder_that_computes_something_else_is_recorded(caplog):
+def test_an_encoder_that_computes_something_else_is_traced(caplog):
     """One whose code differs from BERT's, although its configuration says it is one."""
     bert = encoder_of(CONFIGS[0])
     bert.encoder.layer[1].output.LayerNorm.eps = 3.0
     with caplog.at_level(logging.INFO):
-        assert isinstance(trace_transformer(bert), TracedTransformer)
-    assert "not recorded without padding: its vectors of tokens are" in caplog.text
+        assert isinstance(choose_backend(bert), TracedTransformer)
+    assert "not computed without padding: its vectors of tokens are" in caplog.text
 
 
-def test_where_pytorch_can_not_compile_it_encoders_are_recorded(monkeypatch, caplog):
+def test_where_pytorch_can_not_compile_it_encoders_are_traced(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "models.encoders.cpu.unpadded_forward", None)
     with caplog.at_level(logging.INFO):
-        assert isinstance(trace_transformer(encoder_of(CONFIGS[0])), TracedTransformer)
-    assert "the encoder is not recorded without padding: " in caplog.text
+        assert isinstance(choose_backend(encoder_of(CONFIGS[0])), TracedTransformer)
+    assert "the encoder is not computed without padding: " in caplog.text
 
 
 def test_wrong_first_tokens_are_noticed(monkeypatch, caplog):
     usual = UnpaddedBert.first_states
     monkeypatch.setattr(UnpaddedBert, "first_states", lambda self, **batch: -usual(self, **batch))
     with caplog.at_level(logging.INFO):
-        assert isinstance(trace_transformer(encoder_of(CONFIGS[0])), TracedTransformer)
+        assert isinstance(choose_backend(encoder_of(CONFIGS[0])), TracedTransformer)
     assert "its vectors of first tokens are" in caplog.text
 
 
@@ -196,28 +237,10 @@ def test_its_weights_go_with_it_and_are_not_held_by_python_alone():
 
 def test_threads_may_use_it_at_once():
     batches = [batch_of(lengths) for lengths in LENGTHS]
-    wanted = [UNPADDED.first_states(**batch) for batch in batches]
+    wanted = [unpadded_bert().first_states(**batch) for batch in batches]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda batch: UNPADDED.first_states(**batch), batches * 4))
+        found = list(pool.map(lambda batch: unpadded_bert().first_states(**batch), batches * 4))
     assert all(torch.equal(each, wanted[i % len(batches)]) for i, each in enumerate(found))
-
-
-def test_documents_of_several_windows_are_pooled_as_ever():
-    model = DualEncoder(encoder_of(CONFIGS[0])).bfloat16()
-    lengths = np.array([12, 12, 5, 9])
-    tokens = TokenizedTexts(
-        ids=np.random.default_rng(3).integers(3, 100, lengths.sum()),
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        num_tokens=np.array([28, 9]),
-        num_read=np.array([28, 9]),
-        num_known=np.array([26, 7]),
-        firsts=np.array([0, 3, 4]),
-        pool="mean",
-    )
-    wanted = encode_all(model, tokens, "document", pad_id=1)
-    model.transformer = UnpaddedBert(model.transformer)
-    found = encode_all(model, tokens, "document", pad_id=1)
-    assert np.linalg.norm(found - wanted) < 0.03 * np.linalg.norm(wanted)
 
 
 def test_labels_are_read_whole():

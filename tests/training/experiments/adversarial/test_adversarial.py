@@ -11,26 +11,26 @@ import torch
 
 from models.errors import ConfigError
 from models.scorers.linear import TreeCorrection
-from training.experiments.adversarial import bench as bench_module
-from training.experiments.adversarial.bench import (
+from training.experiments.adversarial import trial_runner as runner_module
+from training.experiments.adversarial.run import best_candidates, run_task
+from training.experiments.adversarial.tasks import LearningTask, MixtureProblem
+from training.experiments.adversarial.trial_runner import (
     CRITERIA,
     FIGURES,
     TREE,
     TRUE,
     AdversarialPlan,
-    Bench,
     Stopwatch,
+    TrialRunner,
     curve_points,
-    judge_with,
+    measure_with,
     name_at,
     tuning_name,
 )
-from training.experiments.adversarial.run import best_candidates, run_task
-from training.experiments.adversarial.tasks import LearningTask, MixtureProblem
 from training.experiments.adversarial.tuning import METHODS, Candidate
-from training.experiments.trials import claim, read_trials
+from training.experiments.trials import TrialStore
 from training.label_tree.fit import fit_tree
-from training.linear.methods import judge
+from training.linear.methods import measure_linear
 
 PLAN = AdversarialPlan(
     num_steps=40, num_points=4, batch_size=50, num_components=3, tree_regulariser=1.0, num_rounds=0
@@ -50,8 +50,8 @@ def test_points_double_up_to_the_last_step():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns(method, task):
-    bench = Bench(task, PLAN, "cpu", tree_regulariser=1.0)
-    values = bench.run_candidate(Candidate.start(method), 0)
+    runner = TrialRunner(task, PLAN, "cpu", tree_regulariser=1.0)
+    values = runner.run_candidate(Candidate.start(method), 0)
     steps = [values[name_at("steps", number)] for number in range(5)]
     assert steps == curve_points(PLAN.steps_of(method), 4)
     assert set(values) == {
@@ -64,26 +64,26 @@ def test_every_method_learns(method, task):
 
 
 def test_no_method_beats_p_data_and_softmax_comes_close(task):
-    bench = Bench(task, replace(PLAN, num_steps=1200, num_points=1), "cpu")
-    assert bench.run_true()["log_likelihood"] == task.true.log_likelihood
-    found = bench.run_candidate(Candidate("softmax", -1, 0), 0)["log_likelihood 1"]
+    runner = TrialRunner(task, replace(PLAN, num_steps=1200, num_points=1), "cpu")
+    assert runner.run_true()["log_likelihood"] == task.true.log_likelihood
+    found = runner.run_candidate(Candidate("softmax", -1, 0), 0)["log_likelihood 1"]
     assert task.true.log_likelihood - 0.2 < found < task.true.log_likelihood + 0.02
 
 
 def test_a_seed_gives_the_same_curve_but_for_the_time(task):
-    bench = Bench(task, PLAN, "cpu", tree_regulariser=1.0)
+    runner = TrialRunner(task, PLAN, "cpu", tree_regulariser=1.0)
 
     def curve(seed: int) -> dict[str, float]:
-        values = bench.run_candidate(Candidate.start("adversarial"), seed)
+        values = runner.run_candidate(Candidate.start("adversarial"), seed)
         return {name: value for name, value in values.items() if "_s " not in name}
 
     assert curve(0) == curve(0) != curve(1)
 
 
 def test_the_adversarial_curve_starts_at_the_tree_alone(task):
-    bench = Bench(task, PLAN, "cpu")
-    tree = bench.run_tree()
-    start = bench.run_candidate(Candidate.start("adversarial"), 0)
+    runner = TrialRunner(task, PLAN, "cpu")
+    tree = runner.run_tree()
+    start = runner.run_candidate(Candidate.start("adversarial"), 0)
     for name in ("log_likelihood", "accuracy"):
         assert tree[name] == start[name_at(name, 0)]
     assert tree["regulariser"] == 1.0
@@ -97,18 +97,18 @@ def test_lambda_of_the_tree_is_chosen_once_and_only_the_last_fit_is_timed(task, 
             asked.append(options["regulariser"])
         return fit_tree(vectors, *arguments, **options)
 
-    monkeypatch.setattr(bench_module, "fit_tree", fitting)
-    bench = Bench(task, replace(PLAN, tree_regulariser=None), "cpu")
-    chosen = bench.run_tree()["regulariser"]
+    monkeypatch.setattr(runner_module, "fit_tree", fitting)
+    runner = TrialRunner(task, replace(PLAN, tree_regulariser=None), "cpu")
+    chosen = runner.run_tree()["regulariser"]
     assert asked == [None, chosen]
-    bench.run_candidate(Candidate.start("nce"), 0)
+    runner.run_candidate(Candidate.start("nce"), 0)
     assert len(asked) == 2
 
 
 def test_judging_is_not_counted(task, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(bench_module.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(bench_module.time, "process_time", lambda: 2 * now[0])
+    monkeypatch.setattr(runner_module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(runner_module.time, "process_time", lambda: 2 * now[0])
     watch = Stopwatch()
     for passed in (1.0, 2.0):
         with watch.running():
@@ -119,25 +119,24 @@ def test_judging_is_not_counted(task, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 700, 2**24])
 def test_judging_with_known_noise_in_parts_is_judging(most, task, monkeypatch):
-    monkeypatch.setattr(bench_module, "_MOST_SCORES", most)
+    monkeypatch.setattr(runner_module, "_MAX_SCORES", most)
     tree = fit_tree(task.vectors, task.truth, num_components=3, regulariser=1.0).tree
     correction, exam = TreeCorrection(tree), task.measured
-    model = Bench(task, PLAN, "cpu")._zeros()
+    model = TrialRunner(task, PLAN, "cpu")._zeros()
     model.weight[:] = np.random.default_rng(0).standard_normal(model.weight.shape)
     known = correction.log_probs(torch.from_numpy(exam.vectors))
     found, wanted = (
-        judge_with(model, exam, known, "cpu"),
-        judge(model, exam.vectors, exam.truth, correction),
+        measure_with(model, exam, known, "cpu"),
+        measure_linear(model, exam.vectors, exam.truth, correction),
     )
     assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=1e-5)
     assert found.accuracy == pytest.approx(wanted.accuracy)
 
 
 def test_a_task_is_tuned_with_one_seed_and_its_best_run_with_all(task, tmp_path):
-    claim(tmp_path, {})
-    bench = Bench(task, replace(PLAN, num_rounds=1, num_points=1, num_steps=4), "cpu")
-    run_task(tmp_path, bench, ["adversarial", "frequency"], 3)
-    settings = read_trials(tmp_path)[task.name]
+    runner = TrialRunner(task, replace(PLAN, num_rounds=1, num_points=1, num_steps=4), "cpu")
+    run_task(TrialStore(tmp_path, {}), runner, ["adversarial", "frequency"], 3)
+    settings = TrialStore(tmp_path, {}).read()[task.name]
     assert {TREE, TRUE} < set(settings)
     for method in ("adversarial", "frequency"):
         own = {name: settings[name] for name in settings if name.startswith(f"{method}-")}
@@ -150,47 +149,53 @@ def test_a_task_is_tuned_with_one_seed_and_its_best_run_with_all(task, tmp_path)
 
 
 def test_a_task_that_was_stopped_goes_on_with_the_tree_it_had(task, tmp_path, monkeypatch):
-    claim(tmp_path, {})
-    run_task(tmp_path, Bench(task, PLAN, "cpu"), ["tree"], 1)
-    bench = Bench(task, PLAN, "cpu")
-    run_task(tmp_path, bench, ["adversarial", "uniform"], 1)
-    again = Bench(task, PLAN, "cpu")
-    monkeypatch.setattr(Bench, "run_candidate", lambda *_: pytest.fail("it was kept"))
-    run_task(tmp_path, again, ["adversarial", "uniform"], 1)
-    assert again.tree_regulariser == bench.tree_regulariser == 1.0
-    assert len(read_trials(tmp_path)[task.name]) == 4
+    run_task(TrialStore(tmp_path, {}), TrialRunner(task, PLAN, "cpu"), ["tree"], 1)
+    runner = TrialRunner(task, PLAN, "cpu")
+    run_task(TrialStore(tmp_path, {}), runner, ["adversarial", "uniform"], 1)
+    again = TrialRunner(task, PLAN, "cpu")
+    monkeypatch.setattr(TrialRunner, "run_candidate", lambda *_: pytest.fail("it was kept"))
+    run_task(TrialStore(tmp_path, {}), again, ["adversarial", "uniform"], 1)
+    assert again.tree_regulariser == runner.tree_regulariser == 1.0
+    assert len(TrialStore(tmp_path, {}).read()[task.name]) == 4
 
 
 def test_softmax_is_left_out_where_there_are_many_labels(task, tmp_path):
-    claim(tmp_path, {})
-    few = replace(PLAN, most_softmax_labels=11)
-    run_task(tmp_path, Bench(task, few, "cpu"), ["softmax"], 1)
-    assert set(read_trials(tmp_path)[task.name]) == {TRUE}
-    run_task(tmp_path / "x", Bench(replace(task, true=None), few, "cpu"), ["softmax"], 1)
-    assert read_trials(tmp_path / "x") == {}
+    few = replace(PLAN, max_softmax_labels=11)
+    run_task(TrialStore(tmp_path, {}), TrialRunner(task, few, "cpu"), ["softmax"], 1)
+    assert set(TrialStore(tmp_path, {}).read()[task.name]) == {TRUE}
+    run_task(
+        TrialStore(tmp_path / "x", {}),
+        TrialRunner(replace(task, true=None), few, "cpu"),
+        ["softmax"],
+        1,
+    )
+    assert TrialStore(tmp_path / "x", {}).read() == {}
 
 
 def test_a_candidate_whose_steps_are_too_long_is_the_worst(task, tmp_path, monkeypatch):
-    claim(tmp_path, {})
-    run = Bench.run_candidate
+    run = TrialRunner.run_candidate
 
-    def failing(bench: Bench, candidate: Candidate, seed: int) -> dict[str, float]:
-        return _fail() if candidate.half_decade > -3 else run(bench, candidate, seed)
+    def failing(runner: TrialRunner, candidate: Candidate, seed: int) -> dict[str, float]:
+        return _fail() if candidate.half_decade > -3 else run(runner, candidate, seed)
 
-    monkeypatch.setattr(Bench, "run_candidate", failing)
+    monkeypatch.setattr(TrialRunner, "run_candidate", failing)
     plan = replace(PLAN, num_rounds=1, num_points=1, num_steps=4)
-    run_task(tmp_path, Bench(task, plan, "cpu"), ["uniform"], 1)
+    run_task(TrialStore(tmp_path, {}), TrialRunner(task, plan, "cpu"), ["uniform"], 1)
     kept = json.loads((tmp_path / "trials" / f"{task.name}.uniform--2-3.0.json").read_text())
     assert kept["values"] == {"tuning accuracy": 0.0, "tuning log_likelihood": -1e9}
-    settings = read_trials(tmp_path)[task.name]
+    settings = TrialStore(tmp_path, {}).read()[task.name]
     assert best_candidates(settings, "accuracy")["uniform"].half_decade <= -3
 
 
 def test_a_method_that_no_rate_is_short_enough_for_is_refused(task, tmp_path, monkeypatch):
-    claim(tmp_path, {})
-    monkeypatch.setattr(Bench, "run_candidate", _fail)
+    monkeypatch.setattr(TrialRunner, "run_candidate", _fail)
     with pytest.raises(ConfigError, match="synthetic-12: the loss of 'uniform' overflows at every"):
-        run_task(tmp_path, Bench(task, replace(PLAN, num_rounds=1), "cpu"), ["uniform"], 1)
+        run_task(
+            TrialStore(tmp_path, {}),
+            TrialRunner(task, replace(PLAN, num_rounds=1), "cpu"),
+            ["uniform"],
+            1,
+        )
 
 
 def _fail(*_):

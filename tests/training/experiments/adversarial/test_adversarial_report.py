@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from training.experiments.adversarial.bench import FIGURES, TREE, TRUE, name_at
 from training.experiments.adversarial.report import (
     Curve,
     SpeedUp,
@@ -17,6 +16,7 @@ from training.experiments.adversarial.report import (
     speed_ups,
 )
 from training.experiments.adversarial.run import best_candidates
+from training.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
 from training.experiments.adversarial.tuning import Candidate
 from training.experiments.trials import Estimate
 

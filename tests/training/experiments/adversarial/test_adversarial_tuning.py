@@ -31,27 +31,31 @@ def test_a_name_can_be_read_back(method):
 
 @pytest.mark.parametrize("best", [(-3, 4), (2, 0), (-9, 7), (-4, 6)])
 def test_the_search_goes_on_until_it_gets_no_better(best):
-    def worth(candidate: Candidate) -> float:
-        return -abs(candidate.half_decade - best[0]) - abs(candidate.place - best[1])
+    def objective_value(candidate: Candidate) -> float:
+        return -abs(candidate.half_decade - best[0]) - abs(candidate.penalty_index - best[1])
 
-    assert tune("uniform", worth, 1) == Candidate("uniform", *best)
+    assert tune("uniform", objective_value, 1) == Candidate("uniform", *best)
 
 
 def test_axes_that_hang_together_take_more_turns():
-    def worth(candidate: Candidate) -> float:
-        return -abs(candidate.half_decade + candidate.place) - 0.1 * abs(candidate.place - 6)
+    def objective_value(candidate: Candidate) -> float:
+        return -abs(candidate.half_decade + candidate.penalty_index) - 0.1 * abs(
+            candidate.penalty_index - 6
+        )
 
-    found = [worth(tune("uniform", worth, num_rounds)) for num_rounds in range(3)]
+    found = [
+        objective_value(tune("uniform", objective_value, num_rounds)) for num_rounds in range(3)
+    ]
     assert found[0] <= found[1] <= found[2]
-    assert tune("uniform", worth, 0) == Candidate.start("uniform")
+    assert tune("uniform", objective_value, 0) == Candidate.start("uniform")
 
 
 def test_equally_good_neighbours_stay_untried_beyond_the_first():
     asked = set()
 
-    def worth(candidate: Candidate) -> float:
+    def objective_value(candidate: Candidate) -> float:
         asked.add(candidate)
         return 0.5
 
-    assert tune("frequency", worth, 5) == Candidate.start("frequency")
+    assert tune("frequency", objective_value, 5) == Candidate.start("frequency")
     assert len(asked) == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import longtail
 from models.errors import ConfigError, DataError
 from training.experiments.depl import runs
 from training.pipeline.train import Run
-from training.runtime import ray as ray_tasks
 from training.runtime.checkpoints import is_done
 
 FILES = [
@@ -79,59 +78,6 @@ def folder(tiny_corpus, config_file, tmp_path_factory, starts) -> Path:
     return folder
 
 
-class Elsewhere:
-    """Stands in for tasks of a cluster, and notes their order."""
-
-    def __init__(self) -> None:
-        self.keys: list[tuple[str, int]] = []
-
-    def run_tasks(self, run: Any, keys: list[Any], _: int) -> Iterator[tuple[Any, float, None]]:
-        for key in reversed(keys):
-            self.keys.append(key)
-            yield key, 0.0, run(key)
-
-
-@pytest.fixture
-def elsewhere(monkeypatch) -> Elsewhere:
-    found = Elsewhere()
-    monkeypatch.setattr(ray_tasks, "run_tasks", found.run_tasks)
-    return found
-
-
-def check_on_ray(folder: Path, corpus: Path, config_file: Path, output: Path) -> None:
-    """Run some settings with `--engine ray`: they are those of the local way, to the bit."""
-    call(corpus, "--config", config_file, "--output", output, "--epochs", 1,
-         "--settings", "cls_labels,no_classifier", "--engine", "ray", "--workers", 2)  # fmt: skip
-    trials = sorted((output / "trials").iterdir())
-    assert len(trials) == 2 * len(SCORERS) + 3
-    for path in trials:
-        wanted = json.loads((folder / "trials" / path.name).read_text())
-        assert json.loads(path.read_text())["values"] == wanted["values"]
-    rankings = sorted((output / "measured").glob("*/*.txt"))
-    assert len(rankings) == len(trials)
-    for path in rankings:
-        wanted_path = folder / "measured" / path.parent.name / path.name
-        assert path.read_bytes() == wanted_path.read_bytes()
-    assert sorted(path.name for path in output.iterdir()) == FILES
-
-
-def test_settings_on_ray_are_those_of_the_local_way(
-    folder, tiny_corpus, config_file, tmp_path, elsewhere
-):
-    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
-    assert elsewhere.keys == [("base", 0), ("no_classifier", 0), ("cls_labels", 0)]
-    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
-    assert len(elsewhere.keys) == 3  # nothing is left to be done
-
-
-@pytest.mark.ray
-@pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_settings_on_a_cluster_are_those_of_the_local_way(
-    ray_cluster, folder, tiny_corpus, config_file, tmp_path
-):
-    check_on_ray(folder, tiny_corpus, config_file, tmp_path / "out")
-
-
 def test_it_goes_on_where_it_was_stopped(folder, starts):
     names = [name for name, _ in starts]
     assert names == [
@@ -189,16 +135,12 @@ def test_a_folder_of_another_base_is_refused(folder, tiny_corpus, config_file):
         call(tiny_corpus, "--config", config_file, "--output", folder, "--split", "test")
 
 
-def test_what_there_is_nothing_to_ablate_of_is_refused(
-    tiny_corpus, feature_corpus, config_file, tmp_path
-):
+def test_what_there_is_nothing_to_ablate_of_is_refused(tiny_corpus, config_file, tmp_path):
     sparse = tmp_path / "sparse.yaml"
     sparse.write_text("scorers: [sparse]\n")
     output = ("--output", tmp_path / "out")
-    with pytest.raises(ConfigError, match="scorers sparse came; wanted 'retrieval' among them"):
+    with pytest.raises(ConfigError, match="got scorers sparse; expected 'retrieval' among them"):
         call(tiny_corpus, "--config", sparse, *output)
-    with pytest.raises(ConfigError, match="are features, which no encoder reads"):
-        call(feature_corpus, "--config", config_file, *output)
     without_dev = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
     (without_dev / "dev.jsonl").unlink()
     with pytest.raises(DataError, match="no dev split, on which settings are compared"):

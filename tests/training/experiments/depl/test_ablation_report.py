@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from models.ranking.top_k import Ranking, top_of_scores
 from training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
-from training.evaluation.metrics import judge, label_f1_at
+from training.evaluation.metrics import join_truth, label_f1_at
 from training.evaluation.plots import macro_f1_by_rank
 from training.evaluation.significance import macro_t_test, micro_sign_test
 from training.experiments.depl.evidence import Arm, Evidence
@@ -67,7 +67,7 @@ def markdown(evidence) -> str:
 
 
 def judged(arm: Arm, seed: int):
-    return judge(rank(arm, seed).labels, TRUTH)
+    return join_truth(rank(arm, seed).labels, TRUTH)
 
 
 def rows_below(markdown: str, title: str) -> list[list[str]]:

@@ -1,0 +1,85 @@
+"""The commands and their options, from the Typer application."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+import longtail
+from docs.generation.markdown import code, page, sentence, table
+from service.settings import Settings
+
+_INTRODUCTION = """\
+Which commands does `longtail` have, what are their options, how do they end, and what do they write?
+
+## Exit statuses
+
+| status | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed; the last line on stderr says what, where, why, and what to do |
+| 2 | the command line can't be read: an unknown option, or a value of the wrong type |
+| 130, 141, 128 + n | interrupted (Ctrl-C); the reader of the output went away; ended by signal n |
+
+`longtail --debug ...`, or `LONGTAIL_DEBUG=1`, shows the traceback of an error.
+
+## Files that are written
+
+- Inputs, splits, names, and whether output and registry can be written to are checked before the work begins.
+- An input is never overwritten, and only versions are written into a registry.
+- An existing result is replaced only with `--overwrite`.
+- A working folder (`train --work`, `experiment --output`, `registry split --output`) must be empty or hold the same work, which is then resumed. A lock keeps a second process out; it ends with the process."""
+
+
+def render() -> str:
+    """Return the page."""
+    parts = [_INTRODUCTION]
+    for name, command in _commands(typer.main.get_command(longtail.app), "longtail"):
+        parts += [f"## `{name}`", sentence(command.help), _options(name, command)]
+    return page(
+        "Commands", "the command line (longtail.py, training/cli.py, service/cli.py)", *parts
+    )
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield name, command
+        return
+    for child, inner in children.items():
+        yield from _commands(inner, f"{name} {child}")
+
+
+def _options(name: str, command: Any) -> str:
+    rows, are_settings = [], False
+    for parameter in command.params:
+        if parameter.name == "help" or getattr(parameter, "hidden", False):
+            continue
+        if name == "longtail serve" and parameter.name in Settings.model_fields:
+            are_settings = True
+            continue
+        rows.append(
+            (_spelling(parameter), _default(parameter), getattr(parameter, "help", "") or "")
+        )
+    listed = table(("argument or option", "default", "meaning"), rows)
+    settings = "Every [setting](settings.md) is an option: `LONGTAIL_MAX_K` is `--max-k`."
+    return "\n\n".join(filter(None, [listed, settings if are_settings else ""]))
+
+
+def _spelling(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.name.upper()}`"
+    return ", ".join(f"`{spelling}`" for spelling in [*parameter.opts, *parameter.secondary_opts])
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    if isinstance(parameter.show_default, str):
+        return parameter.show_default
+    default = parameter.default
+    if callable(default) or default is False or type(default).__name__ == "Sentinel":
+        return ""
+    return code(default)

@@ -1,0 +1,80 @@
+"""The keys of a training run's configuration, from the pydantic models that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from docs.generation.markdown import code, page, sentence, table
+from docs.generation.types import default_of, describe, sections_of
+from training.configuration.run import TrainingConfig
+
+_INTRODUCTION = """\
+Which keys does the YAML file of `longtail train --config` have?
+
+Every key is optional; without a file all have their defaults.
+An unknown key, a value out of range and a combination that makes no sense are refused before anything is read, with a sentence that names the key.
+Files to start from: `training/configs/demo.yaml`, `training/configs/full.yaml`, `training/configs/phrases.yaml`.
+The terms are explained in the [glossary](../glossary.md) and in [negative sampling and losses](../explanation/negative-sampling.md)."""
+_HEADINGS = ("key", "default", "values", "meaning")
+
+
+def render() -> str:
+    """Return the page: the top level, then each section, then each kind of a part."""
+    parts = [_INTRODUCTION, "## Top level", _keys(TrainingConfig)]
+    seen: set[type[BaseModel]] = {TrainingConfig}
+    for name, models in _sections(TrainingConfig, "", seen):
+        parts.append(f"## `{name}`")
+        for model in models:
+            kind = model.model_fields.get("kind")
+            if kind is not None:
+                parts.append(f"### `{name}: {{kind: {kind.default}}}`")
+            parts += [_about(model), _keys(model)]
+    return page("Configuration of a training run", "training/configuration/", *parts)
+
+
+def _sections(
+    model: type[BaseModel], prefix: str, seen: set[type[BaseModel]]
+) -> Iterator[tuple[str, list[type[BaseModel]]]]:
+    """Yield the sections below a model, each with its models: several where there are kinds."""
+    for name, field in model.model_fields.items():
+        models = [section for section in sections_of(field.annotation) if section not in seen]
+        if not models:
+            continue
+        seen.update(models)
+        path = f"{prefix}{name}"
+        yield path, models
+        for section in models:
+            yield from _sections(section, f"{path}.", seen)
+
+
+def _keys(model: type[BaseModel]) -> str:
+    rows = [
+        (f"`{name}`", _default(field), describe(field.annotation, tuple(field.metadata)),
+         sentence(field.description) or _section_name(field))
+        for name, field in model.model_fields.items()
+        if name != "kind"
+    ]  # fmt: skip
+    return table(_HEADINGS, rows)
+
+
+def _default(field: FieldInfo) -> str:
+    default = default_of(field)
+    if default is ...:
+        return "required"
+    if isinstance(default, BaseModel):
+        kind: Any = getattr(default, "kind", None)
+        return f"`{{kind: {kind}}}`" if kind else "its defaults"
+    return code(default) or "none"
+
+
+def _section_name(field: FieldInfo) -> str:
+    models = sections_of(field.annotation)
+    return _about(models[0]) if models else ""
+
+
+def _about(model: type[BaseModel]) -> str:
+    return sentence(model.__doc__)

@@ -1,0 +1,89 @@
+"""The problem documents of the service and the exceptions of the packages, from their classes."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+
+import models.errors
+import service
+import service.errors
+from docs.generation.markdown import page, sentence, table
+from models.errors import LongtailError
+from service.wire.problems import TYPE_PREFIX, Kind
+
+_INTRODUCTION = f"""\
+Which errors does the service answer with, and which exceptions do the Python packages raise?
+
+## Problem documents
+
+Every error over HTTP is a problem document (RFC 9457, `application/problem+json`) with `type`, `title`, `status`, `detail` and `instance`.
+Compare `type`, which is `{TYPE_PREFIX}` and a name of this table; `detail` says where, what it got, what was expected and what to do, and `errors` of an `invalid-body` points at up to 20 fields.
+No error and no log line repeats a text.
+A status without a name of its own, from the web framework, is named by its phrase."""
+_NOTES = {
+    "unauthorized": "the request brings no key, or an unknown one",
+    "admin-off": "the service has no admin key",
+    "model-change": "`detail` says why; what was served before still is",
+    "model-not-found": "`detail` says which versions are loaded",
+    "body-timeout": "raise `LONGTAIL_READ_TIMEOUT_S`, or send faster",
+    "body-too-large": "see `LONGTAIL_MAX_BODY_BYTES`",
+    "line-too-long": "in batches only: a line is longer than a body may be",
+    "client-gone": "never received; seen in the metrics (`4xx`) and the log only",
+    "invalid-body": "a field is missing, unknown or out of bounds",
+    "request": "a limit of the service, or something that the model can't do",
+    "overloaded": "see [load](../explanation/load.md)",
+    "deadline": "no answer within `timeout_s`, or a stream stood still too long",
+    "model": "the bundle is damaged: roll back",
+    "internal": "a bug; the cause is in the log only",
+    "not-ready": "no model is loaded yet, or loading failed",
+}
+
+
+def render() -> str:
+    """Return the page."""
+    kinds = {kind.slug: kind for module in _modules(service) for kind in _kinds(module)}
+    rows = [
+        (f"`{slug}`", str(kind.status), kind.title, _NOTES.get(slug, ""), _wait(kind))
+        for slug, kind in sorted(kinds.items(), key=lambda item: (item[1].status, item[0]))
+    ]
+    headings = ("name", "status", "title", "note", "`Retry-After`, s")
+    return page(
+        "Errors",
+        "service/wire/problems.py, models/errors.py and the modules that use them",
+        _INTRODUCTION,
+        table(headings, rows),
+        "## Exceptions in Python",
+        "All are of one tree, `models.errors.LongtailError`; each message is one sentence that says what to do.",
+        table(("exception", "is a", "raised when"), _exceptions()),
+    )
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.startswith("service.ray_serve"):  # needs Ray
+            yield importlib.import_module(found.name)
+
+
+def _kinds(module: ModuleType) -> Iterator[Kind]:
+    """Yield the kinds of problem that stand in a module, by themselves or in a table."""
+    for value in vars(module).values():
+        for item in value.values() if isinstance(value, dict) else (value,):
+            if isinstance(item, Kind):
+                yield item
+
+
+def _exceptions() -> Iterator[tuple[str, str, str]]:
+    for module in (models.errors, service.errors):
+        for name, value in vars(module).items():
+            is_own = inspect.isclass(value) and value.__module__ == module.__name__
+            if is_own and issubclass(value, LongtailError):
+                bases = ", ".join(f"`{base.__name__}`" for base in value.__bases__)
+                yield f"`{module.__name__}.{name}`", bases, sentence(value.__doc__)
+
+
+def _wait(kind: Kind) -> str:
+    return "" if kind.retry_after_s is None else str(kind.retry_after_s)

@@ -1,0 +1,242 @@
+"""Fills the tables of the documents from the committed records of measurements.
+
+    python docs/render.py            # writes the pages again
+    python docs/render.py --check    # names the pages that would change; a test does this
+
+A table stands between two comments; what is between them is written by this program alone:
+
+    <!-- table: FILE.json NAME -->
+    <!-- end -->
+
+FILE lies in `docs/results` and is a record as `training.evaluation.record` writes it: command,
+commit, date, processor, seeds and figures. `"transcribed": true` says that a person copied the
+figures from a page that had no file. NAME is a path in its figures (`results/retrieval`), or
+`scorers` for a record of `longtail evaluate`. It leads to one of three forms:
+
+- `{"columns": [{"name": "P@1", "digits": 2, "best": "max"}, ...], "rows": [["a", 92.5], ...]}`;
+- a list of objects: a row each, whose keys are the columns;
+- an object of objects: the key of a row stands first.
+
+A cell is text, a number, null, or `{"mean": 1.2, "standard_error": 0.1}`; `digits` and `bold` in a
+cell's object hold for it alone. A row of the first form may be taken from another table:
+`{"from": "FILE.json NAME", "row": "its first cell", "title": "another first cell"}`.
+
+Options behind NAME: ` %` multiplies by 100; `: P@1; P@5` chooses columns, in this order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+KEYS = {"command", "commit", "date", "processor", "seeds", "figures"}
+"""Of a record; beside them there may be `transcribed` and `note`."""
+
+_BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_DIRECTIVE = re.compile(
+    r"(?P<file>\S+\.json) (?P<name>[^:%]+?)(?P<percent> %)?(: (?P<columns>.+))?"
+)
+_TITLES = {
+    "30-NN tf-idf": "30 nearest neighbours, tf-idf",
+    "label names": "label names, no training",
+}
+_SUBSETS = {"all": "", "1-9": " (1-9 documents)", "0": " (no documents)"}
+
+Table = dict[str, Any]
+
+
+def pages() -> list[Path]:
+    """Return the pages that have tables."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in found if "<!-- table: " in path.read_text(encoding="utf-8")]
+
+
+def render_page(text: str, folder: Path = RESULTS) -> str:
+    """Return a page with its tables filled.
+
+    Args:
+        text: The page.
+        folder: Of the records.
+    """
+
+    def fill(block: re.Match[str]) -> str:
+        return f"{block[1]}\n{markdown_of(find_table(block[2], folder))}\n\n{block[3]}"
+
+    return _BLOCK.sub(fill, text)
+
+
+def find_table(directive: str, folder: Path = RESULTS) -> Table:
+    """Return what a directive asks for.
+
+    Raises:
+        ValueError: It can't be read, or there are no such figures.
+    """
+    asked = _DIRECTIVE.fullmatch(directive)
+    if asked is None:
+        raise ValueError(f"table: {directive!r}; expected 'FILE.json NAME', options behind it")
+    figures = json.loads((folder / asked["file"]).read_text(encoding="utf-8"))["figures"]
+    table = _form_of(_at(figures, asked["name"], asked["file"]), asked["name"])
+    rows = [
+        _own_row(row, table, folder) if isinstance(row, Mapping) else row for row in table["rows"]
+    ]
+    table = {"columns": table["columns"], "rows": rows}
+    if asked["percent"]:
+        table = _in_percent(table)
+    return _chosen(table, asked["columns"].split("; "), directive) if asked["columns"] else table
+
+
+def markdown_of(table: Table) -> str:
+    """Return a table in Markdown; the best number of a column that says so is bold."""
+    cells_of = list(zip(*table["rows"], strict=True))  # by column
+    shown = [
+        _column(cells, column) for cells, column in zip(cells_of, table["columns"], strict=True)
+    ]
+    names = [column["name"] for column in table["columns"]]
+    rulers = ["---:" if any(_value(x) is not None for x in cells) else "---" for cells in cells_of]
+    lines = [_line(names), f"|{'|'.join(rulers)}|", *map(_line, zip(*shown, strict=True))]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+
+
+def _column(cells: Sequence[Any], column: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a column, with those bold that look like its best number."""
+    texts = [_text(cell, column) for cell in cells]
+    numbers = {value: text for cell, text in zip(cells, texts, strict=True)
+               if (value := _value(cell)) is not None}  # fmt: skip
+    best = None
+    if "best" in column and numbers:
+        best = numbers[{"max": max, "min": min}[column["best"]](numbers)]
+    return [
+        f"**{text}**" if text == best or (isinstance(cell, Mapping) and cell.get("bold")) else text
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+
+
+def _at(figures: Any, name: str, file: str) -> Any:
+    """Return the figures at a path.
+
+    Raises:
+        ValueError: There are none.
+    """
+    found = figures
+    for key in name.split("/"):
+        if not isinstance(found, Mapping) or key not in found:
+            raise ValueError(f"{file}: no figures {name!r}; there is {', '.join(figures)}")
+        found = found[key]
+    return found
+
+
+def _form_of(found: Any, name: str) -> Table:
+    if isinstance(found, Mapping) and "columns" in found:
+        return dict(found)
+    if name == "scorers":
+        return _scorers(found)
+    if isinstance(found, Mapping):
+        found = [{"": key, **row} for key, row in found.items()]
+    names = list(dict.fromkeys(key for row in found for key in row))
+    return {
+        "columns": [{"name": key} for key in names],
+        "rows": [[row.get(key) for key in names] for row in found],
+    }
+
+
+def _scorers(scorers: Mapping[str, Any]) -> Table:
+    """Return all metrics of a record of `longtail evaluate`, in percent, best P@1 first."""
+    names = [
+        (subset, metric)
+        for subset in _SUBSETS
+        for metric in next(iter(scorers.values()))[subset]["values"]
+    ]
+    columns = [{"name": "scorer"}] + [
+        {"name": metric + _SUBSETS[subset], "digits": 2, "best": "max"} for subset, metric in names
+    ]
+    rows = [
+        [
+            _TITLES.get(scorer, f"`{scorer}`"),
+            *(100 * subsets[subset]["values"][metric] for subset, metric in names),
+        ]
+        for scorer, subsets in scorers.items()
+    ]
+    return {"columns": columns, "rows": sorted(rows, key=lambda row: -row[1])}
+
+
+def _own_row(row: Mapping[str, str], table: Table, folder: Path) -> list[Any]:
+    """Return a row of another table, with the columns of this one."""
+    other = find_table(row["from"], folder)
+    (cells,) = (cells for cells in other["rows"] if cells[0] == row["row"])
+    of_name = dict(zip((column["name"] for column in other["columns"]), cells, strict=True))
+    return [row["title"], *(of_name.get(column["name"]) for column in table["columns"][1:])]
+
+
+def _in_percent(table: Table) -> Table:
+    def times_100(cell: Any) -> Any:
+        if isinstance(cell, int | float):
+            return 100 * cell
+        if isinstance(cell, Mapping):
+            names = ("mean", "standard_error")
+            return {**cell, **{x: 100 * cell[x] for x in names if cell.get(x) is not None}}
+        return cell
+
+    columns = [{"digits": 2, **column} for column in table["columns"]]
+    return {"columns": columns, "rows": [[times_100(x) for x in row] for row in table["rows"]]}
+
+
+def _chosen(table: Table, names: Sequence[str], directive: str) -> Table:
+    """Return the first column and some of the others.
+
+    Raises:
+        ValueError: There is no such column.
+    """
+    of_name = {column["name"]: place for place, column in enumerate(table["columns"])}
+    if unknown := [name for name in names if name not in of_name]:
+        raise ValueError(f"table {directive!r}: no columns {unknown}; there is {list(of_name)}")
+    places = [0, *(of_name[name] for name in names)]
+    return {
+        "columns": [table["columns"][place] for place in places],
+        "rows": [[row[place] for place in places] for row in table["rows"]],
+    }
+
+
+def _text(cell: Any, column: Mapping[str, Any]) -> str:
+    if cell is None or isinstance(cell, str):
+        return cell or ""
+    if isinstance(cell, bool):
+        return "yes" if cell else "**no**"
+    own = cell if isinstance(cell, Mapping) else {}
+    digits = own.get("digits", column.get("digits"))
+    numbers = [x for x in (_value(cell), own.get("standard_error")) if x is not None]
+    return " ± ".join(f"{x:,}" if digits is None else f"{x:,.{digits}f}" for x in numbers)
+
+
+def _value(cell: Any) -> int | float | None:
+    """Return the number of a cell; None for one without."""
+    if isinstance(cell, Mapping):
+        return cell.get("mean")
+    return cell if isinstance(cell, int | float) and not isinstance(cell, bool) else None
+
+
+def main() -> None:
+    """Fill the tables of all pages, or name the pages that are out of date."""
+    stale = []
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        if (filled := render_page(text)) != text:
+            stale.append(str(path.relative_to(ROOT)))
+            if "--check" not in sys.argv[1:]:
+                path.write_text(filled, encoding="utf-8")
+    if stale:
+        print(("stale: " if "--check" in sys.argv[1:] else "written: ") + ", ".join(stale))
+    sys.exit(bool(stale) and "--check" in sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

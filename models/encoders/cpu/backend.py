@@ -1,0 +1,141 @@
+"""Which backend computes an encoder on a processor: the fastest that answers as it does.
+
+| backend | for | its answers |
+|---|---|---|
+| `models.encoders.cpu.unpadded` | BERT and its kin in bfloat16, where oneDNN has it | at most 1.5 \
+times as far from those of float32 as the encoder's own |
+| `models.encoders.cpu.traced` | all others, and all in float32 | the encoder's, to the bit |
+| the encoder itself | where neither answers so | |
+
+On the packaged encoder in float32 the trace saves 21 to 28 % of the time of one text, and 3 to 11 %
+of a batch's; beside a thread of Python that always wants the lock it saves a quarter and more.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from models.encoders.cpu.torch_internals import can_pack
+from models.encoders.cpu.traced import TracedTransformer, trace_transformer
+from models.encoders.cpu.unpadded import UnpaddedBert
+from models.encoders.families import num_positions
+
+logger = logging.getLogger(__name__)
+
+Backend = TracedTransformer | UnpaddedBert
+
+_CHECKED = ((1, 3), (1, 40), (3, 12), (5, 33), (2, 130))
+"""Texts and tokens of the batches on which a backend is compared with the encoder, with padding and
+without."""
+
+_MAX_ERROR = 1.5
+"""Distance from the vectors of float32 that a backend of other bits may have, as a multiple of the
+encoder's own in its precision; that of `UnpaddedBert` is 0.9 to 1.0."""
+
+
+@torch.inference_mode()
+def choose_backend(transformer: PreTrainedModel) -> Backend | None:
+    """Return what computes a transformer fastest; None where that is the transformer itself.
+
+    Args:
+        transformer: On the CPU, in evaluation mode.
+    """
+    return (_unpadded(transformer) if can_pack(transformer.dtype) else None) or _traced(transformer)
+
+
+def _unpadded(transformer: PreTrainedModel) -> UnpaddedBert | None:
+    try:
+        unpadded = UnpaddedBert(transformer)
+        reason = _excess_error(transformer, unpadded)
+    except Exception as error:  # noqa: BLE001  # it uses PyTorch's internals; the encoder works as it is
+        reason = _reason_of(error)
+    if reason is None:
+        return unpadded
+    logger.info("the encoder is not computed without padding: %s", reason)  # few can be
+    return None
+
+
+def _traced(transformer: PreTrainedModel) -> TracedTransformer | None:
+    try:
+        traced = trace_transformer(transformer)
+        reason = _first_difference(transformer, traced)
+    except Exception as error:  # noqa: BLE001  # whatever a foreign encoder does, it works as it is
+        reason = _reason_of(error)
+    if reason is None:
+        return traced
+    logger.warning("the encoder is not traced, and runs from Python, which is slower: %s", reason)
+    return None
+
+
+def _reason_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def _first_difference(transformer: PreTrainedModel, backend: nn.Module) -> str | None:
+    """Describe the first batch for which the outputs differ in a bit; None if all are equal."""
+    for batch, what in _checks(num_positions(transformer)):
+        expected, found = (each(**batch).last_hidden_state for each in (transformer, backend))
+        if not torch.equal(expected, found):
+            return f"other vectors for {what}"
+    return None
+
+
+def _excess_error(transformer: PreTrainedModel, backend: UnpaddedBert) -> str | None:
+    """Describe an output whose error against float32 exceeds `_MAX_ERROR` times the transformer's.
+
+    None if there is none. Errors are Euclidean distances over all batches together: by chance, one
+    vector of few dimensions may be twice as far.
+    """
+    exact: nn.Module = copy.deepcopy(transformer)
+    exact.to(torch.float32)
+    # Of each output: the error of the transformer and of the backend, batch by batch.
+    errors: dict[str, list[tuple[float, float]]] = {"tokens": [], "first tokens": []}
+    for batch, _ in _checks(num_positions(transformer)):
+        expected, usual, found = (
+            each(**batch).last_hidden_state.float() for each in (exact, transformer, backend)
+        )  # (text, token, dim)
+        is_real = batch["attention_mask"].bool()  # padding has no meaning in any of them
+        first = backend.first_states(**batch).float()  # (text, dim)
+        compared = {
+            "tokens": (expected[is_real], usual[is_real], found[is_real]),
+            "first tokens": (expected[:, 0], usual[:, 0], first),
+        }
+        for what, (vectors, *others) in compared.items():
+            own, its = ((each - vectors).norm().item() for each in others)
+            errors[what].append((own, its))
+    for what, pairs in errors.items():
+        own, its = (math.hypot(*each) for each in zip(*pairs, strict=True))
+        if not its <= _MAX_ERROR * own:  # also where it is not a number
+            return (
+                f"its vectors of {what} are {its:.3g} away from those of float32, the encoder's "
+                f"own {own:.3g}"
+            )
+    return None
+
+
+def _checks(most_tokens: int) -> Iterator[tuple[dict[str, Tensor], str]]:
+    """Yield batches that a backend is tried on, and what they are."""
+    for num_texts, tokens in _CHECKED:
+        width = min(tokens, most_tokens)
+        for is_padded in (False, True):
+            ids, mask = _batch(num_texts, width, is_padded=is_padded)
+            padded = "padded" if is_padded else "full"
+            what = f"{num_texts} {padded} texts of {width} tokens"
+            yield {"input_ids": ids, "attention_mask": mask}, what
+
+
+def _batch(num_texts: int, width: int, *, is_padded: bool) -> tuple[Tensor, Tensor]:
+    """Return token ids and their mask; the first text is padded to the length of the others."""
+    # Ids that every vocabulary has; 1 is often the padding's, which some encoders look for.
+    ids = 2 + torch.arange(num_texts * width).reshape(num_texts, width) % 97  # (text, token)
+    mask = torch.ones_like(ids)
+    if is_padded:
+        mask[0, (width + 1) // 2 :] = 0
+    return ids, mask

@@ -1,0 +1,108 @@
+"""The columns of a CSV file: what stands between them, and which of the known ones they are."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from models.errors import DataError
+
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+"""Between the cells of a CSV file; the first that gives the header its columns is taken."""
+Columns: TypeAlias = Sequence[tuple[str, ...]]
+"""Columns that a file must have: at least one of each group."""
+_MAX_COLUMNS_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CsvHeader:
+    """The first record of a CSV file.
+
+    Attributes:
+        delimiter: What stands between its cells.
+        names: Of the columns; known ones as they are known, whatever their case in the file.
+        renamed: The known name of each column that is written otherwise in the file.
+    """
+
+    delimiter: str
+    names: tuple[str, ...]
+    renamed: Mapping[str, str]
+
+    def remarks(self) -> list[str]:
+        """Return what was recognised and not just read."""
+        found = []
+        if self.delimiter != ",":
+            found.append(f"columns are taken to be separated by {DELIMITERS[self.delimiter]}s")
+        if self.renamed:
+            pairs = (f"{written!r} as {known!r}" for written, known in self.renamed.items())
+            found.append(f"columns are taken as known ones in another case: {', '.join(pairs)}")
+        return found
+
+
+def find_header(
+    lines: Iterable[str], columns: Columns, optional: Iterable[str] = (), *, strict: bool = True
+) -> CsvHeader:
+    """Return the header of a CSV file, by the delimiter that gives it its columns.
+
+    Args:
+        lines: Of the file, from its beginning; no more are taken than the header has.
+        columns: What the file must have.
+        optional: Other columns that mean something.
+        strict: Whether a quote that is left open or not doubled is an error.
+
+    Raises:
+        DataError: No delimiter gives all columns, or the header is not CSV.
+    """
+    known = {name for group in columns for name in group} | set(optional)
+    headers: list[CsvHeader] = []
+    errors: list[csv.Error] = []
+    copies = itertools.tee(lines, len(DELIMITERS))
+    for delimiter, copy in zip(DELIMITERS, copies, strict=True):
+        try:
+            cells = next(csv.reader(copy, delimiter=delimiter, strict=strict), [])
+        except csv.Error as error:
+            errors.append(error)
+            continue
+        headers.append(_header(delimiter, cells, known))
+        if _is_complete(headers[-1].names, columns):
+            return headers[-1]
+    if not headers:
+        raise DataError(not_csv(errors[0]))
+    expected = ", ".join(" or ".join(map(repr, group)) for group in columns)
+    longest = max(headers, key=lambda header: len(header.names))
+    raise DataError(
+        f"the header has the columns {_shown(longest.names)}; "
+        f"expected {expected} among them, each once, between commas, semicolons or tabs"
+    )
+
+
+def not_csv(error: csv.Error) -> str:
+    """Return what is wrong with a file that is not CSV."""
+    if "new-line character" in str(error):
+        return (
+            "not CSV (a line ends in a carriage return alone, as on old Macs); save the file with "
+            "the line ends of Windows or Unix"
+        )
+    return f"not CSV ({error}); is a quote left open or not doubled?"
+
+
+def _header(delimiter: str, cells: Sequence[str], known: set[str]) -> CsvHeader:
+    written = [cell.strip() for cell in cells]
+    renamed = {
+        name: name.lower() for name in written if name not in known and name.lower() in known
+    }
+    return CsvHeader(delimiter, tuple(renamed.get(name, name) for name in written), renamed)
+
+
+def _is_complete(names: Sequence[str], columns: Columns) -> bool:
+    return len(set(names)) == len(names) and all(set(group) & set(names) for group in columns)
+
+
+def _shown(names: Sequence[str]) -> str:
+    shown = ", ".join(map(reprlib.repr, names[:_MAX_COLUMNS_SHOWN]))
+    num_more = len(names) - _MAX_COLUMNS_SHOWN
+    return f"[{shown}]" + (f" and {num_more} more" if num_more > 0 else "")

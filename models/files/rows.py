@@ -1,0 +1,149 @@
+"""The rows of a text file as named fields: JSON lines, and CSV with a recognised delimiter."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from models.errors import DataError
+from models.files.bad_lines import BadLine
+from models.files.csv_columns import Columns, CsvHeader, find_header, not_csv
+from models.files.text_files import MAX_LINE_BYTES, lines
+
+Fields: TypeAlias = dict[str, Any]
+Row: TypeAlias = tuple[int, Fields | BadLine]
+"""Number of a line, and what it holds."""
+
+_AS_UTF_8 = (
+    "save the file as UTF-8 ('CSV UTF-8' in Excel), or convert it, for example with "
+    "'iconv -f cp1252 -t utf-8'"
+)
+_SPREAD_OUT = re.compile(rb"\s*(\[\s*(\{.*)?|\{)\s*", re.DOTALL)
+
+
+def json_rows(path: Path, *, keep_blank: bool = False) -> Iterator[Row]:
+    """Yield one JSON object a line, and a problem for each line that is none.
+
+    Args:
+        path: The file.
+        keep_blank: Whether a blank line is a problem; else it is left out.
+
+    Raises:
+        DataError: The file can't be read to its end, or is one JSON value over several lines.
+    """
+    is_first = True
+    for number, line in lines(path):
+        if not line.strip() and not keep_blank:
+            continue
+        if is_first:
+            _check_not_spread_out(path, number, line)
+            is_first = False
+        try:
+            row: Fields | BadLine = _json_fields(line)
+        except DataError as error:
+            row = BadLine(number, str(error))
+        yield number, row
+
+
+def _check_not_spread_out(path: Path, number: int, line: bytes) -> None:
+    """Refuse a JSON array, or an object over several lines, where objects are one a line.
+
+    Raises:
+        DataError: The file begins like one.
+    """
+    found = _SPREAD_OUT.fullmatch(line)
+    if found is None:
+        return
+    is_array = found.group(1).startswith(b"[")
+    what = "a JSON array" if is_array else "a JSON object over several lines"
+    program = ".[]" if is_array else "."
+    command = f"jq -c {program} {path.name.removesuffix('.gz')}"
+    raise DataError(
+        f"{path}, line {number}: begins {what}, expected one JSON object a line; "
+        f"convert it, for example with {command!r}"
+    )
+
+
+def _json_fields(line: bytes) -> Fields:
+    try:
+        text = line.decode().rstrip("\r\n")
+        fields = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise DataError(_not_utf_8(line[error.start], error.start)) from error
+    except json.JSONDecodeError as error:
+        where = f"at character {error.colno}"
+        if error.pos >= len(text):
+            where += ", where the line ends: is it cut off?"
+        raise DataError(f"not JSON ({error.msg} {where})") from error
+    except (ValueError, RecursionError) as error:  # a number of 4,300 digits; a nest of brackets
+        raise DataError(f"not JSON that can be read ({error})") from error
+    if not isinstance(fields, dict):
+        shown = f"{reprlib.repr(fields)} ({type(fields).__name__})"
+        raise DataError(f"{shown}; expected one JSON object a line")
+    return fields
+
+
+def _not_utf_8(byte: int, position: int) -> str:
+    return f"not UTF-8 (byte 0x{byte:02x} at position {position}); {_AS_UTF_8}"
+
+
+def csv_rows(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Iterator[Row]:
+    """Yield the records of a CSV file, and a problem for each that can't be read.
+
+    Args:
+        path: The file.
+        columns: What it must have.
+        optional: Other columns that mean something.
+
+    Raises:
+        DataError: The file can't be read to its end, or its header lacks a column.
+    """
+    found = header_of(path, columns, optional)
+    reader = csv.reader(_decoded(path), delimiter=found.delimiter, strict=True)
+    next(reader)
+    while True:
+        number = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield number, BadLine(number, not_csv(error))
+            continue
+        if cells:
+            yield number, _csv_fields(number, found.names, cells)
+
+
+def header_of(path: Path, columns: Columns, optional: Iterable[str] = ()) -> CsvHeader:
+    """Return the header of a CSV file; see `csv_rows`.
+
+    Raises:
+        DataError: The file can't be read, or no delimiter gives the header its columns.
+    """
+    csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit, 131,072, is less than a long text
+    try:
+        return find_header(_decoded(path), columns, optional)
+    except DataError as error:
+        raise DataError(f"{path}, line 1: {error}") from error
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    # What is not UTF-8 becomes lone surrogates, so that the record, not the file, is refused.
+    return (line.decode(errors="surrogateescape") for _, line in lines(path))
+
+
+def _csv_fields(number: int, header: Sequence[str], cells: list[str]) -> Fields | BadLine:
+    if len(cells) != len(header):
+        return BadLine(number, f"{len(cells)} cells; expected {len(header)}, as in the header")
+    record = "\n".join(cells)
+    try:
+        record.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(record[error.start]) - 0xDC00
+        return BadLine(number, f"not UTF-8 (byte 0x{byte:02x}); {_AS_UTF_8}")
+    return dict(zip(header, cells, strict=True))

@@ -1,0 +1,113 @@
+"""Text files, plain or gzip-compressed, UTF-8 or UTF-16: read line by line."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.errors import DataError
+
+MAX_LINE_BYTES = 64 * 2**20
+"""Longest line: what one document may cost in memory."""
+
+_BLOCK_BYTES = 2**20
+_BYTE_ORDER_MARK = codecs.BOM_UTF8
+
+
+class _AsUtf8(io.RawIOBase):
+    """A file of another encoding, read as if it were UTF-8."""
+
+    def __init__(self, file: io.BufferedIOBase, encoding: str) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            read = self._file.read(_BLOCK_BYTES)
+            self._left = self._decoder.decode(read, final=not read).encode()
+            if not read:
+                break
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield each line in UTF-8 with its number from 1, without the byte order mark.
+
+    Raises:
+        DataError: The file can't be read to its end, or a line is longer than `MAX_LINE_BYTES`.
+    """
+    with _opened(path) as file:
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES):
+            number += 1
+            _check_length(path, number, len(line))
+            yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+
+
+def writing(path: Path) -> io.TextIOWrapper:
+    """Return the file, opened anew for UTF-8 text; compressed where its name ends in `.gz`."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "wt", encoding="utf-8", compresslevel=6)
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
+    """Give the file for reading.
+
+    Yields:
+        Its bytes, decompressed.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            encoding = _encoding_of(file.peek(4)[:4])
+            yield file if encoding is None else io.BufferedReader(_AsUtf8(file, encoding))
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: begins as {error.encoding} and is not to its end ({error.reason}); "
+            "save the file as UTF-8"
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
+
+
+def _encoding_of(start: bytes) -> str | None:
+    """Return the encoding that the first four bytes of a file tell; None for UTF-8.
+
+    Without a byte order mark UTF-16 is known by its zeros: the first character of a corpus is a
+    bracket, a quote, or a letter or digit of ASCII.
+    """
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if len(start) > 1 and (start[0] == 0) != (start[1] == 0):
+        return "utf-16-be" if start[0] == 0 else "utf-16-le"
+    return None
+
+
+def _check_length(path: Path, number: int, num_bytes: int) -> None:
+    """Refuse a line that fills the memory.
+
+    Raises:
+        DataError: It does.
+    """
+    if num_bytes >= MAX_LINE_BYTES:
+        raise DataError(
+            f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; expected one document a "
+            "line"
+        )

@@ -1,0 +1,94 @@
+"""The rows of a catalogue that a query's filter leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from models.labels.catalogue import LabelCatalogue
+from models.labels.filters import KnownLabels, LabelFilter, LabelSet, check_ids, check_set
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The labels of a catalogue that may be answered.
+
+    Attributes:
+        is_selected: Of every label, whether it may be.
+    """
+
+    is_selected: Bool[np.ndarray, label]
+
+    @cached_property
+    def labels(self) -> Int64[np.ndarray, selected]:
+        """The labels that may be answered, rising."""
+        return np.flatnonzero(self.is_selected).astype(np.int64, copy=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class LabelSelector:
+    """Finds the labels that filters mean in one catalogue."""
+
+    def __init__(self, catalogue: LabelCatalogue) -> None:
+        self._catalogue = catalogue
+        self._rows_of_sets: WeakKeyDictionary[LabelSet, Int64[np.ndarray, member]] = (
+            WeakKeyDictionary()
+        )
+
+    def select(self, requested: LabelFilter | None) -> Selection | None:
+        """Return the labels that a filter lets through, be there none; None where it lets all.
+
+        Raises:
+            RequestError: An id that the filter names is unknown, or all ids of the set to include
+                are.
+        """
+        if requested is None or requested.is_empty:
+            return None
+        includes_all = requested.include is None and requested.include_set is None
+        is_selected = np.full(len(self._catalogue), includes_all)
+        if requested.include is not None:
+            is_selected[self._rows(requested.include, "include")] = True
+        if requested.include_set is not None:
+            is_selected[self._rows_included(requested.include_set)] = True
+        is_selected[self._rows(requested.exclude, "exclude")] = False
+        if requested.exclude_set is not None:
+            is_selected[self._rows_of_set(requested.exclude_set)] = False
+        return Selection(is_selected)
+
+    def known(self, requested: LabelFilter) -> KnownLabels:
+        """Return which of the labels that a filter names there are; unknown ones are no error."""
+        named = requested.include_set
+        return KnownLabels(
+            include=self._known(requested.include or ()),
+            exclude=self._known(requested.exclude),
+            num_of_include_set=0 if named is None else len(self._rows_of_set(named)),
+        )
+
+    def _known(self, ids: Iterable[str]) -> tuple[str, ...]:
+        known = (x for x in ids if self._catalogue.row_of_id(x) is not None)
+        return tuple(dict.fromkeys(known))
+
+    def _rows(self, ids: Iterable[str], field: str) -> list[int]:
+        rows = [self._catalogue.row_of_id(label_id) for label_id in ids]
+        if None in rows:
+            check_ids(ids, self._known(ids), field)
+        return [row for row in rows if row is not None]
+
+    def _rows_included(self, label_set: LabelSet) -> Int64[np.ndarray, member]:
+        rows = self._rows_of_set(label_set)
+        check_set(label_set.name, len(label_set.ids), len(rows))
+        return rows
+
+    def _rows_of_set(self, label_set: LabelSet) -> Int64[np.ndarray, member]:
+        if label_set not in self._rows_of_sets:
+            rows = (self._catalogue.row_of_id(label_id) for label_id in label_set.ids)
+            known = [row for row in rows if row is not None]
+            self._rows_of_sets[label_set] = np.array(known, dtype=np.int64)
+        return self._rows_of_sets[label_set]

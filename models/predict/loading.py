@@ -1,0 +1,63 @@
+"""From a bundle to the parts that a model computes with: threads, ONNX Runtime, tracing."""
+
+from __future__ import annotations
+
+import faiss
+import torch
+from transformers import PreTrainedModel
+
+from models.bundle.bundle import Bundle
+from models.encoders.cpu.backend import choose_backend
+from models.encoders.onnx import OnnxPrecision, load_onnx_transformer
+from models.encoders.pretrained import Precision
+from models.errors import ConfigError
+from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.storage import read_parts
+
+
+def set_threads(num_threads: int | None) -> None:
+    """Let PyTorch and FAISS have so many threads, in the whole process; None: as they are."""
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+        faiss.omp_set_num_threads(num_threads)
+
+
+def load_parts(
+    bundle: Bundle,
+    device: str | None,
+    num_threads: int | None,
+    precision: Precision | OnnxPrecision,
+) -> tuple[ModelParts, str | None, Precision]:
+    """Return the parts of a bundle, and the device and precision of what PyTorch computes of them.
+
+    Args:
+        bundle: An opened one.
+        device: "cpu" or "cuda"; None: a GPU if there is one.
+        num_threads: Of ONNX Runtime; None: as many as it chooses.
+        precision: What the encoder computes in; by ONNX Runtime only on the CPU.
+
+    Raises:
+        BundleCorruptError: Its parts contradict each other.
+        ConfigError: The precision is one of ONNX Runtime on a GPU, or it can't be loaded.
+    """
+    parts = read_parts(bundle)
+    if precision != "onnx-float32" and precision != "onnx-int8":  # in this form for mypy
+        return parts, device, precision
+    if device == "cuda":
+        raise ConfigError(
+            f"precision is {precision!r} and device 'cuda'; expected device 'cpu', or another "
+            "precision"
+        )
+    if parts.dense is not None:
+        transformer = load_onnx_transformer(bundle.encoder_folder, precision, num_threads)
+        parts.dense.encoder.transformer = transformer  # type: ignore[assignment]  # only read from now on
+    return parts, "cpu", "float32"  # which is of the poolers
+
+
+def take_fastest_backend(dense: DenseParts) -> None:
+    """Let the fastest backend that answers as an encoder on the CPU does replace it."""
+    transformer = dense.encoder.transformer
+    if isinstance(transformer, PreTrainedModel):
+        backend = choose_backend(transformer)
+        if backend is not None:
+            dense.encoder.transformer = backend  # type: ignore[assignment]  # only read from now on

@@ -1,0 +1,59 @@
+"""Where a model computes, by how many threads and in what precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from joblib import cpu_count
+
+from models.encoders.check import usable_dtype
+from models.encoders.pretrained import Precision, dtype_for
+from models.errors import ConfigError
+from models.parts.model_parts import DenseParts
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a model computes.
+
+    Attributes:
+        device: Of encoder and label tree: "cpu" or "cuda". The sparse model is always on the CPU.
+        index_device: Of FAISS (see `InnerProductIndex`).
+        num_threads: That rank many texts by the sparse model.
+    """
+
+    device: str
+    index_device: str
+    num_threads: int
+
+    @classmethod
+    def of(cls, device: str | None, num_threads: int | None) -> Placement:
+        """Return where to compute.
+
+        Args:
+            device: "cpu" or "cuda"; None: a GPU if there is one.
+            num_threads: None: one a core.
+
+        Raises:
+            ConfigError: PyTorch sees no such device, or there is none of this name.
+        """
+        if device not in (None, "cpu", "cuda"):
+            raise ConfigError(f"device is {device!r}; expected 'cpu' or 'cuda'")
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError(
+                f"device {device!r}: PyTorch sees no GPU; use the device 'cpu', or a PyTorch with "
+                "CUDA on a machine with an NVIDIA GPU"
+            )
+        chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(chosen, device or "auto", num_threads or cpu_count())
+
+    def place(self, dense: DenseParts, precision: Precision) -> None:
+        """Move an encoder to the device and turn it into a precision.
+
+        Raises:
+            ConfigError: It can't compute in the precision.
+        """
+        encoder = dense.encoder.to(self.device)
+        dtype = dtype_for(precision, self.device)
+        encoder.to(usable_dtype(encoder.transformer, dtype, is_chosen=precision == "auto"))

@@ -1,0 +1,120 @@
+"""From rankings to predictions: labels with probabilities, above a threshold, with warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.bundle.manifest import Calibration
+from models.errors import RequestError
+from models.labels.catalogue import LabelCatalogue
+from models.options import RankingOptions
+from models.parts.batches import Extent, TextBatch
+from models.predict.scorer_set import Resolved, ScorerSet
+from models.ranking.top_k import NO_LABEL
+from models.results import LabelScore, Prediction
+from models.scorers.calibration import probabilities_of
+from models.scorers.reliability import warnings_about
+
+
+class Presenter:
+    """Makes predictions of what the scorers of a model rank."""
+
+    def __init__(self, scorers: ScorerSet, catalogue: LabelCatalogue) -> None:
+        self._scorers = scorers
+        self._catalogue = catalogue
+
+    def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
+        """Return the best labels of each text, without explanations.
+
+        Raises:
+            RequestError: As `ScorerSet.rank` does; or there are no probabilities to compare with
+                the threshold.
+        """
+        query = self._scorers.resolve(options)
+        calibration = self._calibration(query)
+        self._check_threshold(options.threshold, query.scorer, calibration)
+        if not batch.texts:
+            return []
+        ranking = self._scorers.rank(batch, options)
+        probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
+        if calibration is not None:
+            probabilities = probabilities_of(calibration, ranking.scores).tolist()
+        warns = calibration is not None and self._scorers.is_overconfident(query.scorer)
+        threshold = options.threshold
+        return [
+            self._prediction(
+                self._labels(labels, scores, own, threshold), extent, query, threshold, warns=warns
+            )
+            for labels, scores, own, extent in zip(
+                ranking.labels.tolist(),
+                ranking.scores.tolist(),
+                probabilities,
+                batch.extents(self._scorers.reads(query.scorer)),
+                strict=True,
+            )
+        ]
+
+    def _prediction(
+        self,
+        labels: tuple[LabelScore, ...],
+        extent: Extent,
+        query: Resolved,
+        threshold: float | None,
+        *,
+        warns: bool,
+    ) -> Prediction:
+        scored = ((label.index, label.probability) for label in labels)
+        return Prediction(
+            labels=labels,
+            num_tokens=extent.num_tokens,
+            truncated=extent.num_tokens < extent.num_text_tokens,
+            exact=True,
+            correction=query.correction,
+            num_text_tokens=extent.num_text_tokens,
+            known_tokens=extent.known_tokens,
+            warnings=warnings_about(query.scorer, scored, self._catalogue, threshold)
+            if warns
+            else (),
+        )
+
+    def _labels(
+        self,
+        labels: Sequence[int],
+        scores: Sequence[float],
+        probabilities: Sequence[float] | None,
+        threshold: float | None,
+    ) -> tuple[LabelScore, ...]:
+        passed: list[LabelScore] = []
+        for i, (index, score) in enumerate(zip(labels, scores, strict=True)):
+            probability = None if probabilities is None else probabilities[i]
+            if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
+                break  # scores fall, and with them the probabilities
+            label = self._catalogue[index]
+            passed.append(LabelScore(index, label.id, label.name, score, probability))
+        return tuple(passed)
+
+    def _calibration(self, query: Resolved) -> Calibration | None:
+        """Return what makes log-odds of the scores of a query; None where nothing does.
+
+        A tail dial, or another correction than in training, leaves no log-odds.
+        """
+        is_as_trained = query.correction == self._scorers.correction_of(query.scorer)
+        if query.tail_dial == 0 and is_as_trained:
+            return self._scorers.calibration_of(query.scorer)
+        return None
+
+    def _check_threshold(
+        self, threshold: float | None, scorer: str, calibration: Calibration | None
+    ) -> None:
+        if threshold is None or calibration is not None:
+            return
+        if self._scorers.calibration_of(scorer) is not None:
+            raise RequestError(
+                f"threshold is {threshold} with a tail dial or without the scorer's correction, "
+                "which leaves no probabilities to compare with it; leave out one of the two"
+            )
+        others = ", ".join(x for x in self._scorers.names if self._scorers.calibration_of(x))
+        raise RequestError(
+            f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
+            "leave the threshold out" + (f", or use one of {others}" if others else "")
+        )

@@ -1,0 +1,144 @@
+"""What is asked of a loaded model, without PyTorch, so that a test can stand in for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar, Unpack, runtime_checkable
+
+from jaxtyping import Float32
+from scipy.sparse import csr_array
+
+from models.labels.catalogue import LabelCatalogue
+from models.labels.search import LabelSearch
+from models.labels.selection import LabelSelector
+from models.options import RankingKeywords, RankingOptions
+from models.results import LabelDetails, NearLabel, Prediction
+
+T = TypeVar("T")
+
+
+@runtime_checkable  # the test run checks annotations by isinstance
+class PreparedTexts(Protocol):
+    """Texts that a model has made ready, such as `models.parts.batches.TextBatch`."""
+
+    def take(self: T, rows: Sequence[int]) -> T:
+        """Return some of the texts, with all that is known of them."""
+        ...
+
+    @classmethod
+    def joined(cls: type[T], batches: Sequence[T]) -> T:
+        """Return the texts of several batches of one model."""
+        ...
+
+
+@runtime_checkable
+class ComparedLabels(Protocol):
+    """What labels are compared by, such as `models.explain.label_facts.LabelFacts`."""
+
+    @property
+    def num_nearest(self) -> int:
+        """Number of nearest labels that a label is given."""
+        ...
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of what labels are compared by."""
+        ...
+
+    def vectors_of(self, labels: Sequence[int]) -> Float32[csr_array, "label column"]:
+        """Return what labels are compared by, a row for each."""
+        ...
+
+    def nearest_to(
+        self, vectors: Float32[csr_array, "label column"], left_out: Sequence[int]
+    ) -> list[tuple[NearLabel, ...]]:
+        """Return the labels whose vectors are nearest to each of these, the nearest first."""
+        ...
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """A loaded model, such as `models.predict.predictor.Predictor`."""
+
+    @property
+    def catalogue(self) -> LabelCatalogue:
+        """All labels."""
+        ...
+
+    @property
+    def selector(self) -> LabelSelector:
+        """Finds the labels that filters name."""
+        ...
+
+    @property
+    def facts(self) -> ComparedLabels:
+        """What is known of labels, whatever the text."""
+        ...
+
+    @property
+    def label_search(self) -> LabelSearch:
+        """Finds labels by words; made when first asked for, which takes seconds."""
+        ...
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Names of the scorers."""
+        ...
+
+    @property
+    def default_scorer(self) -> str:
+        """The scorer that is used where a query names none."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens that the encoder reads of a text; None where there is no encoder."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes: "cpu" or "cuda"."""
+        ...
+
+    @property
+    def encoder_precision(self) -> str | None:
+        """What the encoder computes in; None where there is no encoder."""
+        ...
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens, padding included, beyond which larger batches are hardly faster."""
+        ...
+
+    @property
+    def padding_cost(self) -> float:
+        """What a token of padding costs, in tokens of text."""
+        ...
+
+    def needs_encoder(self, scorer: str) -> bool:
+        """Whether a scorer reads texts by the encoder."""
+        ...
+
+    def read(self, texts: Sequence[str]) -> Any:
+        """Return texts made ready, as `PreparedTexts`; they are tokenised later, by `prepare`."""
+        ...
+
+    def prepare(self, batch: Any, scorer: str | None = None) -> list[int]:
+        """Tokenise texts for a scorer; return how many tokens it will read of each."""
+        ...
+
+    def encode(self, batch: Any) -> None:
+        """Make the vectors of texts."""
+        ...
+
+    def predict_batch(self, batch: Any, options: RankingOptions) -> list[Prediction]:
+        """Return the best labels of texts made ready."""
+        ...
+
+    def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
+        """Return the best labels of each text."""
+        ...
+
+    def describe(self, label: int) -> LabelDetails:
+        """Return all that is known of a label, by its row in the catalogue."""
+        ...

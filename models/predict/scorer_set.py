@@ -1,0 +1,229 @@
+"""The scorers of one model: those that it was trained with, and the blends of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from models.bundle.manifest import Calibration
+from models.errors import RequestError
+from models.labels.selection import LabelSelector
+from models.names import ENSEMBLE, HYBRID, HYBRID_OF, CorrectionName
+from models.options import RankingOptions
+from models.parts.batches import Reading, TextBatch
+from models.parts.model_parts import ModelParts
+from models.predict.dense_scorers import make_dense
+from models.predict.placement import Placement
+from models.predict.scorer import Scorer
+from models.predict.sparse_scorer import make_sparse
+from models.ranking.threshold_algorithm import SUM, Combination, Sources, combined_scores, rank
+from models.ranking.top_k import Ranking
+from models.results import SparseParts
+from models.scorers.blending import Blend, mean_of_sigmoids, weighted_blend
+from models.scorers.calibration import IDENTITY
+from models.scorers.reliability import is_overconfident
+
+MAKERS: tuple[Callable[[ModelParts, Placement], dict[str, Scorer]], ...] = (
+    make_dense,
+    make_sparse,
+)
+"""What makes scorers of the parts of a model, by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The options of a query as a model understands them.
+
+    Attributes:
+        scorer: Its name.
+        correction: What is added to its scores.
+        tail_dial: tau.
+    """
+
+    scorer: str
+    correction: CorrectionName
+    tail_dial: float
+
+
+class ScorerSet:
+    """Ranks and scores labels by any scorer of a model."""
+
+    def __init__(self, parts: ModelParts, placement: Placement, default: str) -> None:
+        """Make the scorers.
+
+        Args:
+            parts: The trained model.
+            placement: Where it computes.
+            default: The scorer for queries that name none; empty: the first.
+
+        Raises:
+            ConfigError: FAISS sees no such device.
+        """
+        self.names = parts.scorers
+        self.default = default or self.names[0]
+        self._num_labels = len(parts.catalogue)
+        self._selector = LabelSelector(parts.catalogue)
+        self._calibrations = parts.calibrations
+        self._scorers = {
+            name: scorer for make in MAKERS for name, scorer in make(parts, placement).items()
+        }
+        self._blends = _blends(parts)
+        assert {*self._scorers, *self._blends} == {*self.names}
+
+    def with_blending(self, parts: ModelParts) -> ScorerSet:
+        """Return the same scorers, blended and calibrated as these parts say.
+
+        Args:
+            parts: Those of this model but for calibrations and ensemble.
+        """
+        other = copy(self)
+        other.names, other._calibrations = parts.scorers, parts.calibrations
+        other._blends = _blends(parts)
+        return other
+
+    @property
+    def selector(self) -> LabelSelector:
+        """Finds the labels that filters name."""
+        return self._selector
+
+    def resolve(self, options: RankingOptions) -> Resolved:
+        """Return what options mean to this model.
+
+        Raises:
+            RequestError: There is no such scorer, or it was not trained with this correction.
+        """
+        scorer = self.default if options.scorer is None else options.scorer
+        correction = self.correction_of(scorer, options.correction)
+        return Resolved(scorer, correction, options.tail_dial)
+
+    def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:
+        """Return the exact k best labels of each text.
+
+        Raises:
+            RequestError: As `resolve` does; or k is more than there are labels, or the filter names
+                unknown labels.
+        """
+        query = self.resolve(options)
+        if options.k > self._num_labels:
+            raise RequestError(
+                f"k is {options.k}; expected 1 to {self._num_labels}, the number of labels"
+            )
+        selection = self._selector.select(options.label_filter)
+        scorers, combine = self._scored(batch, query)
+        return rank(scorers, combine, options.k, self._num_labels, selection)
+
+    def score(
+        self,
+        batch: TextBatch,
+        labels: Int64[np.ndarray, "text m"],
+        options: RankingOptions,
+    ) -> Float32[np.ndarray, "text m"]:
+        """Return the scores of given labels of each text, to the bit those of `rank`.
+
+        Raises:
+            RequestError: As `resolve` does.
+        """
+        scorers, combine = self._scored(batch, self.resolve(options))
+        rows = np.arange(len(labels), dtype=np.int64)
+        return combined_scores(scorers, combine, rows, labels)
+
+    def contributions(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, SparseParts]:
+        """Return what the tokens of one text add to scores of labels, by the first that knows."""
+        parts: dict[int, SparseParts] = {}
+        for scorer in self._scorers.values():
+            parts = {**scorer.contributions(batch, text, labels), **parts}
+        return parts
+
+    def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
+        """Return what is added to the scores of a scorer: as requested, or by default its own.
+
+        Args:
+            scorer: One of `names`.
+            requested: "none", or the one that it was trained with; None: the latter.
+
+        Raises:
+            RequestError: There is no such scorer, or it was trained with another one, or with none.
+        """
+        self._check(scorer)
+        own: CorrectionName = "none"
+        if scorer in self._scorers:
+            own = self._scorers[scorer].traits.correction
+        if requested is None or requested == own:
+            return own
+        if requested == "none":
+            return "none"
+        expected = "'none'" if own == "none" else f"'none' or {own!r}"
+        raise RequestError(
+            f"correction is {requested!r} and scorer {scorer!r}, which was not trained with it, so "
+            f"that it would bias the scores; expected {expected}"
+        )
+
+    def calibration_of(self, scorer: str) -> Calibration | None:
+        """Return what makes log-odds of a scorer's scores; None where nothing does."""
+        own = IDENTITY if self._gives_logits(scorer) else None
+        return self._calibrations.get(scorer, own)
+
+    def reads(self, scorer: str) -> Collection[Reading]:
+        """Return what a scorer, or those that it blends, read of a text.
+
+        Raises:
+            RequestError: There is no such scorer.
+        """
+        return {self._scorers[name].traits.reads for name in self._members(scorer)}
+
+    def is_overconfident(self, scorer: str) -> bool:
+        """Whether a scorer's probabilities are too high for labels hardly seen in training."""
+        members = self._members(scorer)
+        comparing = (x for x in members if self._scorers[x].traits.compares_texts)
+        return is_overconfident(sum((members[name] for name in comparing), 0.0))
+
+    def knows(self, scorer: str, label: int) -> bool:
+        """Whether a scorer, or one that it blends, can score a label."""
+        return any(label in self._scorers[name].labels for name in self._members(scorer))
+
+    def _check(self, scorer: str) -> None:
+        if scorer not in self.names:
+            raise RequestError(
+                f"scorer {scorer!r} is not in this bundle; it has {', '.join(self.names)}"
+            )
+
+    def _members(self, scorer: str) -> Mapping[str, float]:
+        """Return the scorer, or those that it blends, with their weights."""
+        self._check(scorer)
+        blend = self._blends.get(scorer)
+        return {scorer: 1.0} if blend is None else {x.name: x.weight for x in blend.members}
+
+    def _gives_logits(self, scorer: str) -> bool:
+        """Whether the sigmoid of a scorer's scores is a probability without any calibration."""
+        blend = self._blends.get(scorer)
+        is_uncalibrated = blend is None or all(x.calibration is IDENTITY for x in blend.members)
+        members = self._members(scorer)
+        return is_uncalibrated and all(self._scorers[x].traits.gives_logits for x in members)
+
+    def _scored(self, batch: TextBatch, query: Resolved) -> tuple[Sequence[Sources], Combination]:
+        """Return what a query is ranked by; scorers in a blend have their own corrections."""
+        blend = self._blends.get(query.scorer)
+        if blend is None:
+            scorer = self._scorers[query.scorer]
+            return [scorer.sources(batch, query.correction, query.tail_dial)], SUM
+        members = (self._scorers[member.name] for member in blend.members)
+        # The tail dial is added to the blend, and not to its members.
+        sources = [scorer.sources(batch, scorer.traits.correction, 0.0) for scorer in members]
+        return sources, blend.with_tail_dial(query.tail_dial)
+
+
+def _blends(parts: ModelParts) -> dict[str, Blend]:
+    """Return the scorers that are made of others."""
+    blends, log_priors = {}, parts.catalogue.log_priors
+    if HYBRID in parts.scorers:
+        blends[HYBRID] = mean_of_sigmoids(HYBRID_OF, log_priors)
+    if parts.ensemble is not None:
+        weights = parts.ensemble.weights
+        blends[ENSEMBLE] = weighted_blend(weights, parts.calibrations, log_priors)
+    return blends

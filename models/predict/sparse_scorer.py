@@ -1,0 +1,67 @@
+"""The scorer `sparse`: linear scores of tf-idf features, which can be explained token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from models.explain.label_facts import entries_of
+from models.explain.tokens import token_contributions
+from models.names import SPARSE, CorrectionName
+from models.parts.batches import TextBatch
+from models.parts.model_parts import ModelParts
+from models.predict.placement import Placement
+from models.predict.scorer import Scorer, ScorerTraits
+from models.ranking.threshold_algorithm import Sources
+from models.results import SparseParts
+from models.scorers.sparse import SparseModel, SparseSource
+
+
+class SparseScorer:
+    """Scores labels by the sparse model."""
+
+    traits = ScorerTraits(reads="features")
+
+    def __init__(
+        self, model: SparseModel, log_priors: Float32[np.ndarray, label], num_threads: int
+    ) -> None:
+        """Take the model.
+
+        Args:
+            model: The classifiers.
+            log_priors: log pi of each label of the catalogue, in nats.
+            num_threads: That rank many texts at the same time.
+        """
+        self._model = model
+        self._log_priors = log_priors
+        self._num_threads = num_threads
+
+    @property
+    def labels(self) -> Int64[np.ndarray, covered]:
+        """The labels with a classifier."""
+        return self._model.labels
+
+    def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
+        """Return the source of its scores; the tail dial is part of the labels' biases."""
+        assert correction == "none"
+        model, bias = self._model, None
+        if tail_dial:
+            # b_y - tau log pi_y, in float64, rounded once
+            log_priors = self._log_priors[model.labels].astype(np.float64)
+            bias = (model.bias - tail_dial * log_priors).astype(np.float32)
+        return [SparseSource(model, batch.features, bias=bias, num_threads=self._num_threads)]
+
+    def contributions(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, SparseParts]:
+        """Return what the tokens of a text add to the scores of labels."""
+        features = entries_of(batch.features, text)
+        return token_contributions(self._model, batch.texts[text], features, labels)
+
+
+def make_sparse(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
+    """Return the sparse scorer, which every model has."""
+    log_priors = parts.catalogue.log_priors
+    return {SPARSE: SparseScorer(parts.sparse, log_priors, placement.num_threads)}

@@ -1,0 +1,50 @@
+"""The header of a CSV file: its delimiter and known columns are recognised, and that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from models.errors import DataError
+from models.files.csv_columns import find_header
+
+COLUMNS = (("labels",), ("text", "title"))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_delimiter_that_gives_the_columns_is_taken(delimiter):
+    header = find_header([f"text{delimiter}labels\n", "a;b,c\td,e"], COLUMNS)
+    assert (header.delimiter, header.names) == (delimiter, ("text", "labels"))
+
+
+def test_commas_and_columns_as_they_are_known_need_no_remark():
+    assert find_header(["text,labels,NOTE\n"], COLUMNS).remarks() == []
+
+
+def test_columns_in_capitals_are_recognised_and_told():
+    header = find_header(["TEXT;Labels;Id;NOTE\n"], COLUMNS, ("id",))
+    assert header.names == ("text", "labels", "id", "NOTE")
+    delimiter, columns = header.remarks()
+    assert delimiter == "columns are taken to be separated by semicolons"
+    assert columns.endswith("case: 'TEXT' as 'text', 'Labels' as 'labels', 'Id' as 'id'")
+
+
+@pytest.mark.parametrize("first", ["Text,TEXT,labels\n", "text,TEXT,labels\n", "name,labels\n"])
+def test_columns_that_are_missing_or_twice_are_refused(first):
+    with pytest.raises(DataError, match="expected 'labels', 'text' or 'title' among them, each"):
+        find_header([first], COLUMNS)
+
+
+def test_no_more_lines_are_taken_than_the_header_has():
+    def lines() -> Iterator[str]:
+        yield '"te\n'
+        yield 'xt",text,labels\n'
+        raise AssertionError("one line too many")
+
+    assert find_header(lines(), COLUMNS).names == ("te\nxt", "text", "labels")
+
+
+def test_a_header_that_is_not_csv_says_so():
+    with pytest.raises(DataError, match="is a quote left open or not doubled"):
+        find_header(['"text,labels\n'], COLUMNS)

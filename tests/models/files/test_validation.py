@@ -1,0 +1,94 @@
+"""Validation errors in our words: what came, and what was expected."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
+
+from models.files.validation import problem_in_words
+
+
+class Inner(BaseModel):
+    x: int
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    count: int = Field(1, ge=1, le=9)
+    share: float = Field(0.5, gt=0, lt=1)
+    finite: FiniteFloat = 0
+    name: str = Field("name", min_length=2, max_length=5, pattern="^[a-z]+$")
+    is_on: bool = True
+    kind: Literal["one", "two"] = "one"
+    items: Annotated[list[str], Field(min_length=1, max_length=2)] = ["a"]
+    table: dict[str, int] = {}
+    inner: Inner = Inner(x=1)
+    even: int = 0
+
+    @field_validator("even")
+    @classmethod
+    def _is_even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError(f"{value} is odd; give an even one")
+        return value
+
+
+def words_of(content: dict[str, Any]) -> str:
+    with pytest.raises(ValidationError) as caught:
+        Shape.model_validate(content)
+    (problem,) = caught.value.errors()
+    return problem_in_words(problem)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"count": "5"}, "got a string of length 1; expected a whole number"),
+        ({"count": 1.5}, "got 1.5; expected a whole number"),
+        ({"count": 0}, "got 0; expected at least 1"),
+        ({"count": 10}, "got 10; expected at most 9"),
+        ({"share": "much"}, "got a string of length 4; expected a number"),
+        ({"share": 0}, "got 0; expected more than 0"),
+        ({"share": 1}, "got 1; expected less than 1"),
+        ({"finite": float("inf")}, "got Infinity; expected a finite number"),
+        ({"name": None}, "got null; expected a string"),
+        ({"name": "a"}, "got a string of length 1; expected 2 or more characters"),
+        ({"name": "abcdef"}, "got a string of length 6; expected 5 or fewer characters"),
+        ({"name": "AB"}, "got a string of length 2; expected text of the form ^[a-z]+$"),
+        ({"is_on": 1}, "got 1; expected true or false"),
+        ({"kind": "three"}, "got a string of length 5; expected 'one' or 'two'"),
+        ({"items": {}}, "got an object; expected a list"),
+        ({"items": []}, "got a list of length 0; expected 1 or more items"),
+        ({"items": ["a", "b", "c"]}, "got a list of length 3; expected 2 or fewer items"),
+        ({"table": []}, "got a list of length 0; expected an object"),
+        ({"inner": "x"}, "got a string of length 1; expected an object"),
+        ({"inner": {}}, "missing; add it"),
+        ({"cuont": 1}, "unknown; remove it, or correct its name"),
+        ({"even": 3}, "3 is odd; give an even one"),
+    ],
+)
+def test_a_problem_says_what_came_and_what_was_expected(content, words):
+    assert words_of(content) == words
+
+
+def test_strings_that_are_read_as_numbers_are_described_alike():
+    with pytest.raises(ValidationError) as caught:
+        Inner.model_validate({"x": "five"})
+    assert problem_in_words(caught.value.errors()[0], repr) == "got 'five'; expected a whole number"
+
+
+def test_long_values_are_shortened():
+    with pytest.raises(ValidationError) as caught:
+        Inner.model_validate({"x": "a" * 100})
+    words = problem_in_words(caught.value.errors()[0], repr)
+    assert words == f"got '{'a' * 59}...; expected a whole number"
+
+
+def test_words_fit_where_the_value_is_not_known():
+    with pytest.raises(ValidationError) as caught:
+        Inner.model_validate({"x": "a"})
+    (problem,) = caught.value.errors(include_input=False)
+    assert problem_in_words(problem) == "expected a whole number"

@@ -1,0 +1,116 @@
+"""Label files, in both forms: what is read, and what is told of what is not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from models.errors import DataError
+from models.labels.catalogue import Label
+from models.labels.files import OWN_FORM, REPOSITORY_FORM, form_of, read_label_file
+
+
+def written(folder: Path, *labels: dict[str, object], name: str = "labels.jsonl") -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(label) + "\n" for label in labels))
+    return path
+
+
+def refusal(path: Path, form=OWN_FORM) -> str:
+    with pytest.raises(DataError) as caught:
+        read_label_file(path, form)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_label_has_other_names_and_parents(tmp_path, pack) -> None:
+    path = tmp_path / ("labels.jsonl" if pack is bytes else "labels.jsonl.gz")
+    lines = [
+        {"id": 7, "name": " a ", "description": "b"},
+        {"id": "8", "name": "c", "alternative_names": ["d", " "], "parents": [7]},
+    ]
+    path.write_bytes(pack("\n\n".join(map(json.dumps, lines)).encode()))
+    wanted = Label("8", "c", alternative_names=("d",), parents=("7",))
+    assert read_label_file(path, form_of(path)) == [Label("7", "a", "b"), wanted]
+
+
+def test_the_form_of_a_file_is_that_of_its_first_label(tmp_path) -> None:
+    path = written(tmp_path, {"uid": "8", "title": "c", "alt": ["d"], "content": None})
+    assert form_of(path) is REPOSITORY_FORM
+    assert read_label_file(path, REPOSITORY_FORM) == [Label("8", "c", alternative_names=("d",))]
+    csv = tmp_path / "labels.csv"
+    csv.write_text("id,name,alternative_names\n1,x,a; b\n")
+    assert form_of(csv) is OWN_FORM
+    assert read_label_file(csv, OWN_FORM) == [Label("1", "x", alternative_names=("a", "b"))]
+
+
+def test_a_misspelt_field_is_refused_with_its_line_and_the_fields_there_are(tmp_path) -> None:
+    path = written(
+        tmp_path, {"id": "1", "name": "a"}, {"id": "2", "name": "b", "alternativ_names": ["c"]}
+    )
+    message = refusal(path)
+    assert "1 labels can't be used" in message
+    assert (
+        "labels.jsonl, line 2: unknown field 'alternativ_names'; expected of 'id', 'name', "
+        "'description', 'alternative_names', 'parents'; correct the name, or remove the field"
+    ) in message
+
+
+def test_a_misspelt_column_is_refused(tmp_path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("id,name,desciption\n1,x,y\n")
+    assert "line 2: unknown field 'desciption'" in refusal(path)
+
+
+def test_other_fields_of_the_repositorys_form_are_told(tmp_path, caplog) -> None:
+    path = written(tmp_path, {"uid": "1", "title": "a", "parent": "b", "ntrn": 3}, name="lbl.json")
+    with caplog.at_level(logging.WARNING):
+        assert read_label_file(path, REPOSITORY_FORM) == [Label("1", "a")]
+    assert (
+        "lbl.json: the fields 'parent' are not read; those of a label are 'uid', 'title', "
+        "'content', 'alt', 'parents'"
+    ) in caplog.text
+
+
+def test_nothing_is_told_of_fields_that_other_programs_of_ours_write(tmp_path, caplog) -> None:
+    own = {"id": "1", "name": "a", "training_count": 2, "pseudo_description": "a", "keywords": []}
+    assert len(read_label_file(written(tmp_path, own), OWN_FORM)) == 1
+    counted = written(tmp_path, {"uid": "1", "title": "a", "ntrn": 3}, name="lbl.json")
+    assert len(read_label_file(counted, REPOSITORY_FORM)) == 1
+    assert not caplog.records
+
+
+def test_equal_ids_are_refused_with_both_lines(tmp_path) -> None:
+    path = written(
+        tmp_path, {"id": "1", "name": "a"}, {"id": 2, "name": "b"}, {"id": 1, "name": "c"}
+    )
+    assert "labels.jsonl, line 3: id '1' again, as on line 1" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"id": "1", "name": "a"}\n{', r"labels.jsonl, line 2: not JSON"),
+        (b"[1]", "line 1: [1] (list); expected one JSON object a line"),
+        (b'{"id": "1", "name": 2}', "line 1: name is 2 (int); expected a string"),
+        (b'{"id": "1", "name": "a", "parents": 7}', "parents is 7 (int); expected a list of"),
+        (b'{"id": "1", "name": " "}', "line 1: no 'name'; the line has 'id', 'name'"),
+        (b'{"id": "1", "name": "\\ud800"}', "name holds '\\ud800', half of a surrogate pair"),
+        (b"\n", "labels.jsonl: no labels; give one a line"),
+        (b"\xff", "line 1: not UTF-8 (byte 0xff at position 0)"),
+    ],
+)
+def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_bytes(content)
+    assert form_of(path) is OWN_FORM
+    assert words in refusal(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"none\.gz: can't be read"):
+        form_of(tmp_path / "none.gz")

@@ -1,0 +1,120 @@
+"""Refused before anything is read: no body, no log line, but all that a client can use."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.middleware import load_shedding
+from service.web.problem_handlers import problem_body
+from service.wire.problems import OVERLOADED, problem_of
+
+JSON = {"content-type": "application/json"}
+PATHS = [
+    "/v1/predict", "/v1/batch", "/v2/models/longtail/infer", "/v2/models/longtail/versions/2/infer",
+    "/v1/projects/v2-retrieval/suggest", "/v1/projects/v2-retrieval/suggest-batch",
+]  # fmt: skip
+
+
+@pytest.fixture
+def full(open_client):
+    """Start a service that has no room.
+
+    Yields:
+        A function that returns a client of it.
+    """
+    with ExitStack() as stack:
+
+        def start(**settings):
+            client = stack.enter_context(open_client(max_queue_tokens=10, **settings))
+            admission = client.app.state.service.engine.admission
+            stack.enter_context(admission.admit(10, 30))
+            return client
+
+        yield start
+
+
+class NeverRead:
+    """The body of a request that must not be read."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        pytest.fail("the body was read")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_whatever_asks_for_work_is_refused_unread(full, path):
+    client = full()
+    answer = client.post(path, content=NeverRead(), headers=JSON | {"X-Request-ID": "mine"})
+    assert answer.status_code == 429
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("1", "mine")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    problem = answer.json()
+    assert problem.pop("error", problem["detail"]) == problem["detail"]
+    assert ("error" in answer.json()) == path.startswith("/v2")
+    assert problem == problem_of(
+        load_shedding.OVERLOADED,
+        "10 tokens of text are waiting, and 10 may; ask again later",
+        instance=path,
+    ).model_dump(exclude_none=True)
+
+
+def test_a_request_without_an_id_gets_one(full):
+    assert len(full().post("/v1/predict", json={"text": "a"}).headers["x-request-id"]) == 32
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/livez", 200), ("GET", "/readyz", 200), ("GET", "/metrics", 200),
+     ("GET", "/v1/models", 200), ("GET", "/v1/predict", 405), ("POST", "/nothing", 404),
+     ("POST", "/v1/admin/rollback", 403)],
+)  # fmt: skip
+def test_all_else_is_answered(full, method, path, status):
+    assert full().request(method, path).status_code == status
+
+
+def test_what_is_refused_is_counted_by_its_route_but_logged_once_a_second(full, caplog):
+    client = full()
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            client.post("/v1/projects/v2-retrieval/suggest", data={"text": "a"})
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("service")]
+    (line,) = [line for line in lines if "refused" in line]
+    assert line.startswith("overloaded: 1 requests refused unread; 10 tokens")
+    assert not [line for line in lines if "suggest" in line]
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+    }
+    assert samples["longtail_problems_total", "overloaded"] == 3
+    route = "/v1/projects/{project_id}/suggest"
+    assert samples["longtail_http_request_duration_seconds_count", "POST", route, "4xx"] == 3
+
+
+def test_a_page_of_another_origin_is_told_so_that_its_browser_shows_it(full):
+    client = full(cors_origins="https://a.example")
+    answer = client.post("/v1/predict", json={"text": "a"}, headers={"Origin": "https://a.example"})
+    assert answer.status_code == 429
+    assert answer.headers["access-control-allow-origin"] == "https://a.example"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"text": ""}', b'{"text": "a"}', b'{"text": "a", "scorer": "magic"}']
+)
+def test_no_place_is_held_after_an_answer(client, body):
+    client.post("/v1/predict", content=body, headers=JSON)
+    admission = client.app.state.service.engine.admission
+    assert admission.tokens == 0
+    assert not admission._parse_slots.locked()
+
+
+def test_a_proxys_prefix_is_not_a_part_of_the_path():
+    scope = {"path": "/prefix/v2/models/longtail/infer", "root_path": "/prefix"}
+    assert b'"error": "why"' in problem_body(scope, OVERLOADED, "why")

@@ -1,0 +1,109 @@
+"""What a model is tried on before it answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from models.bundle.manifest import FileInfo
+from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from models.errors import LongtailError
+from service.versions.warmup import (
+    DEFAULT_TEXTS,
+    best_labels,
+    check_scorers,
+    overlap,
+    warm_up,
+    warmup_texts_of,
+)
+
+
+@pytest.fixture
+def predictor(registry, fake_predictor):
+    return fake_predictor(registry.open(1))
+
+
+def run(work):
+    return work()
+
+
+def test_the_first_queries_have_the_shortest_and_the_largest_shapes(predictor):
+    predictor.batch_tokens = 250
+    warm_up(predictor, run)
+    shapes = {(len(texts), len(texts[0].split())) for texts in predictor.calls}
+    assert shapes == {(1, 12), (1, 100), (2, 100)}
+
+
+def test_the_encoder_gets_its_large_shapes_once(predictor):
+    predictor.scorers = ("retrieval", "classifier", "sparse")
+    predictor.needs_encoder = lambda scorer: scorer != "sparse"
+    predictor.predict = lambda texts, *, k, scorer: predictor.calls.append((scorer, len(texts)))
+    warm_up(predictor, run)
+    assert predictor.calls == [
+        ("retrieval", 1), ("retrieval", 1), ("retrieval", 1), ("classifier", 1), ("sparse", 1),
+        ("sparse", 1),
+    ]  # fmt: skip
+
+
+def test_a_model_without_an_encoder_has_shapes_too(predictor):
+    predictor.max_tokens = None
+    warm_up(predictor, run)
+    assert max(len(texts[0].split()) for texts in predictor.calls) == 512
+
+
+def test_every_scorer_is_tried(predictor):
+    tried = []
+    predict = predictor.predict
+    predictor.predict = lambda texts, **o: tried.append(o["scorer"]) or predict(texts, **o)
+    check_scorers(predictor, run, ["a", "b"])
+    assert tried == ["retrieval", "sparse"]
+
+
+def test_the_best_labels_of_the_default_scorer_are_compared_a_few_texts_at_a_time(predictor):
+    found = best_labels(predictor, run, ["a"] * 20)
+    assert found == [frozenset({"L0", "L1", "L2", "L3", "L4"})] * 20
+    assert [len(texts) for texts in predictor.calls] == [8, 8, 4]
+
+
+@pytest.mark.parametrize(
+    ("ones", "others", "share"),
+    [
+        (["ab", "cd"], ["ab", "cd"], 1.0),
+        (["ab", "cd"], ["ax", "xy"], 0.25),
+        (["abcd"], ["a"], 0.25),
+        ([""], [""], 1.0),
+    ],
+)
+def test_overlap_is_the_share_of_common_labels(ones, others, share):
+    assert overlap(list(map(frozenset, ones)), list(map(frozenset, others))) == share
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_a_score_that_is_no_number_fails_the_trial(predictor, score):
+    predictions = predictor.predict(["a"])
+    object.__setattr__(predictions[0].labels[0], "score", score)
+    predictor.predict = lambda texts, **_: predictions
+    with pytest.raises(LongtailError, match=r"label 'L0' the score (nan|inf)"):
+        check_scorers(predictor, run, ["a"])
+
+
+def test_a_scorer_that_finds_nothing_at_all_fails_the_trial(predictor):
+    none = SimpleNamespace(labels=())
+    predictor.predict = lambda texts, **_: [none] * len(texts)
+    with pytest.raises(LongtailError, match="found no label for any of 2 known texts"):
+        check_scorers(predictor, run, ["a", "b"])
+
+
+@pytest.mark.parametrize(("texts", "tried"), [(["one"], ("one",)), ([" "], DEFAULT_TEXTS)])
+def test_a_bundle_may_bring_its_own_texts(registry, tmp_path, texts, tried):
+    bundle = registry.open(1)
+    (tmp_path / PROBES_NAME).write_text(probes_to_jsonl(texts))
+    files = {PROBES_NAME: FileInfo("0" * 64, 0)}
+    brings = replace(bundle, folder=tmp_path, manifest=replace(bundle.manifest, files=files))
+    assert warmup_texts_of(brings) == tried
+
+
+def test_a_bundle_without_texts_gets_ours(registry):
+    assert warmup_texts_of(registry.open(1)) == DEFAULT_TEXTS

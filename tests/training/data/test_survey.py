@@ -1,0 +1,89 @@
+"""One pass over the training texts: the sample, the warm-up texts, the scripts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from models.bundle.warmup_texts import PROBES_NAME, read_probes
+from models.scorers.character_terms import unspaced_share
+from training.configuration.run import TrainingConfig
+from training.data import survey as module
+from training.data.dataset import open_dataset
+from training.data.survey import MAX_CHARACTERS, rows_by_length, survey
+
+
+@pytest.fixture
+def split_of(tmp_path):
+    def make(*texts: str):
+        lines = [json.dumps({"text": text, "labels": ["a"]}) for text in texts]
+        (tmp_path / "train.jsonl").write_text("\n".join(lines))
+        return open_dataset(tmp_path).split("train")
+
+    return make
+
+
+def test_warm_up_texts_are_the_middle_ones_of_equal_parts_by_length():
+    assert rows_by_length(np.array([9, 1, 5, 3, 8, 2]), 3) == [5, 2, 0]
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_each_text_is_chosen_once_and_all_where_there_are_no_more(count):
+    assert len(set(rows_by_length(np.full(7, 4), count))) == min(count, 7)
+
+
+def test_none_are_chosen_where_none_are_wanted():
+    assert rows_by_length(np.array([3]), 0) == []
+
+
+def test_warm_up_texts_are_in_order_of_length_and_cut(split_of):
+    texts = ("b" * (MAX_CHARACTERS + 1), "c", "dd")
+    found = survey(split_of(*texts), 3)
+    assert found.warmup_texts == ["c", "dd", "b" * MAX_CHARACTERS]
+
+
+def test_the_sample_lies_at_equal_distances(split_of, monkeypatch):
+    monkeypatch.setattr(module, "NUM_SAMPLED", 3)
+    letters = "abcdefghijk"
+    assert survey(split_of(*letters), 0).sample == ["a", "d", "g"]
+    assert survey(split_of("a", "b"), 0).sample == ["a", "b"]
+
+
+def test_the_share_of_unspaced_scripts_is_that_of_all_texts(split_of):
+    texts = ("olive oil", "オリーブ油 1", "pêche", "漁業")
+    found = survey(split_of(*texts), 1).unspaced_share
+    assert found == unspaced_share(texts) == pytest.approx(7 / 20)
+
+
+def test_the_file_is_read_once(split_of, monkeypatch):
+    split, passes = split_of("a", "b", "c"), []
+    split.scan()
+    stream = type(split)._stream
+    monkeypatch.setattr(
+        type(split), "_stream", lambda *arguments: passes.append(1) or stream(*arguments)
+    )
+    survey(split, 2)
+    assert passes == [1]
+
+
+def test_a_run_publishes_training_texts(trained, tiny_texts):
+    texts = [document["text"] for document in tiny_texts["train"]]
+    found = read_probes(trained.bundle)
+    assert len(set(found)) == 16
+    assert set(found) <= {text.strip() for text in texts}
+
+
+@pytest.fixture
+def without_texts(trained_sparse, train_in, tiny_config, tiny_corpus, tmp_path):
+    shutil.copytree(trained_sparse.work, tmp_path / "work")
+    content = tiny_config.model_dump() | {"scorers": ["sparse"], "warmup_texts": 0}
+    return train_in(tmp_path, TrainingConfig.model_validate(content), tiny_corpus).bundle
+
+
+def test_a_finished_run_is_published_anew_without_texts(without_texts, trained_sparse):
+    assert PROBES_NAME not in without_texts.manifest.files
+    assert without_texts.manifest.training["warmup_texts"] == 0
+    assert without_texts.manifest.digest != trained_sparse.bundle.manifest.digest

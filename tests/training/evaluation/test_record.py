@@ -1,0 +1,134 @@
+"""Records of measurements: figures beside what it takes to repeat them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from models.errors import ConfigError
+from training.evaluation import record as records
+from training.evaluation.record import (
+    FLAGS,
+    PRINTED,
+    Processor,
+    check_record_file,
+    command_line,
+    deliver,
+    find_commit,
+    find_processor,
+    make_record,
+    write_record,
+)
+
+CPU_INFO = """processor\t: 0
+model name\t: AMD EPYC 9V74
+flags\t\t: fpu avx2 avx512f avx512_bf16 sse
+
+processor\t: 1
+model name\t: another
+flags\t\t: amx_bf16
+"""
+
+
+def git(folder: Path, *arguments: str) -> None:
+    own = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    command = ["git", "-C", str(folder), *own, *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_a_record_says_what_measured_when_and_where(tmp_path):
+    record = make_record({"P@1": 0.5}, seeds=range(2), command="longtail evaluate x")
+    assert list(record) == ["command", "commit", "date", "processor", "seeds", "figures"]
+    assert record["command"] == "longtail evaluate x"
+    assert date.fromisoformat(record["date"])
+    assert record["processor"]["cores"] >= 1
+    assert set(record["processor"]["flags"]) <= set(FLAGS)
+    assert (record["seeds"], record["figures"]) == ([0, 1], {"P@1": 0.5})
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    record = make_record({"rows": [(1, 2.5)], "late": float("inf"), "none": float("nan")})
+    path = tmp_path / "results" / "x.json"
+    write_record(path, record)
+    assert json.loads(path.read_text()) == record
+    assert record["figures"] == {"rows": [[1, 2.5]], "late": "inf", "none": "nan"}
+
+
+def test_the_processor_is_that_of_the_system(tmp_path, monkeypatch):
+    path = tmp_path / "cpuinfo"
+    path.write_text(CPU_INFO)
+    monkeypatch.setattr(records, "_CPU_INFO", path)
+    found = find_processor()
+    assert (found.model, found.flags) == ("AMD EPYC 9V74", ("avx2", "avx512f", "avx512_bf16"))
+
+
+def test_a_system_that_does_not_tell_has_a_processor_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_CPU_INFO", tmp_path / "none")
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert find_processor() == Processor(None, (), 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["/x/bin/longtail", "evaluate", "my data"], "longtail evaluate 'my data'"),
+        (["SOURCE/longtail.py", "compare"], "longtail compare"),
+        (["SOURCE/tests/bench/soak.py", "registry"], "python tests/bench/soak.py registry"),
+        (["/elsewhere/x.py"], "python /elsewhere/x.py"),
+    ],
+)
+def test_a_command_line_is_as_it_is_typed(arguments, expected, tmp_path):
+    given = [word.replace("SOURCE", str(tmp_path)) for word in arguments]
+    assert command_line(given, tmp_path) == expected
+
+
+def test_the_commit_is_that_of_the_source(tmp_path):
+    assert find_commit(tmp_path) is None
+    git(tmp_path, "init")
+    (tmp_path / "file").write_text("a")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-m", "first")
+    clean = find_commit(tmp_path)
+    assert clean is not None
+    assert int(clean, 16)
+    (tmp_path / "file").write_text("b")
+    assert find_commit(tmp_path) == f"{clean}-dirty"
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    assert find_commit(inner) is None
+
+
+def test_without_git_there_is_no_commit(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert find_commit() is None
+
+
+def test_what_a_command_prints_names_the_files_written(tmp_path):
+    path = tmp_path / "x.json"
+    assert deliver(None, {}, "table") == "table"
+    assert deliver(None, {}, "", [Path("a")]) == "Written: a"
+    assert deliver(path, {"x": 1}, "table", [Path("a")]) == f"table\n\nWritten: a\nWritten: {path}"
+    assert json.loads(path.read_text())["figures"] == {"x": 1}
+
+
+def test_a_record_that_is_printed_stands_alone():
+    printed = deliver(PRINTED, {"x": 1}, "table", [Path("a")], seeds=[3])
+    assert json.loads(printed)["figures"] == {"x": 1}
+    assert json.loads(printed)["seeds"] == [3]
+
+
+def test_a_record_is_not_written_over_what_is_there(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("")
+    with pytest.raises(ConfigError, match=r"--json '.*x.json': is there already"):
+        check_record_file(path)
+    check_record_file(path, overwrite=True)
+    with pytest.raises(ConfigError, match="is the input"):
+        check_record_file(path, inputs=[path], overwrite=True)
+    check_record_file(PRINTED)
+    check_record_file(None)

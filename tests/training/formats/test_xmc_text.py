@@ -1,0 +1,143 @@
+"""Score matrices as text: what is read to the bit, and what is refused by line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.errors import DataError
+from models.files import text_files
+from models.files.bad_lines import BadLine
+from training.formats.csr_builder import SparseRows
+from training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
+
+NUM_LABELS = 12
+SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def write(folder: Path, lines: list[str], *, end: str = "\n") -> Path:
+    path = folder / "some.txt"
+    header = f"{len(lines)} {NUM_LABELS}"
+    path.write_bytes("".join(line + end for line in [header, *lines]).encode())
+    return path
+
+
+def read(path: Path) -> list[list[tuple[int, float]] | BadLine]:
+    return [
+        item
+        if isinstance(item, BadLine)
+        else list(zip(item.labels.tolist(), item.scores.tolist(), strict=True))
+        for item in read_score_lines(path, read_header(path))
+    ]
+
+
+scores = st.floats(width=32, allow_nan=False, allow_infinity=False)
+rows = st.lists(st.dictionaries(st.integers(0, NUM_LABELS - 1), scores), min_size=1, max_size=6)
+
+
+@SAME_FOLDER
+@given(rows, st.sampled_from(["all.txt", "all.txt.gz"]))
+def test_what_was_written_is_read_to_the_bit(tmp_path, rows, name):
+    with text_files.writing(tmp_path / name) as file:
+        file.write(f"{len(rows)} {NUM_LABELS}\n")
+        for row in rows:
+            labels, values = np.array([*row], np.int32), np.array([*row.values()], np.float32)
+            file.write(join_pairs(labels, values) + "\n")
+    assert read(tmp_path / name) == [list(row.items()) for row in rows]
+
+
+def test_numbers_are_rounded_to_double_and_then_to_single_precision(tmp_path):
+    text = "0:1 7:0.1 8:-.5 9:+2. 3:1e-60 1:7e2 002:3"
+    (found,) = read(write(tmp_path, [text]))
+    expected = {0: 1, 7: 0.1, 8: -0.5, 9: 2, 3: 1e-60, 1: 700, 2: 3}
+    assert found == [(label, float(np.float32(score))) for label, score in expected.items()]
+
+
+def test_files_with_carriage_returns_and_a_byte_order_mark_are_read(tmp_path):
+    path = write(tmp_path, ["1:3 4:5", ""], end="\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read(path) == [[(1, 3.0), (4, 5.0)], []]
+
+
+def test_the_last_line_may_lack_its_line_feed(tmp_path):
+    path = write(tmp_path, ["2:3", "2:4"])
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    assert read(path) == [[(2, 3.0)], [(2, 4.0)]]
+
+
+REASONS = {
+    "12:1": "label '12' of '12:1': expected 0 to 11",
+    "x:1 -1:2": "label 'x' of 'x:1': expected 0 to 11; label '-1' of '-1:2': expected 0 to 11",
+    ":1": "label '' of ':1': expected 0 to 11",
+    "1:2 5": "'5' is no pair; expected label:score",
+    "5:": "score '' of label 5 is no decimal number",
+    "5:nan": "score 'nan' of label 5 is no decimal number",
+    "5:-inf": "score '-inf' of label 5 is no decimal number",
+    "5:1_0": "score '1_0' of label 5 is no decimal number",
+    "5:1:2": "score '1:2' of label 5 is no decimal number",
+    "5:1e39": "score '1e39' of label 5 exceeds 32 bits",
+    "5:1 6:2 05:3": "label 5 occurs twice",
+}
+
+
+@pytest.mark.parametrize(("line", "reason"), REASONS.items())
+def test_a_bad_line_is_told_with_all_that_is_wrong_with_it(tmp_path, line, reason):
+    items = read(write(tmp_path, ["2:3", line, "2:3"]))
+    assert items == [[(2, 3.0)], BadLine(3, reason), [(2, 3.0)]]
+
+
+def test_a_line_of_anything_is_a_problem_or_scores(tmp_path):
+    for line in ("\0", "٣:1", "9" * 30 + ":1", "0" * 5000 + "1:1", ",", "1,2 3:4", "\x0c"):
+        path = write(tmp_path, [line])
+        (item,) = read_score_lines(path, read_header(path))
+        assert isinstance(item, BadLine) or (isinstance(item, ScoreLine) and not len(item.labels))
+
+
+@pytest.mark.parametrize("header", ["", "3", "3 4 5", "3 x", "-3 4", "3 4.0", "3 0", f"3 {2**31}"])
+def test_a_header_that_is_none_is_refused(tmp_path, header):
+    (tmp_path / "some.txt").write_text(header + "\n2:3\n")
+    with pytest.raises(DataError, match=r"line 1: got .*, expected the number of documents and"):
+        read_header(tmp_path / "some.txt")
+
+
+def test_an_empty_file_has_no_header(tmp_path):
+    (tmp_path / "some.txt").write_bytes(b"")
+    with pytest.raises(DataError, match="line 1: got '', expected the number of documents"):
+        read_header(tmp_path / "some.txt")
+
+
+@pytest.mark.parametrize(("said", "what"), [(3, "3 lines, 2 follow"), (1, "1 lines, 2 follow")])
+def test_another_number_of_lines_than_the_header_says_is_refused(tmp_path, said, what):
+    path = tmp_path / "some.txt"
+    path.write_text(f"{said} 12\n2:3\nbad\n")
+    with pytest.raises(DataError, match=f"the header says {what} it; is the file whole"):
+        read(path)
+
+
+def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    path = write(tmp_path, ["2:3 " * 1000])
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 1000)
+    with pytest.raises(DataError, match="line 2: longer than 1000 bytes"):
+        read(path)
+
+
+def test_a_compressed_file_that_was_cut_is_refused_by_name(tmp_path):
+    path = tmp_path / "some.txt.gz"
+    path.write_bytes(
+        gzip.compress("".join(["9 12\n", *("2:3\n" for _ in range(9))]).encode())[:-12]
+    )
+    with pytest.raises(DataError, match=r"some\.txt\.gz: can't be read to its end"):
+        read(path)
+
+
+def test_rows_of_columns_make_a_matrix_of_ones():
+    rows = SparseRows()
+    for columns in ([2, 0], [], [1]):
+        rows.add(columns)
+    assert rows.matrix(3).toarray().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert SparseRows().matrix(3).shape == (0, 3)

@@ -1,0 +1,80 @@
+"""The dev split at the end of a run: encoded once, and measured as an evaluation measures it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from models.parts.batches import TextBatch
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from training.assessment.assess import assess
+from training.configuration.sections import EnsembleConfig
+from training.data.dataset import open_dataset
+from training.pipeline import dev_split as module
+from training.pipeline.dev_split import DevSplit
+
+
+@pytest.fixture
+def encoded(monkeypatch) -> list[int]:
+    """How many texts were encoded at a time."""
+    found: list[int] = []
+    encode = TextBatch.vectors._compute
+
+    def counted(batch):
+        found.append(len(batch.texts))
+        return encode(batch)
+
+    monkeypatch.setattr(TextBatch.vectors, "_compute", counted)
+    return found
+
+
+@pytest.fixture
+def dev(trained, tiny_corpus) -> DevSplit:
+    parts = replace(read_parts(trained.bundle), calibrations={}, ensemble=None)
+    return DevSplit.of(open_dataset(tiny_corpus), parts, 60)
+
+
+def test_every_text_is_encoded_once(dev, encoded, tmp_path):
+    dev.metrics(dev.blending(EnsembleConfig(), tmp_path))
+    assert encoded == [20]
+
+
+def test_every_scorer_ranks_once_and_the_ensemble_last(dev, monkeypatch, tmp_path):
+    ranked: list[tuple[str, str | None]] = []
+    rank = Predictor.rank
+
+    def counted(self, batch, options):
+        ranked.append((options.scorer, options.correction))
+        return rank(self, batch, options)
+
+    monkeypatch.setattr(Predictor, "rank", counted)
+    dev.metrics(dev.blending(EnsembleConfig(), tmp_path))
+    assert len(ranked) == len(set(ranked))
+    assert {name for name, _ in ranked} == {*dev.predictor.scorers, "ensemble"}
+
+
+def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
+    dev, trained, tiny_corpus, tmp_path
+):
+    manifest = trained.bundle.manifest
+    blending = dev.blending(EnsembleConfig(), tmp_path)
+    assert (blending.calibrations, blending.ensemble) == (manifest.calibrations, manifest.ensemble)
+    metrics = dev.metrics(blending)
+    assert metrics == manifest.metrics["dev"]
+    predictor = Predictor(read_parts(trained.bundle))
+    measured = assess(predictor, open_dataset(tiny_corpus), "dev", num_training_documents=60)
+    for name, subsets in measured.evaluation.scorers.items():
+        for subset, found in subsets.items():
+            assert name not in metrics or metrics[name][subset] == dict(found.values)
+
+
+def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypatch, tmp_path):
+    first = dev.blending(EnsembleConfig(), tmp_path)
+    encoded.clear()
+    monkeypatch.setattr(module, "fit_blending", lambda *_: pytest.fail("fitted again"))
+    again = DevSplit(dev.dataset, dev.predictor, 60)
+    assert again.blending(EnsembleConfig(), tmp_path) == first
+    again.metrics(first)
+    assert encoded == [20]

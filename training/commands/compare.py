@@ -1,0 +1,47 @@
+"""`longtail compare`: two rankings side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from training.commands.logs import configure_logging
+from training.options import (
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    SkipBadOption,
+    SplitOption,
+    VerboseOption,
+)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A ranking from 'evaluate --predictions'.")],
+    second: Annotated[Path, typer.Argument(help="Another ranking of the same documents.")],
+    data: DataArgument,
+    split: SplitOption = "test",
+    k: Annotated[int, typer.Option("-k", min=1, help="First k labels of a document count.")] = 5,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    skip_bad: SkipBadOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Tell which of two rankings is better, and whether that is more than chance."""
+    configure_logging(verbose)
+    from models.files.outputs import check_readable_file
+    from training.assessment.compare import compare_predictions
+    from training.data.dataset import open_dataset
+    from training.data.files import find_files
+    from training.evaluation.record import check_record_file, deliver
+
+    for each in (first, second):
+        check_readable_file(each, "compare")
+    inputs = [*find_files(data).paths, first, second]
+    check_record_file(json_file, inputs=inputs, overwrite=overwrite)
+    dataset = open_dataset(data, skip_bad=skip_bad)
+    found = compare_predictions(first, second, dataset, split, k)
+    figures = {"data": dataset.fingerprint, "split": split, **found.to_json()}
+    print(deliver(json_file, figures, found.to_markdown()))

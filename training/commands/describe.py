@@ -1,0 +1,85 @@
+"""`longtail describe`: what a model knows of a label."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from models.errors import ConfigError
+from training.options import DEFAULT_REGISTRY, OverwriteOption, RegistryOption, VersionOption
+
+if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from training.reports.labels import LabelReport
+
+
+def describe(
+    label: Annotated[str | None, typer.Argument(help="A label's id or name.")] = None,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    keywords: Annotated[int, typer.Option(min=1, help="Keywords of a label, at most.")] = 20,
+    all_labels: Annotated[
+        bool, typer.Option("--all", help="Write all labels to a file instead.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="With --all: the file, one JSON object a label.")
+    ] = None,
+    overwrite: OverwriteOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a model knows of a label: its description and its keywords with their weights."""
+    _check_choice(label, all_labels, output)
+    from models.bundle.registry import Registry
+    from models.files.outputs import check_output_file
+    from training.reports.labels import index_of_label, report_labels, write_reports
+
+    if output is not None:
+        check_output_file(output, registry=registry, overwrite=overwrite)
+    bundle = Registry(registry).open(version)
+    if output is not None:
+        written = {"num_labels": write_reports(bundle, output, keywords), "output": str(output)}
+        print(json.dumps(written) if as_json else f"Written: {output}, a line for each label.")
+    elif label is not None:
+        index = index_of_label(bundle.catalogue, label)
+        (report,) = report_labels(bundle, [index], keywords)
+        if as_json:
+            print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
+        else:
+            _print_report(report)
+
+
+def _check_choice(label: str | None, all_labels: bool, output: Path | None) -> None:
+    """Refuse options of `describe` that don't go together.
+
+    Raises:
+        ConfigError: Neither one label nor all are asked for, or both, or the file's name is amiss.
+    """
+    expected = "expected either a LABEL, or --all with --output FILE"
+    if (label is None) != all_labels:
+        got = f"both {label!r} and --all" if all_labels else "neither a label nor --all"
+        raise ConfigError(f"describe: got {got}; {expected}")
+    if all_labels != (output is not None):
+        got = "--all without --output" if all_labels else f"{label!r} with --output"
+        raise ConfigError(f"describe: got {got}; {expected}")
+
+
+def _print_report(report: LabelReport) -> None:
+    has_encoder = report.keywords_read is not None
+    rows = {
+        "name": report.name,
+        "id": report.id,
+        "description": report.description or "none given",
+        "encoder reads" if has_encoder else "pseudo description": report.pseudo_description,
+        "training documents": report.training_count or "none, so it has no keywords",
+    }
+    for name, value in rows.items():
+        print(f"{name + ':':<20}{value}")
+    if report.keywords:
+        star = " (* stands in what the encoder reads)" if has_encoder else ""
+        print(f"keywords, by weight{star}:")
+    elif report.training_count:
+        print(f"{'keywords:':<20}none, no word has a positive weight")
+    for token, weight in report.keywords:
+        print(f"  {'*' if token in (report.keywords_read or ()) else ' '} {weight:8.3f}  {token}")

@@ -1,0 +1,76 @@
+"""`longtail diagnose`: the theory of DEPL, measured on a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from training.commands.logs import configure_logging
+from training.options import (
+    DEFAULT_REGISTRY,
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    RegistryOption,
+    SkipBadOption,
+    SplitOption,
+    VerboseOption,
+    VersionOption,
+)
+
+
+def diagnose(
+    data: DataArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    split: SplitOption = "dev",
+    output: Annotated[
+        Path, typer.Option(help="Folder for theory.json, theory.md and theory.png.")
+    ] = Path("runs/diagnosis"),
+    keywords: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Keywords a label; repeat it for more. 8, 16 and 32 by default."),
+    ] = None,
+    dim: Annotated[
+        int | None,
+        typer.Option(min=1, help="Dimensions of the dense encoder; those of the model by default."),
+    ] = None,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    skip_bad: SkipBadOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
+    configure_logging(verbose)
+    from models.bundle.registry import Registry
+    from models.files.failures import doing
+    from models.files.outputs import check_output_folder
+    from training.data.dataset import open_dataset
+    from training.data.files import find_files
+    from training.diagnosis.measure import KEYWORD_COUNTS, diagnose_split
+    from training.diagnosis.report import RESULT_NAMES, diagnosis_to_json, write_diagnosis
+    from training.evaluation.record import check_record_file, deliver
+
+    check_output_folder(output, RESULT_NAMES, registry=registry, overwrite=overwrite)
+    inputs = find_files(data).paths
+    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
+    bundle = Registry(registry).open(version)
+    dataset = open_dataset(data, skip_bad=skip_bad)
+    found = diagnose_split(
+        bundle,
+        dataset,
+        split,
+        dim=dim,
+        keyword_counts=keywords or KEYWORD_COUNTS,
+    )
+    with doing("writing the diagnosis", output):
+        paths = write_diagnosis(found, bundle.catalogue, output)
+    figures = {
+        "model": bundle.manifest.digest,
+        "data": dataset.fingerprint,
+        "split": split,
+        **diagnosis_to_json(found, bundle.catalogue),
+    }
+    print(deliver(json_file, figures, paths[1].read_text(encoding="utf-8").rstrip(), paths))

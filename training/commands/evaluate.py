@@ -1,0 +1,95 @@
+"""`longtail evaluate`: every scorer of a model, measured on a split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from models.errors import ConfigError
+from training.commands.logs import configure_logging
+from training.options import (
+    DEFAULT_REGISTRY,
+    BaselinesOption,
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    RegistryOption,
+    SkipBadOption,
+    SplitOption,
+    VerboseOption,
+    VersionOption,
+)
+
+
+def evaluate(
+    data: DataArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    split: SplitOption = "test",
+    output: Annotated[
+        Path, typer.Option(help="Folder for evaluation.json, evaluation.md and the pictures.")
+    ] = Path("runs/evaluation"),
+    baselines: BaselinesOption = True,
+    predictions: Annotated[
+        bool, typer.Option("--predictions", help="Write the rankings too, one file a scorer.")
+    ] = False,
+    k: Annotated[
+        int | None,
+        typer.Option("-k", min=1, help="With --predictions: labels a document. 10 by default."),
+    ] = None,
+    tail_dial: Annotated[
+        float,
+        typer.Option(
+            help="Logit adjustment: subtracts this times log(label prior) from every score; "
+            "higher favours rare labels."
+        ),
+    ] = 0.0,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    skip_bad: SkipBadOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
+    _check_k(k, predictions)
+    configure_logging(verbose)
+    from models.bundle.registry import Registry
+    from models.files.failures import doing
+    from models.files.outputs import check_output_folder
+    from models.options import RankingOptions
+    from training.assessment.assess import MAX_K, RESULT_NAMES, assess_bundle
+    from training.assessment.predictions import PREDICTIONS_NAME, write_all_predictions
+    from training.data.dataset import open_dataset
+    from training.data.files import find_files
+    from training.evaluation.record import check_record_file, deliver
+
+    RankingOptions(tail_dial=tail_dial)  # refuses one out of its range
+    names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
+    check_output_folder(output, names, registry=registry, overwrite=overwrite)
+    inputs = find_files(data).paths
+    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
+    bundle = Registry(registry).open(version)
+    dataset = open_dataset(data, skip_bad=skip_bad)
+    k = k or MAX_K
+    found = assess_bundle(
+        bundle, dataset, split, baselines=baselines, k=max(k, MAX_K), tail_dial=tail_dial
+    )
+    with doing("writing the evaluation", output):
+        paths = found.write(output)
+        if predictions:
+            paths += write_all_predictions(
+                found.rankings, bundle.catalogue, dataset.labels, output / PREDICTIONS_NAME, k
+            )
+    text = paths[1].read_text(encoding="utf-8").rstrip()
+    print(deliver(json_file, found.figures_of(bundle, dataset, split), text, paths))
+
+
+def _check_k(k: int | None, predictions: bool) -> None:
+    """Refuse a k that nothing would heed.
+
+    Raises:
+        ConfigError: No predictions are asked for.
+    """
+    if k is not None and not predictions:
+        raise ConfigError(f"evaluate: got -k {k} without --predictions; expected both or neither")

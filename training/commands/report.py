@@ -1,0 +1,70 @@
+"""`longtail report`: one HTML page about a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from training.commands.logs import configure_logging
+from training.options import (
+    DEFAULT_REGISTRY,
+    BaselinesOption,
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    RegistryOption,
+    SkipBadOption,
+    SplitOption,
+    VerboseOption,
+    VersionOption,
+)
+
+
+def report(
+    data: DataArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    split: SplitOption = "dev",
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run that made the model: its losses, time and memory."),
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("runs/report.html"),
+    baselines: BaselinesOption = True,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    skip_bad: SkipBadOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
+    configure_logging(verbose)
+    from models.bundle.registry import Registry
+    from models.files.durable import write_lines_durably
+    from models.files.failures import doing
+    from models.files.outputs import check_output_file
+    from training.assessment.assess import assess_bundle
+    from training.data.dataset import open_dataset
+    from training.data.files import find_files
+    from training.evaluation.record import check_record_file, deliver
+    from training.pipeline.train import RUN_NAME
+    from training.reports.report import read_run_log, report_page
+
+    inputs = [*find_files(data).paths, *([] if work is None else [work / RUN_NAME])]
+    check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
+    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
+    store = Registry(registry)
+    number = store.resolve(version)
+    bundle = store.open(number)
+    log = None if work is None else read_run_log(work, bundle.manifest)
+    dataset = open_dataset(data, skip_bad=skip_bad)
+    found = assess_bundle(bundle, dataset, split, baselines=baselines)
+    page = report_page(bundle, number, dataset, split, found, log)
+    with doing("writing the report", output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_lines_durably(output, [page])
+    figures = found.figures_of(bundle, dataset, split)
+    if log is not None:
+        figures["run"] = log.to_json()
+    print(deliver(json_file, figures, "", [output]))

@@ -1,0 +1,84 @@
+"""One pass over the training texts for all that a run wants to know of them before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+
+from models.scorers.character_terms import LetterCount
+from training.data.splits import Split
+
+MAX_CHARACTERS = 10_000
+"""Kept of a warm-up text."""
+NUM_SAMPLED = 256
+"""Texts of the sample, from all over the corpus."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a pass over the training texts found.
+
+    Attributes:
+        sample: Texts at equal distances, none of them blank.
+        warmup_texts: What the bundle carries as warm-up texts, the shortest first (see
+            `models.bundle.warmup_texts`).
+        unspaced_share: Share of the letters that are of scripts without spaces between words.
+    """
+
+    sample: list[str]
+    warmup_texts: list[str]
+    unspaced_share: float
+
+
+def survey(split: Split, num_warmup_texts: int) -> Survey:
+    """Read the texts of a split once; those that are not chosen are not kept.
+
+    Args:
+        split: The training documents.
+        num_warmup_texts: How many are wanted.
+
+    Raises:
+        DataError: As `Split.texts`.
+    """
+    lengths = split.scan().lengths
+    step = max(1, len(lengths) // NUM_SAMPLED)
+    sampled = range(0, min(len(lengths), step * NUM_SAMPLED), step)
+    chosen = rows_by_length(lengths, num_warmup_texts)
+    letters, texts = LetterCount(), dict[int, str]()
+    wanted = {*sampled, *chosen}
+    for row, text in _counted(split.texts(), letters):
+        if row in wanted:
+            texts[row] = text
+    return Survey(
+        sample=[texts[row] for row in sampled if texts[row].strip()],
+        warmup_texts=[texts[row][:MAX_CHARACTERS] for row in chosen],
+        unspaced_share=letters.unspaced_share,
+    )
+
+
+def rows_by_length(lengths: Int64[np.ndarray, text], count: int) -> list[int]:
+    """Return texts that spread over the lengths, the shortest first; always the same ones.
+
+    Of `count` equal parts of the texts in order of length, the middle one of each; all of them
+    where there are no more.
+
+    Args:
+        lengths: Of the texts.
+        count: How many are wanted.
+    """
+    if count == 0:
+        return []
+    by_length = np.argsort(lengths, kind="stable")
+    count = min(count, len(by_length))
+    middles = (2 * np.arange(count) + 1) * len(by_length) // (2 * count)
+    rows: list[int] = by_length[middles].tolist()
+    return rows
+
+
+def _counted(texts: Iterable[str], letters: LetterCount) -> Iterator[tuple[int, str]]:
+    for row, text in enumerate(texts):
+        letters.add(text)
+        yield row, text

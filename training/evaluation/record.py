@@ -1,0 +1,190 @@
+"""A record of a measurement: its figures, and what it takes to believe and to repeat them.
+
+`longtail evaluate --json FILE` and its like write one, and so does each benchmark of `tests/bench`:
+
+    {"command": ..., "commit": ..., "date": ..., "processor": {"model": ..., "flags": [...],
+     "cores": ...}, "seeds": [...], "figures": {...}}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from models.files.durable import write_json_durably
+from models.files.failures import doing
+from models.files.outputs import check_output_file
+
+FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16")
+"""Instructions of a processor that decide how fast, and in which precision, it computes."""
+
+PRINTED = Path("-")
+"""The file of `--json` that stands for stdout."""
+
+_SOURCE = Path(__file__).parents[2]
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What computed.
+
+    Attributes:
+        model: Its name; None where the system does not tell.
+        flags: Those of `FLAGS` that it has; none where the system does not tell.
+        cores: That this process may use.
+    """
+
+    model: str | None
+    flags: tuple[str, ...]
+    cores: int
+
+
+def find_processor() -> Processor:
+    """Return the processor that this process runs on."""
+    fields: dict[str, str] = {}
+    if _CPU_INFO.is_file():
+        lines = _CPU_INFO.read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
+        fields = {
+            name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)
+        }
+    flags = fields.get("flags", "").split()
+    has_affinity = hasattr(os, "sched_getaffinity")  # absent on macOS
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return Processor(fields.get("model name"), tuple(x for x in FLAGS if x in flags), cores)
+
+
+def make_record(
+    figures: Mapping[str, Any],
+    *,
+    seeds: Iterable[int] = (),
+    command: str | None = None,
+    source: Path = _SOURCE,
+) -> dict[str, Any]:
+    """Return the record of a measurement of this process, as JSON has it.
+
+    A number that is not finite stands in it as text ("nan", "inf"), for JSON has none such.
+
+    Args:
+        figures: What was measured, by name.
+        seeds: Of everything random in it; empty where nothing is, or where none is known.
+        command: What measured; None: this process's command line.
+        source: Folder of the source, whose commit is named if it is a checkout of Git.
+    """
+    return {
+        "command": command or command_line(sys.argv, source),
+        "commit": find_commit(source),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "processor": _plain(asdict(find_processor())),
+        "seeds": list(seeds),
+        "figures": _plain(figures),
+    }
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record as JSON, in a folder that is made if it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json_durably(path, record)
+
+
+def check_record_file(
+    path: Path | None,
+    *,
+    inputs: Iterable[Path] = (),
+    registry: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Refuse a file of `--json` that must not be written (see `check_output_file`).
+
+    Args:
+        path: The file; None or `PRINTED` where none is written.
+        inputs: Files that the command reads.
+        registry: Folder of the registry that it reads, if it reads one.
+        overwrite: Whether a file that is there may be replaced.
+
+    Raises:
+        ConfigError: It must not, or can't.
+    """
+    if path is not None and path != PRINTED:
+        check_output_file(
+            path, inputs=inputs, registry=registry, overwrite=overwrite, option="--json"
+        )
+
+
+def deliver(
+    path: Path | None,
+    figures: Mapping[str, Any],
+    text: str,
+    paths: Iterable[Path] = (),
+    *,
+    seeds: Iterable[int] = (),
+) -> str:
+    """Write a record where one is asked for, and return what the command prints.
+
+    Args:
+        path: The file of `--json`: None for no record, `PRINTED` to print it and nothing else.
+        figures: What was measured.
+        text: The tables.
+        paths: Files written, to be named below the tables.
+        seeds: Of everything random in it.
+    """
+    written = list(paths)
+    if path is not None:
+        record = make_record(figures, seeds=seeds)
+        if path == PRINTED:
+            return json.dumps(record, indent=1)
+        with doing("writing the record", path):
+            write_record(path, record)
+        written.append(path)
+    lines = [f"Written: {each}" for each in written]
+    return "\n".join([*([text, ""] if text and lines else [text] if text else []), *lines])
+
+
+def command_line(arguments: list[str], source: Path = _SOURCE) -> str:
+    """Return a command line as a person types it in the folder of the source.
+
+    Args:
+        arguments: Of the process, with its name first.
+        source: Folder of the source.
+    """
+    program = Path(arguments[0]).resolve()
+    if program.suffix != ".py" or program == source / "longtail.py":
+        return shlex.join([program.stem, *arguments[1:]])
+    if program.is_relative_to(source):
+        program = program.relative_to(source)
+    return shlex.join(["python", str(program), *arguments[1:]])
+
+
+def find_commit(source: Path = _SOURCE) -> str | None:
+    """Return the commit of the source, "-dirty" behind it where files differ from it.
+
+    Returns:
+        None where the source is no checkout, or there is no Git.
+    """
+    git = shutil.which("git")
+    if git is None or not (source / ".git").exists():  # an outer checkout is not the source's
+        return None
+    command = [git, "-C", str(source), "describe", "--always", "--dirty", "--exclude", "*"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    return found.stdout.strip() or None
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: lists for tuples, text for numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

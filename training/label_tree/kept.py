@@ -1,0 +1,54 @@
+"""The label tree of a stage: fitted once, and kept in the stage's folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+from safetensors.numpy import load_file
+from scipy.sparse import csr_array
+
+from models.label_tree.tree import LabelTree
+from training.configuration.learning import TreeFitConfig
+from training.label_tree.fit import fit_tree
+from training.runtime.checkpoints import save_arrays
+
+logger = logging.getLogger(__name__)
+
+
+def kept_tree(
+    vectors: Callable[[], Float32[np.ndarray, "document dim"]],
+    truth: Float32[csr_array, "document label"],
+    config: TreeFitConfig,
+    *,
+    seed: int,
+    folder: Path,
+) -> LabelTree:
+    """Return the label tree of a folder, or fit it and save it there.
+
+    Args:
+        vectors: Gives the document vectors, where they are needed.
+        truth: Labels of the documents.
+        config: How it is fitted.
+        seed: Of the fit.
+        folder: Of the stage.
+    """
+    path = folder / "tree.safetensors"
+    if path.exists():
+        return LabelTree.from_arrays(load_file(path))
+    fitted = fit_tree(
+        vectors(),
+        truth,
+        num_components=config.components,
+        regulariser=config.regulariser,
+        seed=seed,
+    )
+    logger.info(
+        "label tree: lambda_n %g, %.3f nats a pair", fitted.regulariser, fitted.log_likelihood
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    save_arrays(path, fitted.tree.to_arrays())
+    return fitted.tree

@@ -1,0 +1,63 @@
+"""Options that several of the offline commands have, each declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+DEFAULT_REGISTRY = Path("registry")
+
+DataArgument = Annotated[
+    Path,
+    typer.Argument(help="Folder of the corpus: JSON lines, CSV, or a form of the XMC repository."),
+]
+RegistryOption = Annotated[
+    Path, typer.Option("--registry", envvar="LONGTAIL_REGISTRY", help="Folder of the registry.")
+]
+VersionOption = Annotated[str, typer.Option(help="A version's number, or 'current'.")]
+SplitOption = Annotated[str, typer.Option(help="train, dev or test.")]
+BaselinesOption = Annotated[
+    bool, typer.Option(help="Measure 30-nearest-neighbour and label-name matching too.")
+]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out documents that can't be used, and count them.")
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace results that are there already.")
+]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the figures as JSON, with command, commit, date, processor and seeds; "
+        "- prints them, and nothing else.",
+    ),
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log every stage.")]
+EngineOption = Annotated[
+    str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
+]
+WorkersOption = Annotated[int, typer.Option(min=1, help="With ray: processes of one thread.")]
+
+# Of the experiments.
+CorpusArgument = Annotated[Path, typer.Argument(help="Folder of the corpus.")]
+ExperimentOption = Annotated[
+    Path, typer.Option("--output", help="Folder for the figures; run again on it, it resumes.")
+]
+SeedsOption = Annotated[int, typer.Option(min=1, help="Seeds of each setting: 0, 1, ...")]
+EpochsOption = Annotated[
+    int, typer.Option(min=1, help="Passes over the training part; part of what is compared.")
+]
+SettingsOption = Annotated[
+    str | None, typer.Option(help="Settings to run, between commas; all by default.")
+]
+MeasuredSplitOption = Annotated[
+    Literal["dev", "test"],
+    typer.Option(
+        "--split",
+        help="What is measured on; without a dev split a tenth of training is held out.",
+    ),
+]

@@ -1,0 +1,94 @@
+"""What a finished model learns of the dev split: probabilities, an ensemble, and its metrics.
+
+The split is encoded once and ranked once by every scorer; what is known of its documents (tokens,
+features, vectors) is held until the ensemble, which is fitted on them, has ranked them too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float32
+from scipy.sparse import csr_array
+
+from models.parts.batches import TextBatch
+from models.parts.model_parts import ModelParts
+from models.predict.predictor import Predictor
+from models.ranking.top_k import Ranking
+from training.assessment.assess import assess, split_batches
+from training.calibration.ensemble import Blending, fit_blending, kept_blending
+from training.calibration.scored_pairs import PairCollector
+from training.configuration.sections import EnsembleConfig
+from training.data.dataset import Dataset
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class DevSplit:
+    """The dev split, before a model that is trained to its end.
+
+    Attributes:
+        dataset: With a dev split.
+        predictor: The model, without probabilities and ensemble.
+        num_training_documents: For the propensities.
+    """
+
+    dataset: Dataset
+    predictor: Predictor
+    num_training_documents: int
+    _batches: list[TextBatch] = field(default_factory=list)
+    _rankings: Mapping[str, Ranking] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, dataset: Dataset, parts: ModelParts, num_training_documents: int) -> DevSplit:
+        """Make the model ready to rank; nothing is read yet."""
+        return cls(dataset, Predictor(parts), num_training_documents)
+
+    @property
+    def _truth(self) -> Float32[csr_array, "document label"]:
+        return self.dataset.split("dev").scan().labels
+
+    def blending(self, config: EnsembleConfig | None, folder: Path) -> Blending:
+        """Return what the folder holds, or fit calibrations and an ensemble and keep them there.
+
+        Args:
+            config: What the ensemble is to be good at; None: there is to be none.
+            folder: Of the run's blending.
+        """
+        return kept_blending(folder, lambda: self._fitted(config))
+
+    def metrics(self, blending: Blending) -> dict[str, Any]:
+        """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
+
+        Args:
+            blending: Of this model.
+        """
+        predictor = self.predictor.with_blending(blending.calibrations, blending.ensemble)
+        evaluation = assess(
+            predictor,
+            self.dataset,
+            "dev",
+            num_training_documents=self.num_training_documents,
+            batches=self._batches or None,
+            ranked=self._rankings,
+        ).evaluation
+        logger.info("dev split:\n%s", evaluation.overall_table())
+        return {
+            name: {subset: dict(each.values) for subset, each in evaluation.scorers[name].items()}
+            for name in predictor.scorers
+        }
+
+    def _fitted(self, config: EnsembleConfig | None) -> Blending:
+        collector = PairCollector(self.predictor, self._truth)
+        batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
+        self._batches = list(collector.watch(batches))
+        self._rankings = collector.rankings
+        catalogue = self.predictor.catalogue
+        return fit_blending(
+            collector.pairs, self._truth, catalogue, self.num_training_documents, config
+        )
