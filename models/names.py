@@ -14,9 +14,14 @@ RETRIEVAL = "retrieval"
 CLASSIFIER = "classifier"
 LINEAR = "linear"
 SPARSE = "sparse"
+NAMES = "names"
+NEIGHBOURS = "neighbours"
 HYBRID = "hybrid"
 ENSEMBLE = "ensemble"
+FAST = "fast"
 HYBRID_OF = (RETRIEVAL, CLASSIFIER)
 """The scorers that make `hybrid` (DEPL+c)."""
-BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, SPARSE)
-"""The scorers that an ensemble may blend."""
+WITHOUT_ENCODER = (SPARSE, NAMES, NEIGHBOURS)
+"""The scorers that need no encoder; `fast` blends them."""
+BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
+"""The scorers that `ensemble` blends."""

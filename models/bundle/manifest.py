@@ -16,10 +16,6 @@ MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
 
-_WEIGHT_TOLERANCE = 1e-9
-"""How far the sum of an ensemble's weights may be from 1."""
-
-
 @dataclass(frozen=True, slots=True)
 class FileInfo:
     """What a file must be: the hex sha256 of its bytes, and their number."""
@@ -76,14 +72,25 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Ensemble:
-    """The blend of calibrated probabilities that the scorer `ensemble` ranks by.
+class RarityBlend:
+    """A blend of scorers whose weights depend on how often a label was seen in training.
+
+    Its score, which is the log-odds that a label with n training documents is right, is
+    a(n) + sum_i w_i(n) max(g_i, f_i), with the calibrated log-odds g_i of each scorer. The
+    intercept a and the weights w_i are piecewise linear in ln(1 + n) between the knots, and
+    constant beyond the last.
 
     Attributes:
-        weights: Of each scorer, at least 0; their sum is 1.
+        counts: n at each knot, rising; the first is 0.
+        intercepts: a at each knot, in nats.
+        weights: w_i of each scorer at each knot, at least 0, so that the blend rises with them.
+        floors: f_i of each scorer, in nats: what it says of a label that it gives no score.
     """
 
-    weights: dict[str, float]
+    counts: tuple[int, ...]
+    intercepts: tuple[float, ...]
+    weights: dict[str, tuple[float, ...]]
+    floors: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class Manifest:
         linear_correction: What the scorer `linear` was trained to be corrected with; None where
             there is no such scorer.
         calibrations: Of every scorer that was calibrated, on the dev split.
-        ensemble: The weights found on the dev split; None where there is no such scorer.
+        blends: Scorers that blend others, by name, as they were fitted on the dev split.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
         longtail_version: The release that wrote it.
@@ -123,7 +130,7 @@ class Manifest:
     metrics: dict[str, Any]
     linear_correction: CorrectionName | None = None
     calibrations: dict[str, Calibration] = field(default_factory=dict)
-    ensemble: Ensemble | None = None
+    blends: dict[str, RarityBlend] = field(default_factory=dict)
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     longtail_version: str = ""
@@ -199,7 +206,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
                 name: Calibration(tuple(info["knots"]), tuple(info["slopes"]), info["intercept"])
                 for name, info in content["calibrations"].items()
             },
-            "ensemble": None if content["ensemble"] is None else Ensemble(**content["ensemble"]),
+            "blends": {name: blend_of(info) for name, info in content["blends"].items()},
             "files": {path: FileInfo(**info) for path, info in content["files"].items()},
             "tensors": {
                 path: {
@@ -213,8 +220,8 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         _check_types(manifest)
         for name, calibration in manifest.calibrations.items():
             _check_calibration(name, calibration)
-        if manifest.ensemble is not None:
-            _check_ensemble(manifest.ensemble, manifest)
+        for name, blend in manifest.blends.items():
+            _check_blend(name, blend, manifest)
     except (AttributeError, KeyError, TypeError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
@@ -262,19 +269,43 @@ def _check_calibration(name: str, found: Calibration) -> None:
         )
 
 
-def _check_ensemble(found: Ensemble, manifest: Manifest) -> None:
-    """Refuse weights that are none, or of scorers that can't be blended.
+def blend_of(content: dict[str, Any]) -> RarityBlend:
+    """Return the blend that stands in a JSON object.
 
     Raises:
-        TypeError: They are.
+        KeyError: A field is missing.
+        TypeError: One is unknown or of another form.
     """
-    weights = list(found.weights.values())
-    _check_finite(weights)
-    if not weights or min(weights) < 0 or abs(sum(weights) - 1) > _WEIGHT_TOLERANCE:
-        raise TypeError(f"ensemble weights {weights}, expected at least 0 each and 1 in all")
-    for name in found.weights:
-        if name not in manifest.scorers or name not in manifest.calibrations:
-            raise TypeError(f"an ensemble weight of {name!r}, which is not calibrated or no scorer")
+    return RarityBlend(
+        counts=tuple(content["counts"]),
+        intercepts=tuple(content["intercepts"]),
+        weights={name: tuple(values) for name, values in content["weights"].items()},
+        floors=dict(content["floors"]),
+    )
+
+
+def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
+    """Refuse a blend whose numbers fit no knots, fall, or are of scorers that can't be blended.
+
+    Raises:
+        TypeError: They do.
+    """
+    counts = found.counts
+    if any(type(count) is not int for count in counts) or not counts or counts[0] != 0:
+        raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
+    if any(a >= b for a, b in zip(counts, counts[1:], strict=False)):
+        raise TypeError(f"knots {counts} of {name!r}, expected rising ones")
+    rows = [found.intercepts, *found.weights.values()]
+    _check_finite([number for row in rows for number in row] + list(found.floors.values()))
+    if any(len(row) != len(counts) for row in rows):
+        raise TypeError(f"{name!r}: expected as many numbers as the {len(counts)} knots")
+    if not found.weights or min(min(row) for row in found.weights.values()) < 0:
+        raise TypeError(f"weights {found.weights} of {name!r}, expected some, at least 0 each")
+    if set(found.floors) != set(found.weights) or name not in manifest.scorers:
+        raise TypeError(f"{name!r}: expected a scorer, and a floor for each of its weights")
+    for member in found.weights:
+        if member not in manifest.scorers or member not in manifest.calibrations:
+            raise TypeError(f"a weight of {member!r}, which is not calibrated or no scorer")
 
 
 def _check_finite(numbers: list[float]) -> None:

@@ -1,12 +1,12 @@
 """Labels that a trained model gets without training: their vectors come from its own encoder.
 
 Such a label has no row in any other scorer and is no leaf of the label tree, as one that had no
-training documents in the corpus has none; `retrieval` ranks it, and what is blended of that.
+training documents in the corpus has none; `retrieval` and `names` rank it, and what blends them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,16 @@ from models.encoders.tokens import tokenize_texts
 from models.errors import BundleError, DataError
 from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from models.labels.text import pseudo_description
+from models.names import NAMES
 from models.parts.model_parts import RETRIEVAL_FILE
+from models.parts.name_storage import (
+    NAMED_LABELS_FILE,
+    NAMES_FILE,
+    NAME_WORDS_FILE,
+    arrays_of_names,
+    read_names,
+    texts_of_names,
+)
 from models.parts.storage import read_dual_encoder
 
 _VECTORS = "label_vectors"
@@ -57,10 +66,10 @@ def add_labels(
         DataError: An id is blank, is in the bundle or comes twice, a name is blank, a text is not
             Unicode, or there is no label.
     """
-    if bundle.manifest.encoder is None:
+    if bundle.manifest.encoder is None and NAMES not in bundle.manifest.scorers:
         raise BundleError(
-            f"bundle {bundle.folder.name!r}: it has no encoder, and only an encoder makes the "
-            "vector of a new label; train one with the scorer 'retrieval'"
+            f"bundle {bundle.folder.name!r}: it has no encoder and no scorer 'names', so nothing "
+            "could find a label without training documents; train with 'retrieval' or 'names'"
         )
     if bundle.shard is not None:
         raise BundleError(
@@ -73,8 +82,19 @@ def add_labels(
     named = with_names_of_parents(given, [*bundle.catalogue, *given])
     new = [_checked(label, bundle) for label in named]
     catalogue = LabelCatalogue([*bundle.catalogue, *new])
-    vectors = _encoded(bundle, [label.pseudo_description for label in new], progress)
-    return lambda folder: _write(folder, bundle, catalogue, vectors)
+    tensors, texts = {}, {}
+    if bundle.manifest.encoder is not None:
+        vectors = _encoded(bundle, [label.pseudo_description for label in new], progress)
+        before = bundle.tensors(RETRIEVAL_FILE)[_VECTORS]
+        tensors[RETRIEVAL_FILE] = {_VECTORS: np.concatenate([before, vectors])}
+    if NAMES in bundle.manifest.scorers:
+        ids = [label.id for label in new]
+        model = read_names(bundle).with_labels(
+            [replace(label, id=id_) for label, id_ in zip(named, ids, strict=True)]
+        )
+        tensors[NAMES_FILE] = arrays_of_names(model)
+        texts |= texts_of_names(model)
+    return lambda folder: _write(folder, bundle, catalogue, tensors, texts)
 
 
 def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -> None:
@@ -112,7 +132,7 @@ def _is_extended(before: Manifest, folder: Path) -> bool:
         after = read_manifest(folder)
     except BundleError:
         return False  # a broken version is none
-    changed = (LABELS_NAME, RETRIEVAL_FILE)
+    changed = (LABELS_NAME, RETRIEVAL_FILE, NAMES_FILE, NAME_WORDS_FILE, NAMED_LABELS_FILE)
     kept = [{k: v for k, v in each.files.items() if k not in changed} for each in (before, after)]
     return kept[0] == kept[1] and after.label_count > before.label_count
 
@@ -191,14 +211,13 @@ def _write(
     folder: Path,
     bundle: Bundle,
     catalogue: LabelCatalogue,
-    vectors: Float32[np.ndarray, "label dim"],
+    changed_tensors: Mapping[str, dict[str, np.ndarray]],
+    changed_texts: Mapping[str, str],
 ) -> Manifest:
     manifest = bundle.manifest
-    tensors = {name: bundle.tensors(name) for name in manifest.tensors}
-    before = tensors[RETRIEVAL_FILE][_VECTORS]
-    tensors[RETRIEVAL_FILE] = {_VECTORS: np.concatenate([before, vectors])}
+    tensors = {x: changed_tensors.get(x) or bundle.tensors(x) for x in manifest.tensors}
     texts = {
-        name: bundle.text(name)
+        name: changed_texts.get(name) or bundle.text(name)
         for name in manifest.files
         if name not in tensors and name != LABELS_NAME and not name.startswith(f"{ENCODER_FOLDER}/")
     }
@@ -210,5 +229,5 @@ def _write(
         catalogue=catalogue,
         tensors=tensors,
         texts=texts,
-        encoder_folder=bundle.encoder_folder,
+        encoder_folder=None if manifest.encoder is None else bundle.encoder_folder,
     )

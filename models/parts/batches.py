@@ -16,8 +16,9 @@ from models.parts.model_parts import DenseParts, ModelParts
 
 T = TypeVar("T")
 
-Reading: TypeAlias = Literal["text", "features", "vector"]
-"""What a scorer reads of a text: the text itself, its tf-idf features, or the encoder's vector."""
+Reading: TypeAlias = Literal["text", "names", "features", "vector"]
+"""What a scorer reads of a text: the text itself, the names of labels in it, its tf-idf features,
+or the encoder's vector."""
 
 
 class _Once(Generic[T]):
@@ -110,6 +111,12 @@ class TextBatch:
         return rows
 
     @_Once
+    def name_scores(self) -> Float32[csr_array, "text label"]:
+        """Log-odds of the labels whose names are found (see `NameModel.scores`)."""
+        assert self._parts.names is not None  # only the scorer of names asks
+        return self._parts.names.scores(self.texts)
+
+    @_Once
     def num_words(self) -> Int64[np.ndarray, text]:
         """Words of each text, as the sparse model counts them."""
         tfidf = self._parts.sparse.tfidf
@@ -178,6 +185,7 @@ _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
     "tokens": TokenizedTexts.take,
     "vectors": lambda vectors, rows: vectors[rows],
     "features": lambda features, rows: features[rows],
+    "name_scores": lambda scores, rows: scores[rows],
     "num_words": lambda counts, rows: counts[rows],
 }
 """How a part of each of a batch's cached properties is made."""
@@ -186,6 +194,7 @@ _JOINED: dict[str, Callable[[Any], object]] = {
     "tokens": TokenizedTexts.joined,
     "vectors": np.concatenate,
     "features": lambda parts: csr_array(vstack(parts, format="csr")),
+    "name_scores": lambda parts: csr_array(vstack(parts, format="csr")),
     "num_words": np.concatenate,
 }
 """How one is made of those of several batches."""

@@ -50,10 +50,10 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, expected one of {parts.scorers}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     odd = set(parts.calibrations).difference(parts.scorers)
-    if parts.ensemble is not None:
-        odd |= set(parts.ensemble.weights).difference(BLENDABLE)
+    for blend in parts.blends.values():
+        odd |= set(blend.weights).difference(BLENDABLE)
     if odd:
-        said = f"calibrations or ensemble weights of {sorted(odd)}, expected those of scorers"
+        said = f"calibrations or blend weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
         said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"

@@ -3,6 +3,12 @@
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
 sparse.json                vocabulary and lemmas
+
+Where there is the scorer `names`:
+
+names.safetensors          counts of the words of label names, and of finds; the trees
+names.json                 the words, and their lemmas
+names.jsonl                all names of all labels, in a shard too
 probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
 some
 
@@ -25,14 +31,17 @@ import numpy as np
 from jaxtyping import Float32
 from transformers import TokenizersBackend
 
-from models.bundle.manifest import Calibration, Ensemble
+from models.bundle.manifest import Calibration, RarityBlend
 from models.encoders.dual_encoder import DualEncoder
 from models.labels.catalogue import LabelCatalogue
+from models.lexical.name_model import NameModel
 from models.names import (
     CLASSIFIER,
     ENSEMBLE,
+    FAST,
     HYBRID,
     LINEAR,
+    NAMES,
     RETRIEVAL,
     SPARSE,
 )
@@ -78,17 +87,19 @@ class ModelParts:
         catalogue: The labels.
         sparse: The sparse model.
         dense: The dense half; None if the run trained none.
+        names: What finds label names in texts; None where there is no such scorer.
         has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
         calibrations: What makes log-odds of the scores of a scorer.
-        ensemble: The weights of the scorer `ensemble`; None if there is none.
+        blends: The scorers that blend others by rarity, by name.
     """
 
     catalogue: LabelCatalogue
     sparse: SparseModel
     dense: DenseParts | None
+    names: NameModel | None = None
     has_hybrid: bool = False
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
-    ensemble: Ensemble | None = None
+    blends: Mapping[str, RarityBlend] = field(default_factory=dict)
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -100,6 +111,8 @@ class ModelParts:
             HYBRID: has_classifier and self.has_hybrid,
             LINEAR: self.dense is not None and self.dense.linear is not None,
             SPARSE: True,
-            ENSEMBLE: self.ensemble is not None,
+            NAMES: self.names is not None,
+            FAST: FAST in self.blends,
+            ENSEMBLE: ENSEMBLE in self.blends,
         }
         return tuple(name for name, is_there in there.items() if is_there)

@@ -18,7 +18,7 @@ from models.encoders.dual_encoder import DualEncoder
 from models.encoders.pretrained import load_tokenizer, load_transformer
 from models.errors import BundleCorruptError
 from models.label_tree.tree import LabelTree
-from models.names import CLASSIFIER, HYBRID, LINEAR, LabelPooling
+from models.names import CLASSIFIER, HYBRID, LINEAR, NAMES, LabelPooling
 from models.parts.consistency import check_parts, contradiction
 from models.parts.model_parts import (
     _CLASSIFIER_FILE,
@@ -31,6 +31,12 @@ from models.parts.model_parts import (
     RETRIEVAL_FILE,
     DenseParts,
     ModelParts,
+)
+from models.parts.name_storage import (
+    NAMES_FILE,
+    arrays_of_names,
+    read_names,
+    texts_of_names,
 )
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
@@ -54,6 +60,8 @@ def write_parts(
         probes: Texts that it brings along to be tried on.
     """
     texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
+    if parts.names is not None:
+        texts |= texts_of_names(parts.names)
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
     if parts.dense is not None:
@@ -71,8 +79,10 @@ def write_parts(
 
 def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
     """Return the arrays of these parts, by file name and name; the transformer's lie elsewhere."""
-    sparse = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
-    return sparse if parts.dense is None else sparse | _dense_arrays(parts.dense)
+    arrays = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
+    if parts.names is not None:
+        arrays[NAMES_FILE] = arrays_of_names(parts.names)
+    return arrays if parts.dense is None else arrays | _dense_arrays(parts.dense)
 
 
 def read_parts(bundle: Bundle) -> ModelParts:
@@ -87,9 +97,10 @@ def read_parts(bundle: Bundle) -> ModelParts:
             catalogue=bundle.catalogue,
             sparse=read_sparse(bundle),
             dense=None if encoder is None else _read_dense(bundle, encoder.max_tokens),
+            names=read_names(bundle) if NAMES in manifest.scorers else None,
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
-            ensemble=manifest.ensemble,
+            blends=manifest.blends,
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error

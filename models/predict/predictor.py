@@ -13,7 +13,7 @@ from jaxtyping import Float32, Int64
 from torch import nn
 
 from models.bundle.bundle import Bundle
-from models.bundle.manifest import Calibration, Ensemble
+from models.bundle.manifest import Calibration, RarityBlend
 from models.encoders.cpu.unpadded import PADDING_COST, UnpaddedBert
 from models.encoders.onnx import OnnxPrecision, OnnxTransformer
 from models.encoders.pretrained import Precision
@@ -110,16 +110,16 @@ class Predictor:
         return predictor
 
     def with_blending(
-        self, calibrations: Mapping[str, Calibration], ensemble: Ensemble | None
+        self, calibrations: Mapping[str, Calibration], blends: Mapping[str, RarityBlend]
     ) -> Predictor:
-        """Return the same model with probabilities and an ensemble; its indexes are shared.
+        """Return the same model with probabilities and blends; its indexes are shared.
 
         Args:
-            calibrations: Of its scorers, the ensemble among them.
-            ensemble: Weights of its scorers; None: it has no such scorer.
+            calibrations: Of its scorers, the blends among them.
+            blends: By name.
         """
         other = copy(self)
-        other._parts = replace(self._parts, calibrations=calibrations, ensemble=ensemble)
+        other._parts = replace(self._parts, calibrations=calibrations, blends=blends)
         other.calibrations = calibrations
         other._scorers = self._scorers.with_blending(other._parts)
         other._presenter = Presenter(other._scorers, self.catalogue)
@@ -212,6 +212,8 @@ class Predictor:
         reads = self._scorers.reads(query.scorer)
         if "features" in reads:
             _ = batch.features
+        if "names" in reads:
+            _ = batch.name_scores
         lengths: list[int] = batch.lengths(reads).tolist()
         return lengths
 

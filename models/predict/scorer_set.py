@@ -12,24 +12,26 @@ from jaxtyping import Float32, Int64
 from models.bundle.manifest import Calibration
 from models.errors import RequestError
 from models.labels.selection import LabelSelector
-from models.names import ENSEMBLE, HYBRID, HYBRID_OF, CorrectionName
+from models.names import HYBRID, HYBRID_OF, CorrectionName
 from models.options import RankingOptions
 from models.parts.batches import Reading, TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.dense_scorers import make_dense
+from models.predict.names_scorer import make_names
 from models.predict.placement import Placement
 from models.predict.scorer import Scorer
 from models.predict.sparse_scorer import make_sparse
 from models.ranking.threshold_algorithm import SUM, Combination, Sources, combined_scores, rank
 from models.ranking.top_k import Ranking
 from models.results import SparseParts
-from models.scorers.blending import Blend, mean_of_sigmoids, weighted_blend
+from models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from models.scorers.calibration import IDENTITY
 from models.scorers.reliability import is_overconfident
 
 MAKERS: tuple[Callable[[ModelParts, Placement], dict[str, Scorer]], ...] = (
     make_dense,
     make_sparse,
+    make_names,
 )
 """What makes scorers of the parts of a model, by their names."""
 
@@ -178,10 +180,15 @@ class ScorerSet:
         return {self._scorers[name].traits.reads for name in self._members(scorer)}
 
     def is_overconfident(self, scorer: str) -> bool:
-        """Whether a scorer's probabilities are too high for labels hardly seen in training."""
+        """Whether a scorer's probabilities are too high for labels hardly seen in training.
+
+        Those of a fitted blend are not: it weighs by how often a label was seen.
+        """
+        if isinstance(self._blends.get(scorer), FittedBlend):
+            return False
         members = self._members(scorer)
-        comparing = (x for x in members if self._scorers[x].traits.compares_texts)
-        return is_overconfident(sum((members[name] for name in comparing), 0.0))
+        num_comparing = sum(self._scorers[x].traits.compares_texts for x in members)
+        return is_overconfident(num_comparing / len(members))
 
     def knows(self, scorer: str, label: int) -> bool:
         """Whether a scorer, or one that it blends, can score a label."""
@@ -193,18 +200,16 @@ class ScorerSet:
                 f"scorer {scorer!r} is not in this bundle; it has {', '.join(self.names)}"
             )
 
-    def _members(self, scorer: str) -> Mapping[str, float]:
-        """Return the scorer, or those that it blends, with their weights."""
+    def _members(self, scorer: str) -> tuple[str, ...]:
+        """Return the scorer, or those that it blends."""
         self._check(scorer)
-        blend = self._blends.get(scorer)
-        return {scorer: 1.0} if blend is None else {x.name: x.weight for x in blend.members}
+        return self._blends[scorer].members if scorer in self._blends else (scorer,)
 
     def _gives_logits(self, scorer: str) -> bool:
         """Whether the sigmoid of a scorer's scores is a probability without any calibration."""
-        blend = self._blends.get(scorer)
-        is_uncalibrated = blend is None or all(x.calibration is IDENTITY for x in blend.members)
-        members = self._members(scorer)
-        return is_uncalibrated and all(self._scorers[x].traits.gives_logits for x in members)
+        if isinstance(self._blends.get(scorer), FittedBlend):
+            return True
+        return all(self._scorers[x].traits.gives_logits for x in self._members(scorer))
 
     def _scored(self, batch: TextBatch, query: Resolved) -> tuple[Sequence[Sources], Combination]:
         """Return what a query is ranked by; scorers in a blend have their own corrections."""
@@ -212,18 +217,19 @@ class ScorerSet:
         if blend is None:
             scorer = self._scorers[query.scorer]
             return [scorer.sources(batch, query.correction, query.tail_dial)], SUM
-        members = (self._scorers[member.name] for member in blend.members)
+        members = (self._scorers[name] for name in blend.members)
         # The tail dial is added to the blend, and not to its members.
         sources = [scorer.sources(batch, scorer.traits.correction, 0.0) for scorer in members]
-        return sources, blend.with_tail_dial(query.tail_dial)
+        return sources, DialledBlend.of(blend, query.tail_dial)
 
 
 def _blends(parts: ModelParts) -> dict[str, Blend]:
     """Return the scorers that are made of others."""
-    blends, log_priors = {}, parts.catalogue.log_priors
+    counts, log_priors = parts.catalogue.training_counts, parts.catalogue.log_priors
+    blends: dict[str, Blend] = {}
     if HYBRID in parts.scorers:
-        blends[HYBRID] = mean_of_sigmoids(HYBRID_OF, log_priors)
-    if parts.ensemble is not None:
-        weights = parts.ensemble.weights
-        blends[ENSEMBLE] = weighted_blend(weights, parts.calibrations, log_priors)
+        blends[HYBRID] = MeanBlend(HYBRID_OF, log_priors)
+    for name, fitted in parts.blends.items():
+        calibrations = [parts.calibrations[member] for member in fitted.weights]
+        blends[name] = FittedBlend(fitted, calibrations, counts, log_priors)
     return blends

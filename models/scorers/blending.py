@@ -1,104 +1,182 @@
-"""Blends of scorers: weighted means of the probabilities that they give.
+"""Blends of scorers: what several scorers together say of a label, as log-odds.
 
 A blend rises with the score of each of its scorers, so `models.ranking.threshold_algorithm` ranks
-by it exactly. A label that a scorer can't score (one without training documents has no row in a
-classifier) has probability 0 from it.
+by it exactly. There are two: the mean of probabilities (DEPL+c), and the one that knows how rare a
+label is, whose weights depend on the label's number of training documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from scipy.special import logit
 
-from models.bundle.manifest import Calibration
+from models.bundle.manifest import Calibration, RarityBlend
 from models.labels.selection import Selection
-from models.scorers.calibration import IDENTITY, probabilities_of
+from models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
-"""Of a blend; so its log-odds are finite."""
-_SLACK = 2.0**-48
-"""By this share a mean of probabilities, rounded as it is, may be too small."""
+"""Of a mean of probabilities; so its log-odds are finite."""
+_SLACK = 2.0**-44
+"""By this share a bound, rounded as it is, may be too small."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A scorer in a blend.
+class Blend(Protocol):
+    """Makes log-odds of the scores that its members give to labels."""
 
-    Attributes:
-        name: The scorer.
-        weight: Above 0.
-        calibration: What makes log-odds of its scores.
-    """
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The scorers that take part."""
+        ...
 
-    name: str
-    weight: float
-    calibration: Calibration
+    @property
+    def log_priors(self) -> Float32[np.ndarray, label]:
+        """Log pi of each label, in nats; what the tail dial takes off."""
+        ...
+
+    def log_odds(
+        self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
+    ) -> Float64[np.ndarray, "row m"]:
+        """Return the blended log-odds, in nats.
+
+        Args:
+            scores: Of each member; -inf for a label that it can't score.
+            labels: Whose scores they are.
+        """
+        ...
+
+    def most(self, scores: Float32[np.ndarray, "member row"]) -> Float64[np.ndarray, row]:
+        """Return what no label's log-odds exceed that the members give at most these scores."""
+        ...
 
 
-class Blend:
-    """A weighted mean of several scorers' probabilities.
+class MeanBlend:
+    """The mean of the sigmoids of several scorers' scores: of two, DEPL+c (DEPL, Eq. 4)."""
 
-    Its score is the log-odds of this mean, less tau times log pi_y with a tail dial tau.
-    """
-
-    def __init__(self, members: Sequence[Member], log_priors: Float32[np.ndarray, label]) -> None:
+    def __init__(self, members: Sequence[str], log_priors: Float32[np.ndarray, label]) -> None:
         """Note who takes part.
 
         Args:
-            members: At least one; their weights sum to 1.
+            members: Scorers whose scores are log-odds.
             log_priors: log pi of each label, in nats.
         """
-        assert members and all(member.weight > 0 for member in members)
         self.members = tuple(members)
-        self._log_priors = log_priors.astype(np.float64)
-        self._rarest_first = np.argsort(log_priors, kind="stable").astype(np.int64, copy=False)
+        self.log_priors = log_priors
 
-    def with_tail_dial(self, tail_dial: float) -> DialledBlend:
-        """Return the blend as it is ranked by.
+    def log_odds(
+        self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
+    ) -> Float64[np.ndarray, "row m"]:
+        """Return logit(mean_i sigmoid(s_i)), with sigmoid(-inf) = 0."""
+        del labels  # all alike
+        return self._blended(scores, 1.0)
 
-        Args:
-            tail_dial: tau, at least 0.
-        """
-        return DialledBlend(self, tail_dial, self._rarest_first)
+    def most(self, scores: Float32[np.ndarray, "member row"]) -> Float64[np.ndarray, row]:
+        """Return the blend of these scores, a little raised."""
+        return self._blended(scores, 1 + _SLACK)
 
-    def blended(
-        self,
-        scores: Float32[np.ndarray, "member row m"],
-        labels: Int64[np.ndarray, "#row m"],
-        tail_dial: float = 0.0,
-        slack: float = 0.0,
-    ) -> Float32[np.ndarray, "row m"]:
-        """Return the blended scores that these scores of the members make, rounded once.
-
-        Args:
-            scores: Of each member; -inf, of a label that it can't score, counts as probability 0.
-            labels: Whose scores they are.
-            tail_dial: tau, at least 0.
-            slack: By this share the means are raised.
-        """
-        # p(y|x) = sum_i w_i sigmoid(c_i(s_i)), with sigmoid(-inf) = 0
+    def _blended(
+        self, scores: Float32[np.ndarray, "member *rest"], factor: float
+    ) -> Float64[np.ndarray, "*rest"]:
         mean = np.zeros(scores.shape[1:])
-        for member, own in zip(self.members, scores, strict=True):
-            mean += member.weight * probabilities_of(member.calibration, own)
-        # s(x, y) = logit p(y|x) - tau log pi_y, in float64 until it is rounded once
-        blended = logit(np.clip(mean * (1 + slack), _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE))
-        if tail_dial:
-            blended -= tail_dial * self._log_priors[labels]
-        is_nobodys = (scores == -np.inf).all(axis=0)
-        return np.where(is_nobodys, -np.inf, blended).astype(np.float32)
+        for own in scores:
+            mean += probabilities_of(IDENTITY, own) / len(self.members)
+        found: Float64[np.ndarray, "*rest"] = logit(
+            np.clip(mean * factor, _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE)
+        )
+        return found
+
+
+class FittedBlend:
+    """The blend whose weights depend on the label's training documents (see `RarityBlend`)."""
+
+    def __init__(
+        self,
+        fitted: RarityBlend,
+        calibrations: Sequence[Calibration],
+        training_counts: Int64[np.ndarray, label],
+        log_priors: Float32[np.ndarray, label],
+    ) -> None:
+        """Look up the weights of every label.
+
+        Args:
+            fitted: The weights at its knots.
+            calibrations: Of each of its scorers.
+            training_counts: Training documents of each label.
+            log_priors: log pi of each label, in nats.
+        """
+        self.members = tuple(fitted.weights)
+        self.log_priors = log_priors
+        self._calibrations = tuple(calibrations)
+        self._floors = tuple(fitted.floors[name] for name in self.members)
+        # (term, knot), the first term being the intercept, and (label, term)
+        self._at_knots = np.array([fitted.intercepts, *fitted.weights.values()], dtype=np.float64)
+        self._of_labels = (knot_shares(training_counts, fitted.counts) @ self._at_knots.T).copy()
+        is_there = knot_shares(training_counts, fitted.counts).any(axis=0)
+        self._at_knots = self._at_knots[:, is_there]
+
+    def log_odds(
+        self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
+    ) -> Float64[np.ndarray, "row m"]:
+        """Return a(n) + sum_i w_i(n) max(g_i, f_i)."""
+        weights = self._of_labels[labels]  # (row, m, term); NO_LABEL takes any
+        total = weights[..., 0] + np.zeros(scores.shape[1:])
+        for term, own in enumerate(self._evidence(scores), 1):
+            total += weights[..., term] * own
+        return total
+
+    def most(self, scores: Float32[np.ndarray, "member row"]) -> Float64[np.ndarray, row]:
+        """Return the largest blend of these scores at any knot, a little raised.
+
+        Between two knots the blend is linear in ln(1 + n), so it is largest at a knot.
+        """
+        evidence = self._evidence(scores)  # (member, row)
+        at_knots = self._at_knots[0][:, None] + self._at_knots[1:].T @ evidence  # (knot, row)
+        sizes = np.abs(self._at_knots[0])[:, None] + self._at_knots[1:].T @ np.abs(evidence)
+        found: Float64[np.ndarray, row] = (at_knots + _SLACK * sizes).max(axis=0)
+        return found
+
+    def evidence(
+        self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
+    ) -> Float64[np.ndarray, "member row m"]:
+        """Return what each member adds to the log-odds, w_i(n) max(g_i, f_i), in nats."""
+        weights = np.moveaxis(self._of_labels[labels], -1, 0)[1:]
+        return weights * self._evidence(scores)
+
+    def _evidence(
+        self, scores: Float32[np.ndarray, "member *rest"]
+    ) -> Float64[np.ndarray, "member *rest"]:
+        """Return max(g_i, f_i) of each member's scores."""
+        parts = zip(self._calibrations, scores, self._floors, strict=True)
+        return np.stack([np.maximum(log_odds_of(each, own), floor) for each, own, floor in parts])
+
+
+def knot_shares(
+    training_counts: Int64[np.ndarray, label], counts: Sequence[int]
+) -> Float64[np.ndarray, "label knot"]:
+    """Return the share of each knot in what holds for a label: hat functions of ln(1 + n).
+
+    Args:
+        training_counts: Training documents n of each label.
+        counts: n at each knot, rising.
+    """
+    knots, places = np.log1p(counts), np.log1p(training_counts)
+    unit = np.eye(len(knots))
+    return np.stack([np.interp(places, knots, row) for row in unit], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
 class DialledBlend:
     """A blend with a tail dial: a `Combination` of the scores of its members.
 
+    Its score is the blend's log-odds less tau times log pi_y.
+
     Attributes:
-        blend: Which scorers, and how much of each.
-        tail_dial: tau.
+        blend: What makes log-odds of scores.
+        tail_dial: tau, at least 0.
         rarest_first: The labels that may be returned, by rising pi_y.
     """
 
@@ -106,11 +184,21 @@ class DialledBlend:
     tail_dial: float
     rarest_first: Int64[np.ndarray, candidate]
 
+    @classmethod
+    def of(cls, blend: Blend, tail_dial: float) -> DialledBlend:
+        """Return the blend as it is ranked by."""
+        order = np.argsort(blend.log_priors, kind="stable") if tail_dial else np.empty(0)
+        return cls(blend, tail_dial, order.astype(np.int64))
+
     def combine(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
-        """Return the blended scores (see `Blend.blended`)."""
-        return self.blend.blended(scores, labels, self.tail_dial)
+        """Return the blended scores, rounded once; -inf for labels that no member can score."""
+        blended = self.blend.log_odds(scores, labels)
+        if self.tail_dial:
+            blended = blended - self.tail_dial * self.blend.log_priors[labels].astype(np.float64)
+        is_nobodys = (scores == -np.inf).all(axis=0)
+        return np.where(is_nobodys, -np.inf, blended).astype(np.float32)
 
     def among(self, selection: Selection) -> DialledBlend:
         """Return the same where only the selected labels may be returned."""
@@ -119,43 +207,20 @@ class DialledBlend:
 
     def leading(self, depth: int) -> Int64[np.ndarray, label]:
         """Return the rarest labels, which the tail dial raises most."""
-        return self.rarest_first[: depth if self.tail_dial else 0]
+        return self.rarest_first[:depth]
 
     def bound(
         self, frontiers: Float32[np.ndarray, "member row"], depth: int
     ) -> Float32[np.ndarray, row]:
         """Return the blend of the frontiers, raised as the rarest label is that is not named.
 
-        It is a little more than that, as an exponential in float64 need not be monotone to the bit.
+        It is a little more than that, as arithmetic in float64 need not be monotone to the bit.
         """
-        rarest = self.rarest_first[:depth][-1:, None]  # as rare as any that is not named, or rarer
-        bound = self.blend.blended(frontiers[:, :, None], rarest, self.tail_dial, _SLACK)[:, 0]
-        return np.where(np.isneginf(bound), bound, np.nextafter(bound, np.float32(np.inf)))
-
-
-def mean_of_sigmoids(names: Sequence[str], log_priors: Float32[np.ndarray, label]) -> Blend:
-    """Return the blend of scorers as they are: of two, DEPL+c (DEPL, Eq. 4).
-
-    Args:
-        names: Scorers whose scores are log-odds.
-        log_priors: Of all labels.
-    """
-    return Blend([Member(name, 1 / len(names), IDENTITY) for name in names], log_priors)
-
-
-def weighted_blend(
-    weights: Mapping[str, float],
-    calibrations: Mapping[str, Calibration],
-    log_priors: Float32[np.ndarray, label],
-) -> Blend:
-    """Return the blend of calibrated scorers; those of weight 0 take no part.
-
-    Args:
-        weights: Of each scorer.
-        calibrations: Of each scorer.
-        log_priors: Of all labels.
-    """
-    members = [
-        Member(name, weight, calibrations[name]) for name, weight in weights.items() if weight
-    ]
-    return Blend(members, log_priors)
+        bound = self.blend.most(frontiers)
+        if self.tail_dial:
+            rarest = self.rarest_first[:depth][-1:]  # as rare as any not named, or rarer
+            rise = -self.tail_dial * self.blend.log_priors[rarest].astype(np.float64)
+            bound = bound + rise + _SLACK * np.abs(rise)
+        is_nobodys = (frontiers == -np.inf).all(axis=0)
+        raised = np.nextafter(bound.astype(np.float32), np.float32(np.inf))
+        return np.where(is_nobodys, np.float32(-np.inf), raised)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 LENGTHS = (1, 2, 3)
 """Characters of the n-grams."""
 
-_UNSPACED_SCRIPTS = (
+UNSPACED_SCRIPTS = (
     "\u3005-\u3007\u3031-\u3035\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
     "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001b000-\U0001b16f"  # kana
     "\u3105-\u312f"  # Bopomofo
@@ -22,7 +22,7 @@ _UNSPACED_SCRIPTS = (
     "\u1780-\u17d3\u17dc\u17dd"  # Khmer
     "\u1980-\u19df\u1a20-\u1aad\u1b00-\u1b4b\ua980-\ua9c0"  # Tai, Balinese, Javanese
 )
-_MARKS = "".join(
+MARKS = "".join(
     chr(code)
     for codes in (range(0x300, 0x1E00), range(0xA600, 0xAC00))
     for code in codes
@@ -30,9 +30,9 @@ _MARKS = "".join(
 )
 """Vowel signs and accents that stand alone: parts of a word that `\\w` does not take for one."""
 _RUNS = re.compile(
-    rf"(?P<unspaced>[{_UNSPACED_SCRIPTS}]+)|(?:(?![{_UNSPACED_SCRIPTS}])[\w{_MARKS}])+"
+    rf"(?P<unspaced>[{UNSPACED_SCRIPTS}]+)|(?:(?![{UNSPACED_SCRIPTS}])[\w{MARKS}])+"
 )
-_UNSPACED = re.compile(f"[{_UNSPACED_SCRIPTS}]+")
+_UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 

@@ -1,0 +1,394 @@
+"""Which labels' names occur in texts, and how: the compiled loops of `models.lexical.matcher`.
+
+A text costs what its own words weigh in the names: every label that shares a word with it is
+touched once, and only labels that share enough are looked at word by word.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+from jaxtyping import Float32, Int32, Int64
+
+from models.jit import compiled
+
+NameIndex = namedtuple(
+    "NameIndex",
+    (
+        "starts", "words", "labels", "is_preferred", "weights", "num_alike", "starts_of_labels",
+        "relatives", "starts_of_relatives", "idf", "pair_keys", "pair_idf", "posting_starts",
+        "posting_labels", "posting_weights",
+    ),
+)  # fmt: skip
+"""The arrays that texts are compared with: those of `LabelTerms`; the idf of words and of pairs of
+words; and by word, then by pair, the labels that have it, with its weight in their unit vectors."""
+
+NUM_SEEN = 16
+"""Features of a match that the text alone tells; see `models.lexical.matcher.FEATURES`."""
+PARTLY, IN_A_SENTENCE, AS_A_PHRASE = 0, 1, 2
+"""How a name was found: some of its words; all of them in one sentence; or all of them in their
+order, at a place that belongs to no longer name."""
+
+
+def match_texts(
+    texts: Int32[np.ndarray, piece],
+    starts: Int64[np.ndarray, text_and_one],
+    title_lengths: Int64[np.ndarray, text],
+    index: NameIndex,
+    least_share: float,
+    num_nearest: int,
+) -> tuple[
+    Int64[np.ndarray, text_and_one],
+    Int64[np.ndarray, match],
+    Int64[np.ndarray, match],
+    Int64[np.ndarray, match],
+    Float32[np.ndarray, "match seen"],
+]:
+    """Return the labels whose names occur in texts, rising within each text.
+
+    Args:
+        texts: Numbers of the words of all texts, one after the other.
+        starts: Where each text begins, and where the last one ends.
+        title_lengths: Words and signs at the beginning of each text that are its title.
+        index: The names.
+        least_share: A label is matched if so much of the idf of one of its names is in the text;
+        num_nearest: or if it is among so many labels of the largest cosine.
+
+    Returns:
+        Where the matches of each text begin; and of each match the label, its best term, how that
+        was found, and its features.
+    """
+    return _match_texts(texts, starts, title_lengths, index, least_share, num_nearest)  # type: ignore[no-any-return]
+
+
+@compiled
+def _match_texts(texts, starts, title_lengths, index, least_share, num_nearest):
+    num_texts = len(starts) - 1
+    match_starts = np.zeros(num_texts + 1, dtype=np.int64)
+    labels = np.empty(64, dtype=np.int64)
+    terms = np.empty(64, dtype=np.int64)
+    kinds = np.empty(64, dtype=np.int64)
+    features = np.empty((64, NUM_SEEN), dtype=np.float32)
+    counts = np.zeros(len(index.idf), dtype=np.int32)
+    dots = np.zeros(len(index.starts_of_labels) - 1, dtype=np.float32)
+    size = 0
+    for text in range(num_texts):
+        pieces = texts[starts[text] : starts[text + 1]]
+        found, occurrences = _occurrences(pieces, counts)
+        touched = _touch(pieces, found, counts, index, dots)
+        chosen = _chosen(touched, dots, counts, index, least_share, num_nearest)
+        while size + len(chosen) > len(labels):
+            labels, terms, kinds = _grown(labels), _grown(terms), _grown(kinds)
+            more = np.empty((2 * len(features), NUM_SEEN), dtype=np.float32)
+            more[: len(features)] = features
+            features = more
+        stop = size + len(chosen)
+        _describe(
+            pieces, title_lengths[text], chosen, occurrences, counts, dots, index,
+            labels[size:stop], terms[size:stop], kinds[size:stop], features[size:stop],
+        )  # fmt: skip
+        size = stop
+        match_starts[text + 1] = size
+        for label in touched:
+            dots[label] = 0
+        for word in found:
+            counts[word] = 0
+    return match_starts, labels[:size], terms[:size], kinds[:size], features[:size]
+
+
+@compiled
+def _grown(values):
+    more = np.empty(2 * len(values), dtype=np.int64)
+    more[: len(values)] = values
+    return more
+
+
+@compiled
+def _occurrences(pieces, counts):
+    """Count the known words of a text; return them, rising, and where each occurs.
+
+    The second is a matrix of a row for each place: number of the word, place, sentence; rising.
+    """
+    num_known = 0
+    for piece in pieces:
+        if piece >= 0:
+            counts[piece] += 1
+            num_known += 1
+    places = np.empty((num_known, 3), dtype=np.int64)
+    at = sentence = 0
+    for place in range(len(pieces)):
+        if pieces[place] >= 0:
+            places[at, 0], places[at, 1], places[at, 2] = pieces[place], place, sentence
+            at += 1
+        elif pieces[place] == -2:
+            sentence += 1
+    places = places[np.argsort(places[:, 0], kind="mergesort")]  # stable: places still rise
+    num_found = 0
+    found = np.empty(num_known, dtype=np.int64)
+    for at in range(num_known):
+        if at == 0 or places[at, 0] != places[at - 1, 0]:
+            found[num_found] = places[at, 0]
+            num_found += 1
+    return found[:num_found], places
+
+
+@compiled
+def _touch(pieces, found, counts, index, dots):
+    """Add up the cosines of the text with all labels that share a word; return those labels."""
+    num_words = len(index.idf)
+    pairs = np.empty(len(pieces), dtype=np.int64)
+    num_pairs = 0
+    for place in range(len(pieces) - 1):
+        if pieces[place] >= 0 and pieces[place + 1] >= 0:
+            key = (np.int64(pieces[place]) << 32) | np.int64(pieces[place + 1])
+            at = np.searchsorted(index.pair_keys, key)
+            if at < len(index.pair_keys) and index.pair_keys[at] == key:
+                pairs[num_pairs] = at
+                num_pairs += 1
+    pairs = np.sort(pairs[:num_pairs])
+    norm = 0.0
+    for word in found:
+        norm += ((1 + np.log(counts[word])) * index.idf[word]) ** 2
+    at = 0
+    while at < num_pairs:
+        stop = at
+        while stop < num_pairs and pairs[stop] == pairs[at]:
+            stop += 1
+        norm += ((1 + np.log(stop - at)) * index.pair_idf[pairs[at]]) ** 2
+        at = stop
+    scale = 1 / np.sqrt(norm) if norm > 0 else 0.0
+    touched = np.empty(64, dtype=np.int64)
+    num_touched = 0
+    for word in found:
+        weight = np.float32((1 + np.log(counts[word])) * index.idf[word] * scale)
+        for entry in range(index.posting_starts[word], index.posting_starts[word + 1]):
+            label = index.posting_labels[entry]
+            if dots[label] == 0:
+                if num_touched == len(touched):
+                    touched = _grown(touched)
+                touched[num_touched] = label
+                num_touched += 1
+            dots[label] += weight * index.posting_weights[entry]
+    at = 0
+    while at < num_pairs:
+        stop = at
+        while stop < num_pairs and pairs[stop] == pairs[at]:
+            stop += 1
+        weight = np.float32((1 + np.log(stop - at)) * index.pair_idf[pairs[at]] * scale)
+        row = num_words + pairs[at]
+        for entry in range(index.posting_starts[row], index.posting_starts[row + 1]):
+            dots[index.posting_labels[entry]] += weight * index.posting_weights[entry]
+        at = stop
+    return np.sort(touched[:num_touched])
+
+
+@compiled
+def _chosen(touched, dots, counts, index, least_share, num_nearest):
+    """Return the touched labels that are matched, rising."""
+    least_dot = np.float32(0)
+    if len(touched) > num_nearest:
+        values = np.empty(len(touched), dtype=np.float32)
+        for i in range(len(touched)):
+            values[i] = -dots[touched[i]]
+        least_dot = -np.partition(values, num_nearest - 1)[num_nearest - 1]
+    chosen = np.empty(len(touched), dtype=np.int64)
+    size = 0
+    for label in touched:
+        is_matched = dots[label] >= least_dot
+        term = index.starts_of_labels[label]
+        while not is_matched and term < index.starts_of_labels[label + 1]:
+            is_matched = _shared(term, counts, index) >= least_share * index.weights[term]
+            term += 1
+        if is_matched:
+            chosen[size] = label
+            size += 1
+    return chosen[:size]
+
+
+@compiled
+def _shared(term, counts, index):
+    """Return the idf of the different words of a term that are in the text."""
+    total = 0.0
+    for at in range(index.starts[term], index.starts[term + 1]):
+        if counts[index.words[at]] and not _is_repeat(index, term, at):
+            total += index.idf[index.words[at]]
+    return total
+
+
+@compiled
+def _is_repeat(index, term, at):
+    for before in range(index.starts[term], at):
+        if index.words[before] == index.words[at]:
+            return True
+    return False
+
+
+@compiled
+def _range_of(places, word):
+    """Return where the places of a word begin and end."""
+    return (
+        np.searchsorted(places[:, 0], word),
+        np.searchsorted(places[:, 0], word + 1),
+    )
+
+
+@compiled
+def _describe(
+    pieces, title_length, chosen, places, counts, dots, index, labels, terms, kinds, features
+):
+    """Write the best term of each matched label, and the features of the match."""
+    longest = np.zeros(len(pieces), dtype=np.int64)  # words of the longest name at each place
+    largest = np.float32(1e-9)
+    for label in chosen:
+        largest = max(largest, dots[label])
+        for term in range(index.starts_of_labels[label], index.starts_of_labels[label + 1]):
+            _mark_phrases(pieces, places, term, counts, index, longest)
+    in_title = np.zeros(len(index.idf), dtype=np.bool_)
+    for piece in pieces[:title_length]:
+        if piece >= 0:
+            in_title[piece] = True
+    for i in range(len(chosen)):
+        label = chosen[i]
+        best, num_phrases, num_free = np.float32(-1), 0, 0
+        for term in range(index.starts_of_labels[label], index.starts_of_labels[label + 1]):
+            own_phrases, own_free = _phrases(pieces, places, term, counts, index, longest)
+            num_phrases += own_phrases
+            num_free += own_free
+            share, num_whole, first, last = _in_sentences(places, term, counts, index)
+            shared = _shared(term, counts, index) / index.weights[term]
+            kind = AS_A_PHRASE if own_free else IN_A_SENTENCE if num_whole else PARTLY
+            # The kind decides, then the share in a sentence, then that anywhere; ties: the first.
+            value = np.float32(4 * kind + 2 * share + shared)
+            if value > best:
+                best = value
+                labels[i], terms[i], kinds[i] = label, term, kind
+                features[i, 0], features[i, 1] = shared, share
+                features[i, 3] = np.log1p(num_whole)
+                features[i, 4] = (first + 1) / (len(pieces) + 1)
+                features[i, 5] = (last + 1) / (len(pieces) + 1)
+        features[i, 2] = np.log1p(num_free)
+        features[i, 11] = num_free / num_phrases if num_phrases else 1
+        _describe_term(terms[i], in_title, index, features[i])
+        features[i, 12] = dots[label]
+        features[i, 13] = dots[label] / largest
+        features[i, 14] = np.log1p(len(pieces))
+    for i in range(len(chosen)):
+        features[i, 15] = _num_whole_relatives(chosen, chosen[i], kinds, index)
+
+
+@compiled
+def _describe_term(term, in_title, index, features):
+    """Write the features of a match that its term and the title decide."""
+    total = 0.0
+    for at in range(index.starts[term], index.starts[term + 1]):
+        if in_title[index.words[at]] and not _is_repeat(index, term, at):
+            total += index.idf[index.words[at]]
+    features[6] = total / index.weights[term]
+    features[7] = index.is_preferred[term]
+    features[8] = index.starts[term + 1] - index.starts[term]
+    features[9] = index.weights[term]
+    features[10] = np.log1p(index.num_alike[term])
+
+
+@compiled
+def _num_whole_relatives(chosen, label, kinds, index):
+    """Return how many broader and narrower labels are found with all words of a name."""
+    count = 0
+    for at in range(index.starts_of_relatives[label], index.starts_of_relatives[label + 1]):
+        other = np.searchsorted(chosen, index.relatives[at])
+        if other < len(chosen) and chosen[other] == index.relatives[at]:
+            count += kinds[other] != PARTLY
+    return count
+
+
+@compiled
+def _phrases(pieces, places, term, counts, index, longest):
+    """Return how often the words of a term stand in order, and how often in no longer name."""
+    size = index.starts[term + 1] - index.starts[term]
+    for offset in range(size):
+        if not counts[index.words[index.starts[term] + offset]]:
+            return 0, 0
+    begin, end = _range_of(places, index.words[index.starts[term]])
+    count, num_free = 0, 0
+    for at in range(begin, end):
+        place = places[at, 1]
+        if _is_phrase(pieces, place, term, index):
+            count += 1
+            num_free += longest[place] <= size
+    return count, num_free
+
+
+@compiled
+def _is_phrase(pieces, place, term, index):
+    """Return whether the words of a term stand at a place, in their order."""
+    size = index.starts[term + 1] - index.starts[term]
+    if place + size > len(pieces):
+        return False
+    for offset in range(size):
+        if pieces[place + offset] != index.words[index.starts[term] + offset]:
+            return False
+    return True
+
+
+@compiled
+def _mark_phrases(pieces, places, term, counts, index, longest):
+    """Note at each place the size of the longest name that covers it in its order."""
+    size = index.starts[term + 1] - index.starts[term]
+    for offset in range(size):
+        if not counts[index.words[index.starts[term] + offset]]:
+            return
+    begin, end = _range_of(places, index.words[index.starts[term]])
+    for at in range(begin, end):
+        place = places[at, 1]
+        if _is_phrase(pieces, place, term, index):
+            for offset in range(size):
+                longest[place + offset] = max(longest[place + offset], size)
+
+
+@compiled
+def _in_sentences(places, term, counts, index):
+    """Return the largest share of a term's idf in one sentence, and where it is found.
+
+    That is: the share, the number of sentences with all of its words, and the first and last place
+    of the rarest word of the term, in the text, in a sentence of the largest share.
+    """
+    rarest, least = -1, 0
+    for at in range(index.starts[term], index.starts[term + 1]):
+        word = index.words[at]
+        if counts[word] and (rarest < 0 or counts[word] < least):
+            rarest, least = word, counts[word]
+    if rarest < 0:
+        return 0.0, 0, 0, 0
+    begin, end = _range_of(places, rarest)
+    best, num_whole, first, last, before = 0.0, 0, places[begin, 1], places[begin, 1], -1
+    for at in range(begin, end):
+        sentence = places[at, 2]
+        if sentence == before:
+            continue
+        before = sentence
+        total = 0.0
+        for entry in range(index.starts[term], index.starts[term + 1]):
+            word = index.words[entry]
+            if counts[word] and not _is_repeat(index, term, entry) and _occurs(places, word, sentence):
+                total += index.idf[word]
+        share = total / index.weights[term]
+        num_whole += share > 0.999
+        if share > best:
+            best, first = share, places[at, 1]
+        if share == best:
+            last = places[at, 1]
+    return best, num_whole, first, last
+
+
+@compiled
+def _occurs(places, word, sentence):
+    """Return whether a word occurs in a sentence."""
+    begin, end = _range_of(places, word)
+    while begin < end:
+        middle = (begin + end) // 2
+        if places[middle, 2] < sentence:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin < len(places) and places[begin, 0] == word and places[begin, 2] == sentence

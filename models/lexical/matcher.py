@@ -1,0 +1,209 @@
+"""Matches of label names in texts, with the features that tell good ones from bad ones.
+
+The features are those of Maui (Medelyan 2009, chapter 4) and of Annif's MLLM, in one pass over the
+text, and with names of which only some words occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+
+from models.labels.catalogue import LabelCatalogue
+from models.lexical.match_kernels import NUM_SEEN, NameIndex, match_texts
+from models.lexical.terms import LabelTerms
+from models.lexical.words import SENTENCE_END, NameWords
+
+FEATURES = (
+    "share of the name's idf in the text", "share in one sentence", "log(1 + free phrases)",
+    "log(1 + sentences with all words)", "first place", "last place", "share in the title",
+    "own name", "words of the name", "idf of the name", "log(1 + labels of these words)",
+    "share of places in no longer name", "cosine", "cosine / largest", "log(1 + words of the text)",
+    "parents and children matched", "log-odds that the name was right", "log(1 + times found)",
+)  # fmt: skip
+"""The columns of a match. Places are shares of the text's length; the last two columns are of the
+training documents in which the label's name was found in the same way."""
+NUM_KINDS = 3
+"""Ways in which a name is found: some words, all of them in a sentence, or in their order."""
+_LEAST_SHARE = 0.55
+_NUM_NEAREST = 30
+_PRIOR_WEIGHT = 10.0
+"""Finds of a name that what is known of all names counts for."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordCounts:
+    """In how many training documents the words and pairs of words of names occur.
+
+    Attributes:
+        words: In their compared form.
+        documents: Of each word.
+        pairs: Numbers of the words of each pair of neighbours: first * 2^32 + second, rising.
+        pair_documents: Of each pair.
+        num_documents: All training documents.
+    """
+
+    words: tuple[str, ...]
+    documents: Int64[np.ndarray, word]
+    pairs: Int64[np.ndarray, pair]
+    pair_documents: Int64[np.ndarray, pair]
+    num_documents: int
+
+    def idf(self, documents: Int64[np.ndarray, _]) -> Float32[np.ndarray, _]:
+        """Return ln((1 + N) / (1 + df)) + 1 of document frequencies."""
+        found: Float32[np.ndarray, _] = (
+            np.log((1 + self.num_documents) / (1 + documents)) + 1
+        ).astype(np.float32)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The matches of some texts.
+
+    Attributes:
+        starts: Where those of each text begin, and where the last one's end.
+        labels: Label of each match, rising within a text.
+        terms: Its best term (see `LabelTerms`).
+        kinds: How that was found.
+        seen: What the text tells of the match: the first columns of `FEATURES`.
+    """
+
+    starts: Int64[np.ndarray, text_and_one]
+    labels: Int64[np.ndarray, match]
+    terms: Int64[np.ndarray, match]
+    kinds: Int64[np.ndarray, match]
+    seen: Float32[np.ndarray, "match seen"]
+
+    @property
+    def texts(self) -> Int64[np.ndarray, match]:
+        """The number of the text of each match."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class FindHistory:
+    """How often names were found in training documents, and how often the label was right.
+
+    Attributes:
+        found: Documents in which a name of the label was found, by the way it was found.
+        right: Those of them that carry the label.
+    """
+
+    found: Int64[np.ndarray, "label kind"]
+    right: Int64[np.ndarray, "label kind"]
+
+    @classmethod
+    def none(cls, num_labels: int) -> FindHistory:
+        """Return the history of no documents."""
+        return cls(*(np.zeros((num_labels, NUM_KINDS), dtype=np.int64) for _ in range(2)))
+
+    def plus(self, other: FindHistory, sign: int = 1) -> FindHistory:
+        """Return the history of both; with the sign -1, of those that the other one has not."""
+        return FindHistory(self.found + sign * other.found, self.right + sign * other.right)
+
+    def features(
+        self, labels: Int64[np.ndarray, match], kinds: Int64[np.ndarray, match]
+    ) -> Float32[np.ndarray, "match 2"]:
+        """Return the last two columns of `FEATURES`.
+
+        The first is ln (r + 10 q) / (f - r + 10 (1 - q)), r and f being the label's numbers of right
+        finds and of finds, and q the share of right ones among all finds of the kind.
+        """
+        found, right = self.found.sum(axis=0), self.right.sum(axis=0)
+        shares = (right + 0.5) / (found + 1)  # by kind
+        mine, good, share = self.found[labels, kinds], self.right[labels, kinds], shares[kinds]
+        odds = (good + _PRIOR_WEIGHT * share) / (mine - good + _PRIOR_WEIGHT * (1 - share))
+        return np.column_stack([np.log(odds), np.log1p(mine)]).astype(np.float32)
+
+
+class NameMatcher:
+    """Finds the names of a catalogue's labels in texts."""
+
+    def __init__(self, catalogue: LabelCatalogue, words: NameWords, counts: WordCounts) -> None:
+        """Index the names.
+
+        Args:
+            catalogue: The labels.
+            words: Of their names at least.
+            counts: Of these words and of the pairs in the names.
+        """
+        assert counts.words == words.words
+        self.words = words
+        self.terms = LabelTerms.of(catalogue, words)
+        self._index = _index_of(self.terms, counts, len(catalogue))
+
+    def match(self, texts: Sequence[str]) -> Matches:
+        """Return the labels whose names occur in texts, in part at least."""
+        read = [self.words.read(text) for text in texts]
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in read])]).astype(np.int64)
+        titles = np.array(
+            [self._title_length(*each) for each in zip(texts, read, strict=True)], dtype=np.int64
+        )
+        pieces = np.concatenate([*read, np.empty(0, dtype=np.int32)])
+        return Matches(
+            *match_texts(pieces, starts, titles, self._index, _LEAST_SHARE, _NUM_NEAREST)
+        )
+
+    def _title_length(self, text: str, read: np.ndarray) -> int:
+        """Return how many of a text's words are its title: its first line, or first sentence."""
+        line = text.lstrip().partition("\n")
+        if line[2].strip():
+            return min(len(self.words.read(line[0])), len(read))
+        ends = np.flatnonzero(read == SENTENCE_END)
+        return int(ends[0]) if len(ends) else len(read)
+
+
+def pairs_of(terms: LabelTerms) -> Int64[np.ndarray, pair]:
+    """Return the pairs of neighbouring words in names, rising (see `WordCounts`)."""
+    first, second = terms.words[:-1].astype(np.int64), terms.words[1:].astype(np.int64)
+    is_end = np.zeros(len(terms.words) + 1, dtype=np.bool_)
+    is_end[terms.starts] = True
+    is_inside = ~is_end[1:-1]
+    return np.unique((first << 32 | second)[is_inside]).astype(np.int64)
+
+
+def _index_of(terms: LabelTerms, counts: WordCounts, num_labels: int) -> NameIndex:
+    idf, pair_idf = counts.idf(counts.documents), counts.idf(counts.pair_documents)
+    by_feature = csr_array(_vectors(terms, idf, counts.pairs, pair_idf, num_labels).T)
+    return NameIndex(
+        terms.starts, terms.words, terms.labels, terms.is_preferred, terms.weights(idf),
+        terms.num_alike, terms.starts_of_labels, terms.relatives, terms.starts_of_relatives,
+        idf, counts.pairs, pair_idf, by_feature.indptr.astype(np.int64),
+        by_feature.indices.astype(np.int64), by_feature.data.astype(np.float32),
+    )  # fmt: skip
+
+
+def _vectors(
+    terms: LabelTerms,
+    idf: Float32[np.ndarray, word],
+    pairs: Int64[np.ndarray, pair],
+    pair_idf: Float32[np.ndarray, pair],
+    num_labels: int,
+) -> csr_array:
+    """Return the idf of the words and pairs of all names of each label, at unit length."""
+    sizes = np.diff(terms.starts)
+    label_of_word = np.repeat(terms.labels, sizes)
+    keys = terms.words[:-1].astype(np.int64) << 32 | terms.words[1:].astype(np.int64)
+    term_of_word = np.repeat(np.arange(len(sizes)), sizes)
+    is_pair = term_of_word[:-1] == term_of_word[1:]
+    found = np.searchsorted(pairs, keys[is_pair])
+    if not np.array_equal(pairs[np.minimum(found, len(pairs) - 1)] if len(pairs) else found[:0], keys[is_pair]):
+        raise ValueError("names: pairs of words that were not counted")
+    rows = np.concatenate([label_of_word, label_of_word[:-1][is_pair]])
+    columns = np.concatenate([terms.words, len(idf) + found])
+    shape = (num_labels, len(idf) + len(pairs))
+    vectors = csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)), shape=shape)
+    vectors.sum_duplicates()
+    vectors.data = np.concatenate([idf, pair_idf])[vectors.indices]
+    norms = np.sqrt(vectors.multiply(vectors).sum(axis=1))
+    scale = np.divide(1, norms, where=norms > 0, out=np.zeros_like(norms))
+    vectors.data *= np.repeat(scale, np.diff(vectors.indptr)).astype(np.float32)
+    return vectors
+
+
+assert len(FEATURES) == NUM_SEEN + 2

@@ -1,0 +1,113 @@
+"""The model behind the scorer `names`: how likely a label is right whose name is found so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float32
+from scipy.sparse import csr_array
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.lexical.boosted_trees import BoostedTrees
+from models.lexical.matcher import FindHistory, Matches, NameMatcher, WordCounts, pairs_of
+from models.lexical.terms import LabelTerms, names_of
+from models.lexical.words import NameWords
+
+
+@dataclass(frozen=True)
+class NameModel:
+    """One classifier of matches for all labels (after Medelyan 2009, and Annif's MLLM).
+
+    It holds no weights of labels, so a label that was never seen in training is scored as well.
+
+    Attributes:
+        catalogue: The labels, with all of their names and those of their parents.
+        counts: Of the words of names.
+        history: Of each label.
+        trees: Log-odds that a match is right, of `models.lexical.matcher.FEATURES`.
+        lemmas: Lemma of each lower-case surface form that has another one.
+        scored: Rows of the labels that get scores: in a shard its own, else all. The others are
+            found as well, for what they tell of these.
+    """
+
+    catalogue: LabelCatalogue
+    counts: WordCounts
+    history: FindHistory
+    trees: BoostedTrees
+    lemmas: Mapping[str, str] = field(default_factory=dict)
+    scored: range | None = None
+
+    @cached_property
+    def matcher(self) -> NameMatcher:
+        """Finds the names; made when first asked for."""
+        return NameMatcher(self.catalogue, NameWords(self.counts.words, self.lemmas), self.counts)
+
+    def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
+        """Return the log-odds that labels are right whose names are found in texts.
+
+        Labels that have no entry, which is not the same as one of 0, are not found.
+        """
+        matches = self.matcher.match(texts)
+        shape = (len(texts), len(self.catalogue))
+        scores = csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
+        return scores if self.scored is None else _columns(scores, self.scored)
+
+    @property
+    def num_scored(self) -> int:
+        """Labels that get scores."""
+        return len(self.catalogue) if self.scored is None else len(self.scored)
+
+    def score(self, matches: Matches) -> Float32[np.ndarray, match]:
+        """Return the log-odds that the labels of matches are right."""
+        known = self.history.features(matches.labels, matches.kinds)
+        return self.trees.log_odds(np.hstack([matches.seen, known]))
+
+    def with_labels(self, labels: Sequence[Label]) -> NameModel:
+        """Return the same classifier for more labels, whose names were found in no document.
+
+        Args:
+            labels: They come after the others.
+        """
+        catalogue = LabelCatalogue([*self.catalogue, *map(named_label, labels)])
+        history = FindHistory.none(len(labels))
+        return replace(
+            self,
+            catalogue=catalogue,
+            counts=_extended(self.counts, catalogue, self.lemmas),
+            history=FindHistory(
+                np.concatenate([self.history.found, history.found]),
+                np.concatenate([self.history.right, history.right]),
+            ),
+        )
+
+
+def named_label(label: Label) -> Label:
+    """Return what a model of names keeps of a label: all its names, and those of its parents."""
+    return replace(label, description="", pseudo_description="", training_count=0)
+
+
+def _columns(scores: csr_array, columns: range) -> csr_array:
+    """Return a range of the columns of a matrix; entries of value 0 stay."""
+    is_inside = (scores.indices >= columns.start) & (scores.indices < columns.stop)
+    starts = np.concatenate([[0], np.cumsum(is_inside)])[scores.indptr]
+    entries = (scores.data[is_inside], scores.indices[is_inside] - columns.start, starts)
+    return csr_array(entries, shape=(scores.shape[0], len(columns)))
+
+
+def _extended(
+    counts: WordCounts, catalogue: LabelCatalogue, lemmas: Mapping[str, str]
+) -> WordCounts:
+    """Return counts that have all words and pairs of words of a catalogue's names."""
+    named = NameWords.of_names((x for label in catalogue for x in names_of(label)), lemmas)
+    known = set(counts.words)
+    new = tuple(word for word in named.words if word not in known)
+    words = NameWords((*counts.words, *new), lemmas)
+    found = pairs_of(LabelTerms.of(catalogue, words))
+    pairs = np.union1d(counts.pairs, found).astype(np.int64)
+    pair_documents = np.zeros(len(pairs), dtype=np.int64)
+    pair_documents[np.searchsorted(pairs, counts.pairs)] = counts.pair_documents
+    documents = np.concatenate([counts.documents, np.zeros(len(new), dtype=np.int64)])
+    return WordCounts(words.words, documents, pairs, pair_documents, counts.num_documents)

@@ -1,0 +1,112 @@
+"""Words of label names and of texts, in the one form in which they are compared.
+
+A word is a run of letters and digits, lower-case, without accents, in the singular; of a script
+that puts no spaces between words, every character is a word. Hyphens and other signs only separate
+words, so "decision-making" is "decision making".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Int32
+
+from models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
+
+UNKNOWN = -1
+"""Stands for a word that no name has."""
+SENTENCE_END = -2
+"""Stands between two sentences."""
+
+_ENDS = ".!?;\n"
+_PIECES_ASCII = re.compile(rf"[a-z0-9]+|[{_ENDS}](?=\s|$)")
+_PIECES = re.compile(
+    rf"(?:(?![{UNSPACED_SCRIPTS}])(?:[^\W_]|[{MARKS}]))+|[{UNSPACED_SCRIPTS}]|[{_ENDS}](?=\s|$)|[。！？]"
+)
+_IS_END = frozenset(_ENDS + "。！？")
+_MAX_KEPT_FORMS = 2**18
+_LEAST_PLURAL = 4
+"""Letters of the shortest word that can be a plural."""
+
+
+def singular(word: str) -> str:
+    """Return a lower-case word without a plural's ending (after the S-stemmer of Harman, 1991).
+
+    It errs on the side of leaving words as they are; of what it changes, names and texts are
+    changed alike.
+    """
+    if len(word) < _LEAST_PLURAL or not word.endswith("s") or word.endswith(("us", "ss", "is")):
+        return word
+    if word.endswith("ies") and not word.endswith(("eies", "aies")):
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("ches", "shes", "sses", "xes", "zes")) else word[:-1]
+
+
+def without_accents(word: str) -> str:
+    """Return a word with its letters' accents taken off; letters of other kinds stay."""
+    if word.isascii():
+        return word
+    taken_apart = unicodedata.normalize("NFKD", word)
+    return "".join(each for each in taken_apart if not unicodedata.combining(each))
+
+
+class NameWords:
+    """Numbers the words of label names, and reads texts as such numbers."""
+
+    def __init__(self, words: Iterable[str], lemmas: Mapping[str, str] | None = None) -> None:
+        """Number the words.
+
+        Args:
+            words: In their compared form, each once.
+            lemmas: Lemma of each lower-case surface form that has another one.
+        """
+        self.words = tuple(words)
+        self._lemmas = lemmas or {}
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+        assert len(self._numbers) == len(self.words)
+        self._by_form: dict[str, int] = {}
+
+    @classmethod
+    def of_names(cls, names: Iterable[str], lemmas: Mapping[str, str] | None = None) -> NameWords:
+        """Return the words of names, in the order of the alphabet."""
+        forms = {form for name in names for form in pieces(name) if form not in _IS_END}
+        return cls(sorted({compared_form(form, lemmas or {}) for form in forms}), lemmas)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def read(self, text: str) -> Int32[np.ndarray, piece]:
+        """Return the number of each word of a text, with `UNKNOWN` and `SENTENCE_END`."""
+        if len(self._by_form) > _MAX_KEPT_FORMS:
+            self._by_form = {}
+        known, read = self._by_form, []
+        for piece in pieces(text):
+            number = known.get(piece)
+            if number is None:
+                number = known[piece] = self._number(piece)
+            read.append(number)
+        return np.array(read, dtype=np.int32)
+
+    def read_name(self, name: str) -> list[int]:
+        """Return the numbers of a name's words."""
+        return [number for number in self.read(name).tolist() if number >= 0]
+
+    def _number(self, piece: str) -> int:
+        if piece in _IS_END:
+            return SENTENCE_END
+        return self._numbers.get(compared_form(piece, self._lemmas), UNKNOWN)
+
+
+def pieces(text: str) -> Sequence[str]:
+    """Return the lower-case words of a text and the signs that end its sentences, in order."""
+    lowered = text.lower()
+    found: list[str] = (_PIECES_ASCII if lowered.isascii() else _PIECES).findall(lowered)
+    return found
+
+
+def compared_form(word: str, lemmas: Mapping[str, str]) -> str:
+    """Return the form in which a lower-case word is compared."""
+    return singular(without_accents(lemmas.get(word, word)))

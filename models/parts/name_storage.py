@@ -1,0 +1,96 @@
+"""The model of label names on disk: from and to the files of a bundle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import numpy as np
+
+from models.bundle.bundle import Bundle
+from models.labels.catalogue import LabelCatalogue
+from models.lexical.boosted_trees import BoostedTrees
+from models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
+from models.lexical.name_model import NameModel
+
+NAMES_FILE = "names.safetensors"
+NAME_WORDS_FILE = "names.json"
+NAMED_LABELS_FILE = "names.jsonl"
+_TREE = "tree_"
+
+
+def arrays_of_names(model: NameModel) -> dict[str, np.ndarray]:
+    """Return the arrays of a model of names."""
+    counts, history = model.counts, model.history
+    trees = {f"{_TREE}{each.name}": getattr(model.trees, each.name) for each in fields(BoostedTrees)}
+    return trees | {
+        "documents": counts.documents,
+        "pairs": counts.pairs,
+        "pair_documents": counts.pair_documents,
+        "num_documents": np.array([counts.num_documents], dtype=np.int64),
+        "found": history.found,
+        "right": history.right,
+    }
+
+
+def texts_of_names(model: NameModel) -> dict[str, str]:
+    """Return the texts of a model of names, by file name."""
+    words = {"lemmas": dict(model.lemmas), "words": model.counts.words}
+    return {
+        NAME_WORDS_FILE: json.dumps(words, ensure_ascii=False, sort_keys=True),
+        NAMED_LABELS_FILE: model.catalogue.to_jsonl(),
+    }
+
+
+def read_names(bundle: Bundle) -> NameModel:
+    """Return the model of names of a bundle that has one.
+
+    Raises:
+        ValueError: Its parts contradict each other.
+        KeyError: A part is missing.
+    """
+    arrays, words = bundle.tensors(NAMES_FILE), json.loads(bundle.text(NAME_WORDS_FILE))
+    catalogue = LabelCatalogue.from_jsonl(bundle.text(NAMED_LABELS_FILE))
+    model = NameModel(
+        catalogue=catalogue,
+        counts=WordCounts(
+            tuple(words["words"]), arrays["documents"], arrays["pairs"], arrays["pair_documents"],
+            int(arrays["num_documents"][0]),
+        ),
+        history=FindHistory(arrays["found"], arrays["right"]),
+        trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
+        lemmas=words["lemmas"],
+        scored=None if bundle.shard is None else _range_of(bundle),
+    )  # fmt: skip
+    _check(model, len(bundle.catalogue))
+    return model
+
+
+def _range_of(bundle: Bundle) -> range:
+    assert bundle.shard is not None
+    return range(bundle.shard.first, bundle.shard.first + len(bundle.catalogue))
+
+
+def _check(model: NameModel, num_labels: int) -> None:
+    """Refuse counts of other words, labels or documents than there are.
+
+    Raises:
+        ValueError: There are some.
+    """
+    counts, history = model.counts, model.history
+    model.trees.check(len(FEATURES))
+    expected = (len(model.catalogue), NUM_KINDS)
+    is_good = (
+        len(set(counts.words)) == len(counts.words) == len(counts.documents)
+        and len(counts.pairs) == len(counts.pair_documents)
+        and bool((np.diff(counts.pairs) > 0).all())
+        and history.found.shape == history.right.shape == expected
+        and bool((history.right >= 0).all() and (history.right <= history.found).all())
+        and model.num_scored == num_labels
+        and (model.scored is None or model.scored.stop <= len(model.catalogue))
+    )
+    for each in (counts.documents, counts.pair_documents):
+        is_good = is_good and bool((each >= 0).all() and (each <= counts.num_documents).all())
+    if not is_good:
+        raise ValueError(f"{NAMES_FILE}: counts of other words or labels than there are")
+    _ = model.matcher  # which refuses names of other words

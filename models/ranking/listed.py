@@ -1,0 +1,66 @@
+"""The source of scores that are listed: of some labels of each query, and of no others."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+
+from models.jit import compiled
+from models.ranking.top_k import NO_LABEL, Ranking, nothing
+
+
+class ListedSource:
+    """The `Source` of a sparse matrix of scores: what has no entry can't be scored."""
+
+    def __init__(self, scores: Float32[csr_array, "query label"]) -> None:
+        """Sort the labels of each query.
+
+        Args:
+            scores: Entries of value 0 are scores as well; labels rise within a row.
+        """
+        self._starts = scores.indptr.astype(np.int64)
+        self._labels = scores.indices.astype(np.int64)
+        self._scores = scores.data
+        rows = np.repeat(np.arange(scores.shape[0]), np.diff(self._starts))
+        self._order = np.lexsort((self._labels, -self._scores, rows))
+        self._most = max(1, int(np.diff(self._starts).max(initial=0)))
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the matrix."""
+        return len(self._starts) - 1
+
+    @property
+    def num_labels(self) -> int:
+        """Most labels of a query; 1 where none has any."""
+        return self._most
+
+    def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
+        """Return the m best labels of these queries (see `Source.top`)."""
+        best = nothing(len(rows), m)
+        starts = self._starts[rows]
+        sizes = np.minimum(self._starts[rows + 1] - starts, m)
+        is_there = np.arange(m) < sizes[:, None]  # (row, m)
+        entries = self._order[(starts[:, None] + np.arange(m))[is_there]]
+        best.labels[is_there], best.scores[is_there] = self._labels[entries], self._scores[entries]
+        return best
+
+    def score(
+        self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the scores of given labels (see `Source.score`)."""
+        found = np.full(labels.shape, -np.inf, dtype=np.float32)
+        _look_up(self._starts, self._labels, self._scores, rows, labels, found)
+        found[labels == NO_LABEL] = -np.inf
+        return found
+
+
+@compiled
+def _look_up(starts, listed, scores, rows, labels, found):
+    for i in range(len(rows)):
+        begin, end = starts[rows[i]], starts[rows[i] + 1]
+        for j in range(labels.shape[1]):
+            at = begin + np.searchsorted(listed[begin:end], labels[i, j])
+            if at < end and listed[at] == labels[i, j]:
+                found[i, j] = scores[at]

@@ -1,0 +1,154 @@
+"""Fitting what scorers say together, by how often a label was seen in training.
+
+One logistic regression for all pairs of documents and labels: its weights are functions of the
+label's number of training documents, given at a few knots (see `RarityBlend`). Weights that don't
+know how rare a label is either distrust what finds labels without documents, or trust it for
+frequent ones; weights of single labels overfit. The pairs stand for all pairs of the split, so
+that the probabilities of rare and frequent labels compare.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from models.bundle.manifest import Calibration, RarityBlend
+from models.scorers.blending import knot_shares
+from models.scorers.calibration import log_odds_of
+from training.calibration.scored_pairs import ScoredPairs
+
+logger = logging.getLogger(__name__)
+
+_COUNTS = (0, 1, 3, 10, 30, 100, 1000)
+"""Training documents at the knots."""
+_SMOOTHNESS = 4.0
+"""Weight of the squared difference of neighbouring knots, in true pairs."""
+_RIDGE = 0.5
+"""Weight of the squared distance from equal shares of one, in true pairs."""
+_LEAST_FLOOR = -14.0
+_DIGITS = 6
+"""Significant ones kept; the optimiser's last bits may differ from machine to machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What the regression sees: a row for each pair.
+
+    Attributes:
+        evidence: 1, then the log-odds of each scorer.
+        shares: Of the knots in each pair.
+        is_true: Whether the label is right.
+        weights: Pairs that each stands for.
+        has_labels: Whether any label is at a knot, or beside it.
+    """
+
+    evidence: Float64[np.ndarray, "pair term"]
+    shares: Float64[np.ndarray, "pair knot"]
+    is_true: Bool[np.ndarray, pair]
+    weights: Float64[np.ndarray, pair]
+
+    def loss(
+        self, flat: Float64[np.ndarray, parameter]
+    ) -> tuple[float, Float64[np.ndarray, parameter]]:
+        """Return the penalised negative log-likelihood in nats, and its gradient.
+
+        Args:
+            flat: The coefficients of each knot, one knot after the other.
+        """
+        num_knots = self.shares.shape[1]
+        at_knots = flat.reshape(num_knots, -1)  # (knot, term)
+        scores = ((self.evidence @ at_knots.T) * self.shares).sum(axis=1)
+        # -ln sigmoid(s) = softplus(-s) for true pairs, softplus(s) for others
+        losses = np.logaddexp(0, np.where(self.is_true, -scores, scores))
+        residuals = self.weights * (expit(scores) - self.is_true)
+        gradient = (self.shares * residuals[:, None]).T @ self.evidence
+        steps = np.diff(at_knots, axis=0)
+        distance = at_knots - self.start.reshape(num_knots, -1)
+        distance[:, 0] = 0  # the intercept is free
+        value = float((self.weights * losses).sum())
+        value += _SMOOTHNESS * float((steps**2).sum()) + _RIDGE * float((distance**2).sum())
+        gradient[:-1] -= 2 * _SMOOTHNESS * steps
+        gradient[1:] += 2 * _SMOOTHNESS * steps
+        gradient += 2 * _RIDGE * distance
+        return value, gradient.ravel()
+
+    @property
+    def start(self) -> Float64[np.ndarray, parameter]:
+        """Equal shares of all scorers at every knot, and no intercept."""
+        num_terms = self.evidence.shape[1]
+        one = np.concatenate([[0.0], np.full(num_terms - 1, 1 / (num_terms - 1))])
+        return np.tile(one, self.shares.shape[1])
+
+
+def fit_blend(
+    pairs: ScoredPairs,
+    members: Sequence[str],
+    calibrations: Mapping[str, Calibration],
+    training_counts: Int64[np.ndarray, label],
+) -> RarityBlend:
+    """Fit the weights of scorers by how often a label was seen.
+
+    The loss is convex, and weights are kept at 0 or above, so there is one answer.
+
+    Args:
+        pairs: Of the dev split.
+        members: Scorers; at least one.
+        calibrations: Of each of them.
+        training_counts: Training documents of each label.
+    """
+    is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
+    is_used = (pairs.weights > 0) & is_scored
+    is_true, weights = pairs.is_true[is_used], pairs.weights[is_used].astype(np.float64)
+    floors = {
+        name: _floor(pairs.scores[name][is_used], is_true, weights) for name in members
+    }
+    columns = [np.ones(len(weights))]
+    for name in members:
+        found = log_odds_of(calibrations[name], pairs.scores[name][is_used])
+        columns.append(np.maximum(found, floors[name]))
+    most = int(training_counts.max(initial=0))
+    counts = tuple(x for i, x in enumerate(_COUNTS) if i == 0 or _COUNTS[i - 1] < most)
+    shares = knot_shares(training_counts, counts)[pairs.labels[is_used]]
+    problem = _Problem(np.column_stack(columns), shares, is_true, weights)
+    num_terms = len(columns)
+    bounds = [(None, None), *[(0.0, None)] * (num_terms - 1)] * len(counts)
+    found = minimize(
+        problem.loss, problem.start, jac=True, method="L-BFGS-B", bounds=bounds,
+        options={"maxiter": 1000, "ftol": 1e-9},
+    )  # fmt: skip
+    at_knots = np.array([_rounded(value) for value in found.x]).reshape(len(counts), num_terms)
+    blend = RarityBlend(
+        counts=counts,
+        intercepts=tuple(at_knots[:, 0].tolist()),
+        weights={name: tuple(at_knots[:, i].tolist()) for i, name in enumerate(members, 1)},
+        floors=floors,
+    )
+    logger.info("weights by training documents %s: %s", counts, _in_words(blend))
+    return blend
+
+
+def _floor(
+    scores: np.ndarray, is_true: Bool[np.ndarray, pair], weights: Float64[np.ndarray, pair]
+) -> float:
+    """Return the log-odds that a label is right which a scorer gives no score."""
+    is_missing = np.isneginf(scores)
+    num_true = float(weights[is_missing & is_true].sum())
+    num_false = float(weights[is_missing & ~is_true].sum())
+    return _rounded(max(_LEAST_FLOOR, float(np.log((num_true + 0.5) / (num_false + 0.5)))))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _in_words(blend: RarityBlend) -> str:
+    return "; ".join(
+        f"{name} {' '.join(f'{value:.2f}' for value in values)}"
+        for name, values in blend.weights.items()
+    )
