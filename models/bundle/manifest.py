@@ -102,13 +102,17 @@ class Manifest:
 
     Attributes:
         label_count: Number of labels in the catalogue.
-        training_document_count: Number of documents that the model was trained on.
+        training_document_count: Number of documents that the model was trained on; what needs an
+            encoder was not, of the held-out ones.
         encoder: The text encoder; None where there is the sparse model only.
         scorers: Scorers that the bundle has, in the order to show them.
         default_scorer: The one that was best on the dev split.
         training: All of the run's configuration that decided what it learned.
         data_fingerprint: sha256 over the files of the corpus.
         metrics: Of every scorer on the dev split; empty without one.
+        held_out_documents: How many training documents stood for the dev split of a corpus that has
+            none; None where it has one, or where nothing was measured. Metrics and calibrations
+            are of the model before its sparse part was trained again, on these documents too.
         linear_correction: What the scorer `linear` was trained to be corrected with; None where
             there is no such scorer.
         calibrations: Of every scorer that was calibrated, on the dev split.
@@ -128,6 +132,7 @@ class Manifest:
     training: dict[str, Any]
     data_fingerprint: str
     metrics: dict[str, Any]
+    held_out_documents: int | None = None
     linear_correction: CorrectionName | None = None
     calibrations: dict[str, Calibration] = field(default_factory=dict)
     blends: dict[str, RarityBlend] = field(default_factory=dict)
@@ -136,6 +141,13 @@ class Manifest:
     longtail_version: str = ""
     format_version: int = FORMAT_VERSION
     digest: str = ""
+
+    @property
+    def chosen_on(self) -> str:
+        """What the metrics, the calibrations and the default scorer come from, in words."""
+        if self.held_out_documents is not None:
+            return f"{self.held_out_documents:,} held-out training documents"
+        return "the dev split" if self.metrics else "nothing"
 
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""
@@ -250,7 +262,19 @@ def _check_types(manifest: Manifest) -> None:
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a text")
+    _check_held_out(manifest)
     _check_choices(manifest)
+
+
+def _check_held_out(manifest: Manifest) -> None:
+    """Refuse held-out documents that are none, or all that there were.
+
+    Raises:
+        TypeError: They are.
+    """
+    found, total = manifest.held_out_documents, manifest.training_document_count
+    if found is not None and (type(found) is not int or not 0 < found < total):
+        raise TypeError(f"held_out_documents {found!r}, expected None or 1 to {total - 1}")
 
 
 def _check_calibration(name: str, found: Calibration) -> None:

@@ -25,6 +25,7 @@ def version_rows(
         else f"{encoder.name}, {encoder.dim} dimensions, {encoder.max_tokens} tokens",
         "scorers": ", ".join(manifest.scorers),
         "default scorer": manifest.default_scorer,
+        "chosen on": manifest.chosen_on,
         "probabilities": ", ".join(manifest.calibrations) or "not calibrated",
         "size": f"{size / 1e6:.1f} MB in {len(manifest.files)} files",
         "digest": manifest.digest,
@@ -33,7 +34,10 @@ def version_rows(
 
 
 def metric_rows(manifest: Manifest) -> Rows:
-    """Return a table of the main metrics on the dev split, in percent; empty without them."""
+    """Return a table of the main metrics on the dev split or what stood for it, in percent.
+
+    Empty without them.
+    """
     measured = {
         scorer: values
         for scorer, subsets in manifest.metrics.get("dev", {}).items()
@@ -42,7 +46,7 @@ def metric_rows(manifest: Manifest) -> Rows:
     names = [x for x in _SHOWN_METRICS if any(x in values for values in measured.values())]
     if not names:
         return []
-    rows: Rows = [("DEV SPLIT, %", *names)]
+    rows: Rows = [(f"{manifest.chosen_on.removeprefix('the ').upper()}, %", *names)]
     for scorer, values in measured.items():
         cells = (f"{100 * values[name]:.1f}" if name in values else "-" for name in names)
         rows.append((scorer, *cells))

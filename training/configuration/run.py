@@ -74,6 +74,10 @@ class TrainingConfig(_Section):
     warmup_texts: int = Field(default=16, ge=0, le=MAX_PROBES)
     """Training texts that the bundle brings along, so that a service can try it on them; 0: no
     text of the corpus is in the bundle."""
+    held_out_dev: float = Field(default=0.1, ge=0, le=0.5)
+    """Where the corpus has no dev split: share of the training documents that is held out to choose
+    and calibrate on, at most 5,000 of them, equal texts together; 0: none. What needs no encoder is
+    then trained again on all documents."""
     sparse: SparseConfig = SparseConfig()
     descriptions: DescriptionConfig = DescriptionConfig()
     classifier: ClassifierConfig = ClassifierConfig()

@@ -7,6 +7,8 @@ memory is bounded by the label matrices and the catalogue.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +23,11 @@ from training.data.splits import Document, Split, SplitScan, describe_problems
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
 logger = logging.getLogger(__name__)
+
+_NO_DEV = (
+    "measure on one of these (documents that 'longtail train' held out for want of a dev split are "
+    "no dev split of the model: in the end it was trained on them too)"
+)
 
 
 class Dataset:
@@ -56,10 +63,25 @@ class Dataset:
             DataError: There is no such part.
         """
         if name not in self._splits:
-            raise DataError(
-                f"{self.folder}: no split {name!r}; it has {', '.join(map(repr, self.split_names))}"
-            )
+            names = ", ".join(map(repr, self.split_names))
+            advice = f"; {_NO_DEV}" if name == "dev" else ""
+            raise DataError(f"{self.folder}: no split {name!r}; it has {names}{advice}")
         return self._splits[name]
+
+    def with_splits(self, splits: Mapping[str, Split]) -> Dataset:
+        """Return this corpus with some splits replaced or added.
+
+        Labels, files and fingerprint are the same; the numbers of its catalogue are those of the
+        split "train" that it has then.
+
+        Args:
+            splits: By name, over the labels of this corpus.
+        """
+        view, merged = copy(self), {**self._splits, **splits}
+        view._splits = {name: merged[name] for name in SPLIT_NAMES if name in merged}
+        view.split_names = tuple(view._splits)
+        view.__dict__.pop("catalogue", None)  # kept with the numbers of the split before
+        return view
 
     @cached_property
     def catalogue(self) -> LabelCatalogue:

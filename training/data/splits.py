@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
 from models.errors import DataError
@@ -105,6 +106,25 @@ class Split:
         self._labels = labels
         self._label_file = label_file
         self._is_measured = is_measured
+        self._is_in: Bool[np.ndarray, document] | None = None  # of the file; None: all are
+
+    def part(self, is_in: Bool[np.ndarray, document]) -> Split:
+        """Return some of the documents, in their order, as a split; they stream from the same file.
+
+        What is odd in the file is told of this split alone: the scan of a part knows of no skipped
+        and no repeated lines.
+
+        Args:
+            is_in: Whether each document of this split, a whole one, is in the part.
+
+        Raises:
+            DataError: As `scan`.
+        """
+        whole, part = self.scan(), copy(self)
+        labels = whole.labels[is_in]
+        part._is_in = is_in
+        part.found = SplitScan(labels, 0, (), num_empty_rows(labels), whole.lengths[is_in])
+        return part
 
     def scan(self) -> SplitScan:
         """Read every line once and return the label matrix; the result is kept.
@@ -155,7 +175,11 @@ class Split:
         Raises:
             DataError: As `scan`, before the first document; or the file changed since then.
         """
-        return self._stream(self.scan().labels.shape[0])
+        found, is_in = self.scan(), self._is_in
+        if is_in is None:
+            return self._stream(found.labels.shape[0])
+        documents = enumerate(self._stream(len(is_in)))
+        return (document for row, document in documents if row < len(is_in) and is_in[row])
 
     def _log(self, found: SplitScan) -> None:
         if found.num_skipped and self._skip_bad:

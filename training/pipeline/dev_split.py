@@ -77,7 +77,8 @@ class DevSplit:
             batches=self._batches or None,
             ranked=self._rankings,
         ).evaluation
-        logger.info("dev split:\n%s", evaluation.overall_table())
+        table = evaluation.overall_table()
+        logger.info("dev split of %d documents:\n%s", evaluation.num_documents, table)
         return {
             name: {subset: dict(each.values) for subset, each in evaluation.scorers[name].items()}
             for name in predictor.scorers

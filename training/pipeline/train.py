@@ -14,21 +14,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from jaxtyping import Float32
-from scipy.sparse import csr_array
 
 from models.bundle.manifest import EncoderInfo, Manifest
 from models.bundle.registry import Registry
 from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, held
-from models.labels.catalogue import LabelCatalogue
 from models.names import ENSEMBLE, HYBRID
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import write_parts
-from models.scorers.sparse import SparseModel
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset
+from training.data.held_out import with_held_out_dev
 from training.data.survey import Survey, survey
 from training.evaluation.by_frequency import ALL_LABELS
 from training.pipeline.dense import (
@@ -42,13 +39,11 @@ from training.pipeline.dense import (
 )
 from training.pipeline.dense_stages import TrainingInputs, train_stages
 from training.pipeline.dev_split import DevSplit
+from training.pipeline.encoder_free import EncoderFree, fit_encoder_free
 from training.runtime.claims import claim
 from training.runtime.distributed import ALONE, Processes
 from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
-from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
-from training.sparse.fit import fit_sparse_model
-from training.sparse.vocabulary import fit_tfidf_of
 
 logger = logging.getLogger(__name__)
 Metrics = dict[str, Any]
@@ -92,55 +87,88 @@ def train(run: Run, registry: Registry) -> int:
     registry.check_writable()
     check_writable_folder(run.folder, "--work")
     run.dataset.check()
-    truth = run.dataset.split("train").scan().labels
-    if truth.nnz == 0:
+    training = run.dataset.split("train")
+    if training.scan().labels.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
-    surveyed = survey(run.dataset.split("train"), run.config.warmup_texts)
-    start = _start(run, truth, surveyed.sample) if run.config.is_dense else None
+    corpus = _with_dev_split(run)
+    surveyed = survey(training, run.config.warmup_texts)
+    start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
     run.folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"
     with doing("training", run.folder), held(run.folder / ".lock", refusal):
         _claim_folder(run, start)
-        return _train_all(run, start, truth, surveyed, registry)
+        return _train_all(run, corpus, start, surveyed, registry)
 
 
 def _train_all(
-    run: Run,
-    start: DenseStart | None,
-    truth: Float32[csr_array, "document label"],
-    surveyed: Survey,
-    registry: Registry,
+    run: Run, corpus: Dataset, start: DenseStart | None, surveyed: Survey, registry: Registry
 ) -> int:
-    """Train in a folder that this process holds, and return the version that is published."""
-    config = run.config
+    """Train in a folder that this process holds, and return the version that is published.
+
+    Args:
+        run: What to train.
+        corpus: The run's, or a view of it with held-out documents as its dev split.
+        start: What the dense half starts from; None: there is to be none.
+        surveyed: What was found in the training texts.
+        registry: Where to publish.
+    """
     with _reproducible():
-        with stage_cost(run.folder, "features"):
-            tfidf, features = fit_tfidf_of(
-                run.dataset.split("train"), config.sparse, surveyed.unspaced_share
-            )
-        with stage_cost(run.folder, "sparse"):
-            sparse = fit_sparse_model(
-                tfidf, features, truth, config.sparse,
-                seed=config.seed, folder=run.folder / "sparse", engine=run.engine,
-            )  # fmt: skip
-            catalogue = _described(run, sparse)
-        dense = _train_dense(run, start, catalogue, sparse, features, truth) if start else None
-        parts = ModelParts(catalogue, sparse, dense, has_hybrid=HYBRID in config.scorers)
-        parts, metrics = _finished_on_dev(run, parts, truth.shape[0])
-    manifest = _manifest(run, start, parts, truth.shape[0], metrics)
+        parts, metrics = _fitted(run, corpus, start, surveyed.unspaced_share)
+        if corpus is not run.dataset:
+            parts = _fitted_on_all(run, parts, surveyed.unspaced_share)
+    manifest = _manifest(run, corpus, start, parts, metrics)
     with stage_cost(run.folder, "bundle"):
         return _publish(run, parts, manifest, surveyed.warmup_texts, registry)
 
 
-def _start(
-    run: Run, truth: Float32[csr_array, "document label"], sample: Sequence[str]
-) -> DenseStart:
+def _with_dev_split(run: Run) -> Dataset:
+    """Return the corpus; one that lacks a dev split as a view that has one, if it can be made.
+
+    Raises:
+        ConfigError: It can't, and the configuration has early stopping.
+    """
+    corpus, share = run.dataset, run.config.held_out_dev
+    if "dev" not in corpus.split_names and share:
+        corpus = with_held_out_dev(corpus, share) or corpus
+    _check_early_stopping(run.config, corpus)
+    return corpus
+
+
+def _fitted(
+    run: Run, corpus: Dataset, start: DenseStart | None, unspaced_share: float
+) -> tuple[ModelParts, Metrics]:
+    """Return all parts, with what is fitted on the dev split where there is one, and metrics."""
+    config = run.config
+    found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
+    dense = _train_dense(run, corpus, start, found) if start else None
+    parts = ModelParts(found.catalogue, found.sparse, dense, has_hybrid=HYBRID in config.scorers)
+    return _finished_on_dev(run, corpus, parts)
+
+
+def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelParts:
+    """Return the parts, with all that needs no encoder fitted again on all training documents.
+
+    What was fitted on the held-out ones (calibrations, weights) stays, and so do the pseudo
+    descriptions that the label vectors encode.
+    """
+    found = fit_encoder_free(
+        run.dataset, run.config, unspaced_share, run.folder, engine=run.engine, suffix="-all"
+    )
+    catalogue = found.catalogue
+    if parts.dense is not None:
+        texts = [label.pseudo_description for label in parts.catalogue]
+        catalogue = catalogue.replaced(pseudo_description=texts)
+    return replace(parts, catalogue=catalogue, sparse=found.sparse)
+
+
+def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
     """Return what the dense half starts from, once it is tried on the corpus.
 
     Raises:
         ConfigError: It is not to be had, or can't do what the run asks of it.
     """
     with _reproducible():
+        truth = corpus.split("train").scan().labels
         start = start_dense(run.config, truth, run.processes)
         check_start(start, run.config, sample)
     return start
@@ -166,19 +194,14 @@ def _unknown() -> TrainingInputs:
 
 
 def _check_input(run: Run) -> None:
-    """Refuse early stopping without a dev split, and say which settings decide nothing.
+    """Refuse early stopping that will have no dev split, and say which settings decide nothing.
 
     Raises:
-        ConfigError: The configuration has early stopping, and the corpus no dev split.
+        ConfigError: The configuration has early stopping, and the corpus will have no dev split.
     """
     config = run.config
-    stages = {"classifier": config.classifier, "retrieval": config.retrieval}
-    stopped = [name for name, stage in stages.items() if stage.early_stopping is not None]
-    if config.is_dense and stopped and "dev" not in run.dataset.split_names:
-        raise ConfigError(
-            f"{stopped[0]}.early_stopping measures on the dev split, which "
-            f"{str(run.dataset.folder)!r} lacks; add one, or leave early_stopping out"
-        )
+    if not config.held_out_dev:
+        _check_early_stopping(config, run.dataset)
     if ignored := config.keys_ignored:
         logger.warning(
             "scorers %s: these settings decide nothing: %s",
@@ -186,18 +209,29 @@ def _check_input(run: Run) -> None:
         )  # fmt: skip
 
 
-def _train_dense(
-    run: Run,
-    start: DenseStart,
-    catalogue: LabelCatalogue,
-    sparse: SparseModel,
-    features: Float32[csr_array, "document feature"],
-    truth: Float32[csr_array, "document label"],
-) -> DenseParts:
+def _check_early_stopping(config: TrainingConfig, corpus: Dataset) -> None:
+    """Refuse early stopping without a dev split.
+
+    Raises:
+        ConfigError: The configuration has it, and the corpus lacks the split.
+    """
+    stages = {"classifier": config.classifier, "retrieval": config.retrieval}
+    stopped = [name for name, stage in stages.items() if stage.early_stopping is not None]
+    if config.is_dense and stopped and "dev" not in corpus.split_names:
+        raise ConfigError(
+            f"{stopped[0]}.early_stopping measures on the dev split, which "
+            f"{str(corpus.folder)!r} lacks, and held_out_dev {config.held_out_dev:g} makes none of "
+            "its training documents; add one, or leave early_stopping out"
+        )
+
+
+def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFree) -> DenseParts:
     with stage_cost(run.folder, "tokens and hard negatives"):
-        texts = read_training_texts(start, run.config, run.dataset, catalogue, truth)
-        subsets = find_label_subsets(run.config.retrieval, sparse, features, truth)
-        dev = read_dev_samples(start, run.config, run.dataset)
+        texts = read_training_texts(start, run.config, corpus, found.catalogue, found.truth)
+        subsets = find_label_subsets(
+            run.config.retrieval, found.sparse, found.features, found.truth
+        )
+        dev = read_dev_samples(start, run.config, corpus)
     inputs = TrainingInputs(texts, subsets, dev)
     run.processes.from_first(lambda: inputs)
     events = run.folder / "tensorboard" if run.has_events else None
@@ -205,25 +239,18 @@ def _train_dense(
     return finish_dense(start, texts, run.config, run.folder)
 
 
-def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
-    """Return the catalogue with its pseudo descriptions."""
-    catalogue = related(run.dataset.catalogue, run.config.descriptions)
-    keywords = keywords_of_labels(sparse, catalogue, run.config.descriptions)
-    return catalogue.replaced(pseudo_description=pseudo_descriptions(catalogue, keywords))
-
-
-def _finished_on_dev(run: Run, parts: ModelParts, num_documents: int) -> tuple[ModelParts, Metrics]:
+def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[ModelParts, Metrics]:
     """Return the parts with what is fitted on the dev split, and their metrics; or as they are."""
-    if "dev" not in run.dataset.split_names:
+    if "dev" not in corpus.split_names:
         logger.warning(
             "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "
             "default scorer is not chosen",
-            run.dataset.folder,
+            corpus.folder,
         )
         return parts, {}
     config = run.config.ensemble if ENSEMBLE in run.config.scorers else None
     with stage_cost(run.folder, "probabilities"):
-        dev = DevSplit.of(run.dataset, parts, num_documents)
+        dev = DevSplit.of(corpus, parts, _num_documents(corpus, "train"))
         found = dev.blending(config, run.folder / "blending")
     with stage_cost(run.folder, "dev metrics"):
         metrics = dev.metrics(found)
@@ -231,11 +258,7 @@ def _finished_on_dev(run: Run, parts: ModelParts, num_documents: int) -> tuple[M
 
 
 def _manifest(
-    run: Run,
-    start: DenseStart | None,
-    parts: ModelParts,
-    num_documents: int,
-    metrics: Metrics,
+    run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, metrics: Metrics
 ) -> Manifest:
     """Return what the bundle says of itself, but for its files."""
     default = parts.scorers[0]
@@ -251,7 +274,8 @@ def _manifest(
         encoder = EncoderInfo(source.name, dense.encoder.dim, dense.max_tokens, source.sha256)
     return Manifest(
         label_count=len(parts.catalogue),
-        training_document_count=num_documents,
+        training_document_count=_num_documents(run.dataset, "train"),
+        held_out_documents=None if corpus is run.dataset else _num_documents(corpus, "dev"),
         encoder=encoder,
         scorers=parts.scorers,
         default_scorer=default,
@@ -263,6 +287,10 @@ def _manifest(
         ensemble=parts.ensemble,
         longtail_version=version("longtail"),
     )
+
+
+def _num_documents(corpus: Dataset, split_name: str) -> int:
+    return int(corpus.split(split_name).scan().labels.shape[0])
 
 
 def _publish(

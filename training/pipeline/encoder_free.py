@@ -1,0 +1,74 @@
+"""All that a run fits without an encoder, on the training documents of one corpus or view of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxtyping import Float32
+from scipy.sparse import csr_array
+
+from models.labels.catalogue import LabelCatalogue
+from models.scorers.sparse import SparseModel
+from training.configuration.run import TrainingConfig
+from training.data.dataset import Dataset
+from training.runtime.ray import LOCAL, Executor
+from training.runtime.run_log import stage_cost
+from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
+from training.sparse.fit import fit_sparse_model
+from training.sparse.vocabulary import fit_tfidf_of
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderFree:
+    """What needs no encoder, and what it was fitted on.
+
+    Attributes:
+        catalogue: The labels, with their numbers of training documents and pseudo descriptions.
+        sparse: The sparse model.
+        features: What it reads of the training documents.
+        truth: Their labels.
+    """
+
+    catalogue: LabelCatalogue
+    sparse: SparseModel
+    features: Float32[csr_array, "document feature"]
+    truth: Float32[csr_array, "document label"]
+
+
+def fit_encoder_free(
+    corpus: Dataset,
+    config: TrainingConfig,
+    unspaced_share: float,
+    folder: Path,
+    *,
+    engine: Executor = LOCAL,
+    suffix: str = "",
+) -> EncoderFree:
+    """Fit tf-idf and the sparse model, and describe the labels by its keywords.
+
+    Args:
+        corpus: Its training documents are read.
+        config: Of the run.
+        unspaced_share: Of their letters, in scripts without spaces between words.
+        folder: Of the run; a fit that was killed resumes there.
+        engine: What fits the sparse model.
+        suffix: Tells this fit from another one of the same run.
+
+    Raises:
+        NoTokenError: No token is within the bounds.
+        ConfigError: A lemma table or the engine is missing.
+    """
+    training = corpus.split("train")
+    truth = training.scan().labels
+    with stage_cost(folder, f"features{suffix}"):
+        tfidf, features = fit_tfidf_of(training, config.sparse, unspaced_share)
+    with stage_cost(folder, f"sparse{suffix}"):
+        sparse = fit_sparse_model(
+            tfidf, features, truth, config.sparse,
+            seed=config.seed, folder=folder / f"sparse{suffix}", engine=engine,
+        )  # fmt: skip
+        catalogue = related(corpus.catalogue, config.descriptions)
+        keywords = keywords_of_labels(sparse, catalogue, config.descriptions)
+    texts = pseudo_descriptions(catalogue, keywords)
+    return EncoderFree(catalogue.replaced(pseudo_description=texts), sparse, features, truth)
