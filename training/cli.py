@@ -53,6 +53,13 @@ def train(
         bool,
         typer.Option("--only-sparse", help="Train the sparse model alone, without an encoder."),
     ] = False,
+    without_encoder: Annotated[
+        bool,
+        typer.Option(
+            "--without-encoder",
+            help="Train all that needs no encoder, and the ensemble of it: seconds to minutes.",
+        ),
+    ] = False,
     tensorboard: Annotated[
         bool,
         typer.Option("--tensorboard", help="Write files for TensorBoard to WORK/tensorboard."),
@@ -66,7 +73,9 @@ def train(
     configure_logging(verbose)
     started = time.monotonic()
     from models.bundle.registry import Registry
+    from models.errors import ConfigError
     from models.files.outputs import check_not_in_registry, check_own_folder, check_readable_file
+    from models.names import ENSEMBLE, SPARSE, WITHOUT_ENCODER
     from training.configuration.run import read_config
     from training.data.dataset import open_dataset
     from training.pipeline.train import RUN_NAME, Run, follow
@@ -76,8 +85,12 @@ def train(
     from training.runtime.tensorboard import check_tensorboard
 
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
+    if only_sparse and without_encoder:
+        raise ConfigError("--only-sparse and --without-encoder: choose one of the two")
     if only_sparse:
-        overrides["scorers"] = ["sparse"]
+        overrides["scorers"] = [SPARSE]
+    if without_encoder:
+        overrides["scorers"] = [*WITHOUT_ENCODER, ENSEMBLE]
     if config is not None:
         check_readable_file(config, "--config")
     settings = read_config(config, overrides)

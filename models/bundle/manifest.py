@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from typing import Any, get_args
 
 from models.errors import BundleCorruptError, BundleVersionError
@@ -15,6 +16,7 @@ FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
@@ -317,7 +319,7 @@ def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
     counts = found.counts
     if any(type(count) is not int for count in counts) or not counts or counts[0] != 0:
         raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
-    if any(a >= b for a, b in zip(counts, counts[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(counts)):
         raise TypeError(f"knots {counts} of {name!r}, expected rising ones")
     rows = [found.intercepts, *found.weights.values()]
     _check_finite([number for row in rows for number in row] + list(found.floors.values()))

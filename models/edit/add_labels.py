@@ -33,9 +33,9 @@ from models.labels.text import pseudo_description
 from models.names import NAMES
 from models.parts.model_parts import RETRIEVAL_FILE
 from models.parts.name_storage import (
+    NAME_WORDS_FILE,
     NAMED_LABELS_FILE,
     NAMES_FILE,
-    NAME_WORDS_FILE,
     arrays_of_names,
     read_names,
     texts_of_names,
@@ -82,7 +82,8 @@ def add_labels(
     named = with_names_of_parents(given, [*bundle.catalogue, *given])
     new = [_checked(label, bundle) for label in named]
     catalogue = LabelCatalogue([*bundle.catalogue, *new])
-    tensors, texts = {}, {}
+    tensors: dict[str, dict[str, np.ndarray]] = {}
+    texts: dict[str, str] = {}
     if bundle.manifest.encoder is not None:
         vectors = _encoded(bundle, [label.pseudo_description for label in new], progress)
         before = bundle.tensors(RETRIEVAL_FILE)[_VECTORS]

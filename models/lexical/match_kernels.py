@@ -134,35 +134,49 @@ def _occurrences(pieces, counts):
 
 
 @compiled
+def _found_pairs(pieces, index):
+    """Return the pairs of words of names that stand side by side in a text, and how often."""
+    places = np.empty(len(pieces), dtype=np.int64)
+    size = 0
+    for place in range(len(pieces) - 1):
+        key = (np.int64(pieces[place]) << 32) | np.int64(pieces[place + 1])
+        at = np.searchsorted(index.pair_keys, key)
+        is_pair = pieces[place] >= 0 and pieces[place + 1] >= 0 and at < len(index.pair_keys)
+        if is_pair and index.pair_keys[at] == key:
+            places[size] = at
+            size += 1
+    places = np.sort(places[:size])
+    times = np.zeros(len(places), dtype=np.int64)
+    num_pairs = 0
+    for at in range(size):
+        if at == 0 or places[at] != places[at - 1]:
+            places[num_pairs] = places[at]
+            num_pairs += 1
+        times[num_pairs - 1] += 1
+    return places[:num_pairs], times[:num_pairs]
+
+
+@compiled
+def _weights(found, times, idf):
+    """Return (1 + ln tf) idf of words or pairs."""
+    weights = np.empty(len(found), dtype=np.float64)
+    for i in range(len(found)):
+        weights[i] = (1 + np.log(times[i])) * idf[found[i]]
+    return weights
+
+
+@compiled
 def _touch(pieces, found, counts, index, dots):
     """Add up the cosines of the text with all labels that share a word; return those labels."""
-    num_words = len(index.idf)
-    pairs = np.empty(len(pieces), dtype=np.int64)
-    num_pairs = 0
-    for place in range(len(pieces) - 1):
-        if pieces[place] >= 0 and pieces[place + 1] >= 0:
-            key = (np.int64(pieces[place]) << 32) | np.int64(pieces[place + 1])
-            at = np.searchsorted(index.pair_keys, key)
-            if at < len(index.pair_keys) and index.pair_keys[at] == key:
-                pairs[num_pairs] = at
-                num_pairs += 1
-    pairs = np.sort(pairs[:num_pairs])
-    norm = 0.0
-    for word in found:
-        norm += ((1 + np.log(counts[word])) * index.idf[word]) ** 2
-    at = 0
-    while at < num_pairs:
-        stop = at
-        while stop < num_pairs and pairs[stop] == pairs[at]:
-            stop += 1
-        norm += ((1 + np.log(stop - at)) * index.pair_idf[pairs[at]]) ** 2
-        at = stop
-    scale = 1 / np.sqrt(norm) if norm > 0 else 0.0
+    pairs, times = _found_pairs(pieces, index)
+    weights = _weights(found, counts[found], index.idf)
+    pair_weights = _weights(pairs, times, index.pair_idf)
+    scale = 1 / np.sqrt(max(1e-12, (weights**2).sum() + (pair_weights**2).sum()))
     touched = np.empty(64, dtype=np.int64)
     num_touched = 0
-    for word in found:
-        weight = np.float32((1 + np.log(counts[word])) * index.idf[word] * scale)
-        for entry in range(index.posting_starts[word], index.posting_starts[word + 1]):
+    for i in range(len(found)):
+        weight = np.float32(weights[i] * scale)
+        for entry in range(index.posting_starts[found[i]], index.posting_starts[found[i] + 1]):
             label = index.posting_labels[entry]
             if dots[label] == 0:
                 if num_touched == len(touched):
@@ -170,16 +184,11 @@ def _touch(pieces, found, counts, index, dots):
                 touched[num_touched] = label
                 num_touched += 1
             dots[label] += weight * index.posting_weights[entry]
-    at = 0
-    while at < num_pairs:
-        stop = at
-        while stop < num_pairs and pairs[stop] == pairs[at]:
-            stop += 1
-        weight = np.float32((1 + np.log(stop - at)) * index.pair_idf[pairs[at]] * scale)
-        row = num_words + pairs[at]
+    for i in range(len(pairs)):
+        weight = np.float32(pair_weights[i] * scale)
+        row = len(index.idf) + pairs[i]
         for entry in range(index.posting_starts[row], index.posting_starts[row + 1]):
             dots[index.posting_labels[entry]] += weight * index.posting_weights[entry]
-        at = stop
     return np.sort(touched[:num_touched])
 
 
@@ -218,10 +227,7 @@ def _shared(term, counts, index):
 
 @compiled
 def _is_repeat(index, term, at):
-    for before in range(index.starts[term], at):
-        if index.words[before] == index.words[at]:
-            return True
-    return False
+    return (index.words[index.starts[term] : at] == index.words[at]).any()
 
 
 @compiled
@@ -250,31 +256,40 @@ def _describe(
             in_title[piece] = True
     for i in range(len(chosen)):
         label = chosen[i]
-        best, num_phrases, num_free = np.float32(-1), 0, 0
-        for term in range(index.starts_of_labels[label], index.starts_of_labels[label + 1]):
-            own_phrases, own_free = _phrases(pieces, places, term, counts, index, longest)
-            num_phrases += own_phrases
-            num_free += own_free
-            share, num_whole, first, last = _in_sentences(places, term, counts, index)
-            shared = _shared(term, counts, index) / index.weights[term]
-            kind = AS_A_PHRASE if own_free else IN_A_SENTENCE if num_whole else PARTLY
-            # The kind decides, then the share in a sentence, then that anywhere; ties: the first.
-            value = np.float32(4 * kind + 2 * share + shared)
-            if value > best:
-                best = value
-                labels[i], terms[i], kinds[i] = label, term, kind
-                features[i, 0], features[i, 1] = shared, share
-                features[i, 3] = np.log1p(num_whole)
-                features[i, 4] = (first + 1) / (len(pieces) + 1)
-                features[i, 5] = (last + 1) / (len(pieces) + 1)
-        features[i, 2] = np.log1p(num_free)
-        features[i, 11] = num_free / num_phrases if num_phrases else 1
+        labels[i] = label
+        terms[i], kinds[i] = _describe_label(
+            pieces, places, label, counts, index, longest, features[i]
+        )
         _describe_term(terms[i], in_title, index, features[i])
         features[i, 12] = dots[label]
         features[i, 13] = dots[label] / largest
         features[i, 14] = np.log1p(len(pieces))
     for i in range(len(chosen)):
         features[i, 15] = _num_whole_relatives(chosen, chosen[i], kinds, index)
+
+
+@compiled
+def _describe_label(pieces, places, label, counts, index, longest, features):
+    """Write the features of a match that its places decide; return its best term and the kind."""
+    best, best_term, best_kind, num_phrases, num_free = -1.0, 0, 0, 0, 0
+    for term in range(index.starts_of_labels[label], index.starts_of_labels[label + 1]):
+        own_phrases, own_free = _phrases(pieces, places, term, counts, index, longest)
+        num_phrases += own_phrases
+        num_free += own_free
+        share, num_whole, first, last = _in_sentences(places, term, counts, index)
+        shared = _shared(term, counts, index) / index.weights[term]
+        kind = AS_A_PHRASE if own_free else IN_A_SENTENCE if num_whole else PARTLY
+        # The kind decides, then the share in a sentence, then that anywhere; ties: the first.
+        value = 4 * kind + 2 * share + shared
+        if value > best:
+            best, best_term, best_kind = value, term, kind
+            features[0], features[1] = shared, share
+            features[3] = np.log1p(num_whole)
+            features[4] = (first + 1) / (len(pieces) + 1)
+            features[5] = (last + 1) / (len(pieces) + 1)
+    features[2] = np.log1p(num_free)
+    features[11] = num_free / num_phrases if num_phrases else 1
+    return best_term, best_kind
 
 
 @compiled
@@ -347,17 +362,24 @@ def _mark_phrases(pieces, places, term, counts, index, longest):
 
 
 @compiled
+def _rarest(term, counts, index):
+    """Return the word of a term that occurs in the text the fewest times; -1 if none does."""
+    rarest, least = -1, 0
+    for at in range(index.starts[term], index.starts[term + 1]):
+        word = index.words[at]
+        if counts[word] and (rarest < 0 or counts[word] < least):
+            rarest, least = word, counts[word]
+    return rarest
+
+
+@compiled
 def _in_sentences(places, term, counts, index):
     """Return the largest share of a term's idf in one sentence, and where it is found.
 
     That is: the share, the number of sentences with all of its words, and the first and last place
     of the rarest word of the term, in the text, in a sentence of the largest share.
     """
-    rarest, least = -1, 0
-    for at in range(index.starts[term], index.starts[term + 1]):
-        word = index.words[at]
-        if counts[word] and (rarest < 0 or counts[word] < least):
-            rarest, least = word, counts[word]
+    rarest = _rarest(term, counts, index)
     if rarest < 0:
         return 0.0, 0, 0, 0
     begin, end = _range_of(places, rarest)
@@ -367,18 +389,24 @@ def _in_sentences(places, term, counts, index):
         if sentence == before:
             continue
         before = sentence
-        total = 0.0
-        for entry in range(index.starts[term], index.starts[term + 1]):
-            word = index.words[entry]
-            if counts[word] and not _is_repeat(index, term, entry) and _occurs(places, word, sentence):
-                total += index.idf[word]
-        share = total / index.weights[term]
+        share = _share_in(places, term, sentence, counts, index)
         num_whole += share > 0.999
         if share > best:
             best, first = share, places[at, 1]
         if share == best:
             last = places[at, 1]
     return best, num_whole, first, last
+
+
+@compiled
+def _share_in(places, term, sentence, counts, index):
+    """Return the share of a term's idf that is in one sentence."""
+    total = 0.0
+    for at in range(index.starts[term], index.starts[term + 1]):
+        word = index.words[at]
+        if counts[word] and not _is_repeat(index, term, at) and _occurs(places, word, sentence):
+            total += index.idf[word]
+    return total / index.weights[term]
 
 
 @compiled

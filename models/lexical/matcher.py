@@ -111,8 +111,8 @@ class FindHistory:
     ) -> Float32[np.ndarray, "match 2"]:
         """Return the last two columns of `FEATURES`.
 
-        The first is ln (r + 10 q) / (f - r + 10 (1 - q)), r and f being the label's numbers of right
-        finds and of finds, and q the share of right ones among all finds of the kind.
+        The first is ln (r + 10 q) / (f - r + 10 (1 - q)), r and f being the label's numbers of
+        right finds and of finds, and q the share of right ones among all finds of the kind.
         """
         found, right = self.found.sum(axis=0), self.right.sum(axis=0)
         shares = (right + 0.5) / (found + 1)  # by kind
@@ -185,15 +185,19 @@ def _vectors(
     pair_idf: Float32[np.ndarray, pair],
     num_labels: int,
 ) -> csr_array:
-    """Return the idf of the words and pairs of all names of each label, at unit length."""
+    """Return the idf of the words and pairs of all names of each label, at unit length.
+
+    Raises:
+        ValueError: A pair of words is not among those that are counted.
+    """
     sizes = np.diff(terms.starts)
     label_of_word = np.repeat(terms.labels, sizes)
     keys = terms.words[:-1].astype(np.int64) << 32 | terms.words[1:].astype(np.int64)
     term_of_word = np.repeat(np.arange(len(sizes)), sizes)
     is_pair = term_of_word[:-1] == term_of_word[1:]
-    found = np.searchsorted(pairs, keys[is_pair])
-    if not np.array_equal(pairs[np.minimum(found, len(pairs) - 1)] if len(pairs) else found[:0], keys[is_pair]):
+    if not np.isin(keys[is_pair], pairs).all():
         raise ValueError("names: pairs of words that were not counted")
+    found = np.searchsorted(pairs, keys[is_pair])
     rows = np.concatenate([label_of_word, label_of_word[:-1][is_pair]])
     columns = np.concatenate([terms.words, len(idf) + found])
     shape = (num_labels, len(idf) + len(pairs))

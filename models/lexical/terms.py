@@ -67,7 +67,9 @@ class LabelTerms:
             labels=labels,
             is_preferred=np.array([each for *_, each in terms], dtype=np.bool_),
             num_alike=_num_alike(numbers),
-            starts_of_labels=np.searchsorted(labels, np.arange(len(catalogue) + 1)).astype(np.int64),
+            starts_of_labels=np.searchsorted(labels, np.arange(len(catalogue) + 1)).astype(
+                np.int64
+            ),
             relatives=np.array([each for some in relatives for each in some], dtype=np.int64),
             starts_of_relatives=_starts(relatives),
         )

@@ -22,11 +22,12 @@ SENTENCE_END = -2
 """Stands between two sentences."""
 
 _ENDS = ".!?;\n"
+_ENDS_OF_OTHERS = "\u3002\uff01\uff1f"  # of scripts without spaces
 _PIECES_ASCII = re.compile(rf"[a-z0-9]+|[{_ENDS}](?=\s|$)")
 _PIECES = re.compile(
-    rf"(?:(?![{UNSPACED_SCRIPTS}])(?:[^\W_]|[{MARKS}]))+|[{UNSPACED_SCRIPTS}]|[{_ENDS}](?=\s|$)|[。！？]"
+    rf"(?:(?![{UNSPACED_SCRIPTS}])(?:[^\W_]|[{MARKS}]))+|[{UNSPACED_SCRIPTS}]|[{_ENDS}](?=\s|$)|[{_ENDS_OF_OTHERS}]"
 )
-_IS_END = frozenset(_ENDS + "。！？")
+_IS_END = frozenset(_ENDS + _ENDS_OF_OTHERS)
 _MAX_KEPT_FORMS = 2**18
 _LEAST_PLURAL = 4
 """Letters of the shortest word that can be a plural."""

@@ -22,7 +22,9 @@ _TREE = "tree_"
 def arrays_of_names(model: NameModel) -> dict[str, np.ndarray]:
     """Return the arrays of a model of names."""
     counts, history = model.counts, model.history
-    trees = {f"{_TREE}{each.name}": getattr(model.trees, each.name) for each in fields(BoostedTrees)}
+    trees = {
+        f"{_TREE}{each.name}": getattr(model.trees, each.name) for each in fields(BoostedTrees)
+    }
     return trees | {
         "documents": counts.documents,
         "pairs": counts.pairs,

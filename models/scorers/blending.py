@@ -123,7 +123,7 @@ class FittedBlend:
     ) -> Float64[np.ndarray, "row m"]:
         """Return a(n) + sum_i w_i(n) max(g_i, f_i)."""
         weights = self._of_labels[labels]  # (row, m, term); NO_LABEL takes any
-        total = weights[..., 0] + np.zeros(scores.shape[1:])
+        total: Float64[np.ndarray, "row m"] = weights[..., 0] + np.zeros(scores.shape[1:])
         for term, own in enumerate(self._evidence(scores), 1):
             total += weights[..., term] * own
         return total
@@ -144,7 +144,8 @@ class FittedBlend:
     ) -> Float64[np.ndarray, "member row m"]:
         """Return what each member adds to the log-odds, w_i(n) max(g_i, f_i), in nats."""
         weights = np.moveaxis(self._of_labels[labels], -1, 0)[1:]
-        return weights * self._evidence(scores)
+        found: Float64[np.ndarray, "member row m"] = weights * self._evidence(scores)
+        return found
 
     def _evidence(
         self, scores: Float32[np.ndarray, "member *rest"]

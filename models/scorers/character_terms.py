@@ -29,9 +29,7 @@ MARKS = "".join(
     if unicodedata.category(chr(code)).startswith("M")
 )
 """Vowel signs and accents that stand alone: parts of a word that `\\w` does not take for one."""
-_RUNS = re.compile(
-    rf"(?P<unspaced>[{UNSPACED_SCRIPTS}]+)|(?:(?![{UNSPACED_SCRIPTS}])[\w{MARKS}])+"
-)
+_RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED_SCRIPTS}]+)|(?:(?![{UNSPACED_SCRIPTS}])[\w{MARKS}])+")
 _UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 

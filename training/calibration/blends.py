@@ -105,9 +105,7 @@ def fit_blend(
     is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
     is_used = (pairs.weights > 0) & is_scored
     is_true, weights = pairs.is_true[is_used], pairs.weights[is_used].astype(np.float64)
-    floors = {
-        name: _floor(pairs.scores[name][is_used], is_true, weights) for name in members
-    }
+    floors = {name: _floor(pairs.scores[name][is_used], is_true, weights) for name in members}
     columns = [np.ones(len(weights))]
     for name in members:
         found = log_odds_of(calibrations[name], pairs.scores[name][is_used])

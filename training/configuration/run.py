@@ -20,13 +20,14 @@ from training.configuration.linear import LinearConfig
 from training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,
-    EnsembleConfig,
     RetrievalConfig,
     SparseConfig,
     _Section,
 )
 
-Scorer = Literal["retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"]
+Scorer = Literal[
+    "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "fast", "ensemble"
+]  # fmt: skip
 
 _DENSE_KEYS = (
     ("encoder", ""),
@@ -38,13 +39,12 @@ _DENSE_KEYS = (
     ("classifier", ""),
     ("retrieval", ""),
     ("linear", ""),
-    ("ensemble", ""),
 )
 """What concerns the dense half alone: a section and a key of it, or all of the section."""
 _BESIDE = {
     "classifier": "retrieval",
     "linear": "retrieval",
-    "ensemble": "retrieval",
+    "fast": "retrieval",
     "hybrid": "classifier",
 }
 """Scorers that are made only beside another one."""
@@ -57,8 +57,9 @@ class TrainingConfig(_Section):
     """Two runs with one seed give the same bundle on one machine."""
     scorers: tuple[Scorer, ...] = get_args(Scorer)
     """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
-    beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier",
-    "ensemble" only beside "retrieval". With "sparse" alone no encoder is needed."""
+    beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier".
+    "ensemble" blends all others; "fast", only beside "retrieval", those that need no encoder.
+    Without "retrieval" no encoder is needed."""
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -83,7 +84,6 @@ class TrainingConfig(_Section):
     classifier: ClassifierConfig = ClassifierConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
-    ensemble: EnsembleConfig = EnsembleConfig()
 
     @field_validator("scorers")
     @classmethod
@@ -152,7 +152,7 @@ class TrainingConfig(_Section):
     def _unused(self) -> tuple[tuple[str, str], ...]:
         if not self.is_dense:
             return _DENSE_KEYS
-        return tuple((name, "") for name in ("linear", "ensemble") if name not in self.scorers)
+        return () if "linear" in self.scorers else (("linear", ""),)
 
 
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:

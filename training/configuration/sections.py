@@ -259,22 +259,3 @@ class RetrievalConfig(StageConfig):
                 f"but label_subset_size is {self.label_subset_size}; raise it, or take another "
                 "distribution"
             )
-
-
-class EnsembleConfig(_Section):
-    """What the ensemble's weights are to be good at on the dev split: a weighted sum of metrics."""
-
-    cut_off: Positive = 5
-    """k of the metrics."""
-    precision: float = Field(default=1.0, ge=0)
-    """Weight of P@k."""
-    propensity_scored_precision: float = Field(default=1.0, ge=0)
-    """Weight of PSP@k, in which rare labels count more."""
-    tail_f1: float = Field(default=1.0, ge=0)
-    """Weight of macro-F1@k over the labels with 1-9 training documents."""
-
-    @model_validator(mode="after")
-    def _some_weight(self) -> EnsembleConfig:
-        if not (self.precision or self.propensity_scored_precision or self.tail_f1):
-            raise ValueError("all three weights are 0; give one that is more")
-        return self

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import LEAF, BoostedTrees
 from models.lexical.matcher import FindHistory, Matches, NameMatcher
-from models.lexical.name_model import NameModel
+from models.lexical.name_model import NameModel, named_label
 from training.data.splits import Split
 from training.lexical.word_counts import count_words, words_of
 
@@ -88,7 +88,8 @@ def fit_name_model(
     trees = _fit_trees(found, history, seed)
     if trees is None:
         return None
-    return NameModel(catalogue, counts, history, trees, dict(lemmas))
+    labels = LabelCatalogue(map(named_label, catalogue))
+    return NameModel(labels, counts, history, trees, dict(lemmas))
 
 
 def _find(
@@ -175,8 +176,7 @@ def _fit_trees(found: _Found, history: FindHistory, seed: int) -> BoostedTrees |
         model.fit(rows, is_true)
     trees = _exported(model)
     expected = model.decision_function(rows[:1000])
-    if not np.allclose(trees.log_odds(rows[:1000]), expected, rtol=1e-4, atol=1e-4):
-        raise AssertionError("scikit-learn keeps its trees in another form than before")
+    assert np.allclose(trees.log_odds(rows[:1000]), expected, rtol=1e-4, atol=1e-4)
     return trees
 
 

@@ -18,9 +18,7 @@ def words_of(catalogue: LabelCatalogue, lemmas: Mapping[str, str]) -> NameWords:
     return NameWords.of_names((name for label in catalogue for name in names_of(label)), lemmas)
 
 
-def count_words(
-    texts: Iterable[str], catalogue: LabelCatalogue, words: NameWords
-) -> WordCounts:
+def count_words(texts: Iterable[str], catalogue: LabelCatalogue, words: NameWords) -> WordCounts:
     """Count the documents of the words, and of the pairs of words, that names have.
 
     Args:

@@ -22,7 +22,6 @@ from models.ranking.top_k import Ranking
 from training.assessment.assess import assess, split_batches
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.scored_pairs import PairCollector
-from training.configuration.sections import EnsembleConfig
 from training.data.dataset import Dataset
 
 logger = logging.getLogger(__name__)
@@ -53,14 +52,14 @@ class DevSplit:
     def _truth(self) -> Float32[csr_array, "document label"]:
         return self.dataset.split("dev").scan().labels
 
-    def blending(self, config: EnsembleConfig | None, folder: Path) -> Blending:
-        """Return what the folder holds, or fit calibrations and an ensemble and keep them there.
+    def blending(self, blends: Mapping[str, tuple[str, ...]], folder: Path) -> Blending:
+        """Return what the folder holds, or fit calibrations and blends and keep them there.
 
         Args:
-            config: What the ensemble is to be good at; None: there is to be none.
+            blends: By the name of each blend to be made, the scorers that it may be made of.
             folder: Of the run's blending.
         """
-        return kept_blending(folder, lambda: self._fitted(config))
+        return kept_blending(folder, lambda: self._fitted(blends))
 
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
@@ -68,7 +67,7 @@ class DevSplit:
         Args:
             blending: Of this model.
         """
-        predictor = self.predictor.with_blending(blending.calibrations, blending.ensemble)
+        predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
         evaluation = assess(
             predictor,
             self.dataset,
@@ -84,12 +83,9 @@ class DevSplit:
             for name in predictor.scorers
         }
 
-    def _fitted(self, config: EnsembleConfig | None) -> Blending:
+    def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         collector = PairCollector(self.predictor, self._truth)
         batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
         self._batches = list(collector.watch(batches))
         self._rankings = collector.rankings
-        catalogue = self.predictor.catalogue
-        return fit_blending(
-            collector.pairs, self._truth, catalogue, self.num_training_documents, config
-        )
+        return fit_blending(collector.pairs, self.predictor.catalogue, blends)

@@ -9,9 +9,12 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.labels.catalogue import LabelCatalogue
+from models.lexical.name_model import NameModel
+from models.names import NAMES
 from models.scorers.sparse import SparseModel
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset
+from training.lexical.fit import fit_name_model
 from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
 from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
@@ -26,12 +29,14 @@ class EncoderFree:
     Attributes:
         catalogue: The labels, with their numbers of training documents and pseudo descriptions.
         sparse: The sparse model.
+        names: The model of label names; None where there is to be none, or nothing to learn.
         features: What it reads of the training documents.
         truth: Their labels.
     """
 
     catalogue: LabelCatalogue
     sparse: SparseModel
+    names: NameModel | None
     features: Float32[csr_array, "document feature"]
     truth: Float32[csr_array, "document label"]
 
@@ -45,7 +50,7 @@ def fit_encoder_free(
     engine: Executor = LOCAL,
     suffix: str = "",
 ) -> EncoderFree:
-    """Fit tf-idf and the sparse model, and describe the labels by its keywords.
+    """Fit tf-idf, the sparse model and that of names, and describe the labels by keywords.
 
     Args:
         corpus: Its training documents are read.
@@ -71,4 +76,11 @@ def fit_encoder_free(
         catalogue = related(corpus.catalogue, config.descriptions)
         keywords = keywords_of_labels(sparse, catalogue, config.descriptions)
     texts = pseudo_descriptions(catalogue, keywords)
-    return EncoderFree(catalogue.replaced(pseudo_description=texts), sparse, features, truth)
+    names = None
+    if NAMES in config.scorers:
+        with stage_cost(folder, f"names{suffix}"):
+            names = fit_name_model(
+                training, truth, corpus.catalogue, tfidf.lemmas, seed=config.seed
+            )
+    catalogue = catalogue.replaced(pseudo_description=texts)
+    return EncoderFree(catalogue, sparse, names, features, truth)

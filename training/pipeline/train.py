@@ -20,7 +20,7 @@ from models.bundle.registry import Registry
 from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, held
-from models.names import ENSEMBLE, HYBRID
+from models.names import BLENDABLE, ENSEMBLE, FAST, HYBRID, WITHOUT_ENCODER
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import write_parts
 from training.configuration.run import TrainingConfig
@@ -141,7 +141,9 @@ def _fitted(
     config = run.config
     found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
     dense = _train_dense(run, corpus, start, found) if start else None
-    parts = ModelParts(found.catalogue, found.sparse, dense, has_hybrid=HYBRID in config.scorers)
+    parts = ModelParts(
+        found.catalogue, found.sparse, dense, found.names, has_hybrid=HYBRID in config.scorers
+    )
     return _finished_on_dev(run, corpus, parts)
 
 
@@ -158,7 +160,7 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     if parts.dense is not None:
         texts = [label.pseudo_description for label in parts.catalogue]
         catalogue = catalogue.replaced(pseudo_description=texts)
-    return replace(parts, catalogue=catalogue, sparse=found.sparse)
+    return replace(parts, catalogue=catalogue, sparse=found.sparse, names=found.names)
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
@@ -248,13 +250,16 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
             corpus.folder,
         )
         return parts, {}
-    config = run.config.ensemble if ENSEMBLE in run.config.scorers else None
+    blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
+    wanted: dict[str, tuple[str, ...]] = {
+        name: made_of for name, made_of in blends.items() if name in run.config.scorers
+    }
     with stage_cost(run.folder, "probabilities"):
         dev = DevSplit.of(corpus, parts, _num_documents(corpus, "train"))
-        found = dev.blending(config, run.folder / "blending")
+        found = dev.blending(wanted, run.folder / "blending")
     with stage_cost(run.folder, "dev metrics"):
         metrics = dev.metrics(found)
-    return replace(parts, calibrations=found.calibrations, ensemble=found.ensemble), metrics
+    return replace(parts, calibrations=found.calibrations, blends=found.blends), metrics
 
 
 def _manifest(
@@ -284,7 +289,7 @@ def _manifest(
         metrics={"dev": metrics} if metrics else {},
         linear_correction=correction,
         calibrations=dict(parts.calibrations),
-        ensemble=parts.ensemble,
+        blends=dict(parts.blends),
         longtail_version=version("longtail"),
     )
 
