@@ -69,7 +69,11 @@ def train(
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Train a model on a corpus and publish it in the registry."""
+    """Train a model on a corpus and publish it in the registry.
+
+    Raises:
+        ConfigError: Two options contradict each other.
+    """
     configure_logging(verbose)
     started = time.monotonic()
     from models.bundle.registry import Registry
