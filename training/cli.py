@@ -69,17 +69,11 @@ def train(
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Train a model on a corpus and publish it in the registry.
-
-    Raises:
-        ConfigError: Two options contradict each other.
-    """
+    """Train a model on a corpus and publish it in the registry."""
     configure_logging(verbose)
     started = time.monotonic()
     from models.bundle.registry import Registry
-    from models.errors import ConfigError
     from models.files.outputs import check_not_in_registry, check_own_folder, check_readable_file
-    from models.names import ENSEMBLE, SPARSE, WITHOUT_ENCODER
     from training.configuration.run import read_config
     from training.data.dataset import open_dataset
     from training.pipeline.train import RUN_NAME, Run, follow
@@ -88,13 +82,7 @@ def train(
     from training.runtime.ray import checked_engine
     from training.runtime.tensorboard import check_tensorboard
 
-    overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
-    if only_sparse and without_encoder:
-        raise ConfigError("--only-sparse and --without-encoder: choose one of the two")
-    if only_sparse:
-        overrides["scorers"] = [SPARSE]
-    if without_encoder:
-        overrides["scorers"] = [*WITHOUT_ENCODER, ENSEMBLE]
+    overrides = _overrides(seed, only_sparse=only_sparse, without_encoder=without_encoder)
     if config is not None:
         check_readable_file(config, "--config")
     settings = read_config(config, overrides)
@@ -117,3 +105,22 @@ def train(
     )
     print(f"{manifest.label_count} labels, default scorer {manifest.default_scorer}.")
     print(f"Digest {manifest.digest}")
+
+
+def _overrides(seed: int | None, *, only_sparse: bool, without_encoder: bool) -> dict[str, Any]:
+    """Return the settings that options replace.
+
+    Raises:
+        ConfigError: Two of them contradict each other.
+    """
+    from models.errors import ConfigError
+    from models.names import ENSEMBLE, SPARSE, WITHOUT_ENCODER
+
+    if only_sparse and without_encoder:
+        raise ConfigError("--only-sparse and --without-encoder: choose one of the two")
+    overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
+    if only_sparse:
+        overrides["scorers"] = [SPARSE]
+    if without_encoder:
+        overrides["scorers"] = [*WITHOUT_ENCODER, ENSEMBLE]
+    return overrides
