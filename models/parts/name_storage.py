@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 
 import numpy as np
@@ -44,17 +45,23 @@ def texts_of_names(model: NameModel) -> dict[str, str]:
     }
 
 
-def read_names(bundle: Bundle) -> NameModel:
-    """Return the model of names of a bundle that has one.
+def names_of(
+    arrays: Mapping[str, np.ndarray], texts: Mapping[str, str], scored: range | None = None
+) -> NameModel:
+    """Return the model that was written as these arrays and texts.
+
+    Args:
+        arrays: Of `arrays_of_names`.
+        texts: Of `texts_of_names`.
+        scored: Of the model.
 
     Raises:
-        ValueError: Its parts contradict each other.
-        KeyError: A part is missing.
+        ValueError: They contradict each other.
+        KeyError: One is missing.
     """
-    arrays, words = bundle.tensors(NAMES_FILE), json.loads(bundle.text(NAME_WORDS_FILE))
-    catalogue = LabelCatalogue.from_jsonl(bundle.text(NAMED_LABELS_FILE))
+    words = json.loads(texts[NAME_WORDS_FILE])
     model = NameModel(
-        catalogue=catalogue,
+        catalogue=LabelCatalogue.from_jsonl(texts[NAMED_LABELS_FILE]),
         counts=WordCounts(
             tuple(words["words"]), arrays["documents"], arrays["pairs"], arrays["pair_documents"],
             int(arrays["num_documents"][0]),
@@ -62,9 +69,24 @@ def read_names(bundle: Bundle) -> NameModel:
         history=FindHistory(arrays["found"], arrays["right"]),
         trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
         lemmas=words["lemmas"],
-        scored=None if bundle.shard is None else _range_of(bundle),
+        scored=scored,
     )  # fmt: skip
-    _check(model, len(bundle.catalogue))
+    _check(model)
+    return model
+
+
+def read_names(bundle: Bundle) -> NameModel:
+    """Return the model of names of a bundle that has one.
+
+    Raises:
+        ValueError: Its parts contradict each other, or the bundle's labels.
+        KeyError: A part is missing.
+    """
+    texts = {name: bundle.text(name) for name in (NAME_WORDS_FILE, NAMED_LABELS_FILE)}
+    scored = None if bundle.shard is None else _range_of(bundle)
+    model = names_of(bundle.tensors(NAMES_FILE), texts, scored)
+    if model.num_scored != len(bundle.catalogue):
+        raise ValueError(f"{NAMED_LABELS_FILE}: other labels than those of the catalogue")
     return model
 
 
@@ -73,7 +95,7 @@ def _range_of(bundle: Bundle) -> range:
     return range(bundle.shard.first, bundle.shard.first + len(bundle.catalogue))
 
 
-def _check(model: NameModel, num_labels: int) -> None:
+def _check(model: NameModel) -> None:
     """Refuse counts of other words, labels or documents than there are.
 
     Raises:
@@ -88,7 +110,6 @@ def _check(model: NameModel, num_labels: int) -> None:
         and bool((np.diff(counts.pairs) > 0).all())
         and history.found.shape == history.right.shape == expected
         and bool((history.right >= 0).all() and (history.right <= history.found).all())
-        and model.num_scored == num_labels
         and (model.scored is None or model.scored.stop <= len(model.catalogue))
     )
     for each in (counts.documents, counts.pair_documents):

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from scipy.optimize import minimize
-from scipy.special import expit
 
 from models.bundle.manifest import Calibration, RarityBlend
 from models.scorers.blending import knot_shares
 from models.scorers.calibration import log_odds_of
+from training.calibration.blend_kernel import log_loss_and_gradient
 from training.calibration.scored_pairs import ScoredPairs
 
 logger = logging.getLogger(__name__)
@@ -42,16 +42,19 @@ class _Problem:
 
     Attributes:
         evidence: 1, then the log-odds of each scorer.
-        shares: Of the knots in each pair.
+        knots: The last knot at or below each pair's label.
+        shares: Of the next knot in what holds for the label; the rest is that knot's.
         is_true: Whether the label is right.
         weights: Pairs that each stands for.
-        has_labels: Whether any label is at a knot, or beside it.
+        num_knots: Of all labels; at least 1.
     """
 
     evidence: Float64[np.ndarray, "pair term"]
-    shares: Float64[np.ndarray, "pair knot"]
+    knots: Int64[np.ndarray, pair]
+    shares: Float64[np.ndarray, pair]
     is_true: Bool[np.ndarray, pair]
     weights: Float64[np.ndarray, pair]
+    num_knots: int
 
     def loss(
         self, flat: Float64[np.ndarray, parameter]
@@ -61,17 +64,13 @@ class _Problem:
         Args:
             flat: The coefficients of each knot, one knot after the other.
         """
-        num_knots = self.shares.shape[1]
-        at_knots = flat.reshape(num_knots, -1)  # (knot, term)
-        scores = ((self.evidence @ at_knots.T) * self.shares).sum(axis=1)
-        # -ln sigmoid(s) = softplus(-s) for true pairs, softplus(s) for others
-        losses = np.logaddexp(0, np.where(self.is_true, -scores, scores))
-        residuals = self.weights * (expit(scores) - self.is_true)
-        gradient = (self.shares * residuals[:, None]).T @ self.evidence
+        at_knots = flat.reshape(self.num_knots, -1)  # (knot, term)
+        value, gradient = log_loss_and_gradient(
+            self.evidence, self.knots, self.shares, self.is_true, self.weights, at_knots
+        )
         steps = np.diff(at_knots, axis=0)
-        distance = at_knots - self.start.reshape(num_knots, -1)
+        distance = at_knots - self.start.reshape(self.num_knots, -1)
         distance[:, 0] = 0  # the intercept is free
-        value = float((self.weights * losses).sum())
         value += _SMOOTHNESS * float((steps**2).sum()) + _RIDGE * float((distance**2).sum())
         gradient[:-1] -= 2 * _SMOOTHNESS * steps
         gradient[1:] += 2 * _SMOOTHNESS * steps
@@ -83,7 +82,7 @@ class _Problem:
         """Equal shares of all scorers at every knot, and no intercept."""
         num_terms = self.evidence.shape[1]
         one = np.concatenate([[0.0], np.full(num_terms - 1, 1 / (num_terms - 1))])
-        return np.tile(one, self.shares.shape[1])
+        return np.tile(one, self.num_knots)
 
 
 def fit_blend(
@@ -112,8 +111,9 @@ def fit_blend(
         columns.append(np.maximum(found, floors[name]))
     most = int(training_counts.max(initial=0))
     counts = tuple(x for i, x in enumerate(_COUNTS) if i == 0 or _COUNTS[i - 1] < most)
-    shares = knot_shares(training_counts, counts)[pairs.labels[is_used]]
-    problem = _Problem(np.column_stack(columns), shares, is_true, weights)
+    knots, shares = _places(training_counts[pairs.labels[is_used]], counts)
+    evidence = np.ascontiguousarray(np.column_stack(columns))
+    problem = _Problem(evidence, knots, shares, is_true, weights, len(counts))
     num_terms = len(columns)
     bounds = [(None, None), *[(0.0, None)] * (num_terms - 1)] * len(counts)
     found = minimize(
@@ -129,6 +129,15 @@ def fit_blend(
     )
     logger.info("weights by training documents %s: %s", counts, _in_words(blend))
     return blend
+
+
+def _places(
+    training_counts: Int64[np.ndarray, pair], counts: Sequence[int]
+) -> tuple[Int64[np.ndarray, pair], Float64[np.ndarray, pair]]:
+    """Return the knot below each label, and the share of the next one (see `knot_shares`)."""
+    shares = knot_shares(training_counts, counts)  # (pair, knot): at most two are above 0
+    knots = (shares > 0).argmax(axis=1).astype(np.int64)
+    return knots, 1 - np.take_along_axis(shares, knots[:, None], axis=1)[:, 0]
 
 
 def _floor(

@@ -8,21 +8,31 @@ one fold are there what labels without documents are later, in the right proport
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
+from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
+from models.files.durable import read_json, write_json_durably
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import LEAF, BoostedTrees
 from models.lexical.matcher import FindHistory, Matches, NameMatcher
 from models.lexical.name_model import NameModel, named_label
+from models.parts.name_storage import (
+    NAMES_FILE,
+    arrays_of_names,
+    names_of,
+    texts_of_names,
+)
 from training.data.splits import Split
 from training.lexical.word_counts import count_words, words_of
 
@@ -53,6 +63,21 @@ class _Found:
 
     histories: list[FindHistory]
     parts: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+
+
+def kept_name_model(folder: Path, fit: Callable[[], NameModel | None]) -> NameModel | None:
+    """Return the model that the folder holds, or fit it and keep it there."""
+    arrays, texts = folder / NAMES_FILE, folder / "names.texts.json"
+    if texts.exists():
+        return names_of(load_file(arrays), read_json(texts))
+    model = fit()
+    if model is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        incoming = arrays.with_suffix(f".incoming-{os.getpid()}")
+        save_file(arrays_of_names(model), incoming)
+        incoming.replace(arrays)
+        write_json_durably(texts, texts_of_names(model))
+    return model
 
 
 def fit_name_model(

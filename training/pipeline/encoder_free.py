@@ -14,7 +14,7 @@ from models.names import NAMES
 from models.scorers.sparse import SparseModel
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset
-from training.lexical.fit import fit_name_model
+from training.lexical.fit import fit_name_model, kept_name_model
 from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
 from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
@@ -79,8 +79,11 @@ def fit_encoder_free(
     names = None
     if NAMES in config.scorers:
         with stage_cost(folder, f"names{suffix}"):
-            names = fit_name_model(
-                training, truth, corpus.catalogue, tfidf.lemmas, seed=config.seed
+            names = kept_name_model(
+                folder / f"names{suffix}",
+                lambda: fit_name_model(
+                    training, truth, corpus.catalogue, tfidf.lemmas, seed=config.seed
+                ),
             )
     catalogue = catalogue.replaced(pseudo_description=texts)
     return EncoderFree(catalogue, sparse, names, features, truth)

@@ -1,0 +1,57 @@
+"""The log loss of a blend and its gradient: the compiled loop over pairs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from models.jit import compiled
+
+
+def log_loss_and_gradient(
+    evidence: Float64[np.ndarray, "pair term"],
+    knots: Int64[np.ndarray, pair],
+    shares: Float64[np.ndarray, pair],
+    is_true: Bool[np.ndarray, pair],
+    weights: Float64[np.ndarray, pair],
+    at_knots: Float64[np.ndarray, "knot term"],
+) -> tuple[float, Float64[np.ndarray, "knot term"]]:
+    """Return the weighted log loss of pairs in nats, and its gradient.
+
+    Args:
+        evidence: Of each pair; the first term is 1.
+        knots: The knot at or below each pair's label.
+        shares: Of the next knot in the label's coefficients.
+        is_true: Whether the label is right.
+        weights: Of the pairs.
+        at_knots: The coefficients.
+    """
+    gradient = np.zeros_like(at_knots)
+    value = _add_up(evidence, knots, shares, is_true, weights, at_knots, gradient)
+    return float(value), gradient
+
+
+@compiled
+def _add_up(evidence, knots, shares, is_true, weights, at_knots, gradient):
+    total = 0.0
+    num_terms = evidence.shape[1]
+    for pair in range(len(knots)):
+        knot, share = knots[pair], shares[pair]
+        above = min(knot + 1, len(at_knots) - 1)
+        score = 0.0
+        for term in range(num_terms):
+            weight = (1 - share) * at_knots[knot, term] + share * at_knots[above, term]
+            score += weight * evidence[pair, term]
+        # p = sigmoid(s); the loss is -ln p of a true pair, -ln (1 - p) of another
+        small = math.exp(-abs(score))
+        p = 1 / (1 + small) if score >= 0 else small / (1 + small)
+        signed = -score if is_true[pair] else score
+        total += weights[pair] * (max(signed, 0.0) + math.log1p(small))
+        residual = weights[pair] * (p - is_true[pair])
+        for term in range(num_terms):
+            part = residual * evidence[pair, term]
+            gradient[knot, term] += (1 - share) * part
+            gradient[above, term] += share * part
+    return total
