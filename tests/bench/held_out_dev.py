@@ -49,7 +49,11 @@ def main() -> None:
 
 
 def add_rows(table: Table, corpus: Dataset, work: Path) -> None:
-    """Fit twice, calibrate once, and measure both."""
+    """Fit twice, calibrate once, and measure both.
+
+    Raises:
+        SystemExit: The corpus is too small.
+    """
     view = with_held_out_dev(corpus, CONFIG.held_out_dev)
     if view is None:
         raise SystemExit(f"{corpus.folder}: too small to hold documents out")
