@@ -47,7 +47,7 @@ function card(model) {
     model.problem ? element("p", { class: "problem" }, model.problem) : null,
     model.load_problem ? element("p", { class: "problem" }, model.load_problem) : null,
     element("dl", { class: "facts" }, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
-    measures(model.metrics?.dev),
+    measures(model.metrics?.dev, model.held_out_documents),
   );
 }
 
@@ -64,10 +64,11 @@ function badges(model) {
     .flatMap(([words, kind]) => [element("span", { class: `badge ${kind}` }, words), " "]);
 }
 
-/** Return the measures on the dev split as a table; null where there are none. */
-function measures(dev) {
+/** Return the measures on the dev split, or on what stood for it, as a table; null where there are none. */
+function measures(dev, heldOut) {
   const scorers = Object.keys(dev ?? {}).filter((name) => dev[name]?.all);
   if (!scorers.length) return null;
+  const where = heldOut ? plural(heldOut, "held-out training document") : "the dev split";
   const cell = (value) => element("td", { class: "number" }, typeof value === "number" ? (100 * value).toFixed(1) : "–");
   return element(
     "div",
@@ -75,7 +76,7 @@ function measures(dev) {
     element(
       "table",
       { class: "scores" },
-      element("caption", { class: "muted" }, "On the dev split, in percent; rare: labels with 1 to 9 training documents"),
+      element("caption", { class: "muted" }, `On ${where}, in percent; rare: labels with 1 to 9 training documents`),
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "scorer"), ...MEASURES.map(([, , head]) => element("th", { scope: "col" }, head)))),
       element(
         "tbody",

@@ -63,6 +63,7 @@ def _model_summary(
         default_scorer=manifest.default_scorer if manifest else None,
         corrections=_corrections(manifest) if manifest else {},
         metrics=manifest.metrics if manifest else {},
+        held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,
         state=state,
         traffic_share=shares_of(serving).get(version, 0.0),

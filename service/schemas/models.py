@@ -33,6 +33,9 @@ class ModelSummary(Answer):
     """The corrections that each scorer offers, its default first."""
     metrics: dict[str, Any]
     """As measured after training; empty where nothing was measured."""
+    held_out_documents: int | None
+    """How many training documents stood for the dev split that the corpus lacks; null where it has
+    one, or where nothing was measured."""
     problem: str | None
     """Why the version can't be read, if so; the fields about its content are then empty."""
     state: Literal["loaded", "loading", "draining", "failed", "not-loaded"]

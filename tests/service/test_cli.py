@@ -71,6 +71,7 @@ def test_show_prints_a_page_and_the_whole_manifest_as_json(run, registry):
     assert re.search(r"^labels: +8$", page, re.MULTILINE)
     hint = f"longtail registry show 1 --registry {registry.folder} --json"
     assert hint in page and "p_at_1" not in page
+    assert re.search(r"^chosen on: +the dev split$", page, re.MULTILINE)
     assert json.loads(run("registry", "show", "1", "--json"))["metrics"] == {
         "retrieval": {"p_at_1": 0.5}
     }

@@ -58,6 +58,21 @@ def test_a_manifest_comes_back_from_json(manifest: Manifest) -> None:
     assert found.to_json() == manifest.to_json()
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "the dev split"),
+        ({"held_out_documents": 1234, "training_document_count": 12345}, "1,234 held-out training"),
+        ({"metrics": {}}, "nothing"),
+    ],
+)
+def test_a_manifest_says_what_its_choices_come_from(
+    manifest: Manifest, changes: dict[str, Any], words: str
+) -> None:
+    found = Manifest.from_json(replace(manifest, **changes).to_json(), "here")
+    assert found.chosen_on.startswith(words)
+
+
 def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest: Manifest) -> None:
     content = json.loads(manifest.to_json())
     digest = digest_of(content)
@@ -151,6 +166,11 @@ def test_a_lie_with_a_fitting_digest_is_refused(
         set_at("label_count", to="7"),
         set_at("label_count", to=7.0),
         set_at("training_document_count", to=-1),
+        set_at("held_out_documents", to=0),
+        set_at("held_out_documents", to=20),  # all that there are
+        set_at("held_out_documents", to=True),
+        set_at("held_out_documents", to=2.0),
+        drop("held_out_documents"),
         set_at("encoder", to="tiny"),
         set_at("encoder", "dim", to=None),
         set_at("encoder", "rank", to=1),

@@ -67,6 +67,12 @@ def test_a_refused_value_is_shown(tmp_path):
         read_config(write(tmp_path, "seed: -1\n"))
 
 
+@pytest.mark.parametrize("share", [-0.1, 0.6])
+def test_a_share_to_hold_out_that_leaves_too_little_is_refused(share):
+    with pytest.raises(ConfigError, match=r"held_out_dev: got -?0\.\d; expected at (least|most)"):
+        read_config(None, {"held_out_dev": share})
+
+
 def test_a_wrong_override_is_refused():
     with pytest.raises(ConfigError, match=r"^configuration: seed: got 4294967296; expected less"):
         read_config(None, {"seed": 2**32})

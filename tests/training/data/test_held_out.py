@@ -1,0 +1,178 @@
+"""Which training documents are held out where a corpus has no dev split."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.errors import DataError
+from training.data.dataset import Dataset, open_dataset
+from training.data.held_out import LEAST_HELD_OUT, held_out_rows, with_held_out_dev
+
+TEXTS = st.lists(st.text("abé\ud800", max_size=3), max_size=60)
+SHARES = st.floats(0, 1)
+
+
+def write(folder: Path, documents: list[dict[str, Any]]) -> Dataset:
+    lines = (json.dumps(document) + "\n" for document in documents)
+    (folder / "train.jsonl").write_text("".join(lines))
+    return open_dataset(folder)
+
+
+def documents(count: int) -> list[dict[str, Any]]:
+    """Of four texts in a row one is that of the document before; every fifth has no label."""
+    return [
+        {
+            "id": f"d{row}",
+            "text": f"text {row - (row % 4 == 3)}",
+            "labels": ["all", f"label {row % 7}"] if row % 5 else [],
+        }
+        for row in range(count)
+    ]
+
+
+# ---- which documents ----
+
+
+@given(TEXTS, SHARES, st.integers(0, 20))
+def test_equal_texts_are_on_one_side_and_neither_bound_is_exceeded(texts, share, most):
+    chosen = held_out_rows(texts, share, most).tolist()
+    held_out = {text for text, is_chosen in zip(texts, chosen, strict=True) if is_chosen}
+    assert chosen == [text in held_out for text in texts]
+    assert sum(chosen) <= min(share * len(texts), most)
+
+
+@given(TEXTS, SHARES, st.randoms())
+def test_the_order_of_the_documents_does_not_matter(texts, share, random):
+    shuffled = random.sample(texts, len(texts))
+    assert chosen_of(texts, share) == chosen_of(shuffled, share)
+
+
+def chosen_of(texts: list[str], share: float) -> set[str]:
+    chosen = held_out_rows(texts, share)
+    return {text for text, is_chosen in zip(texts, chosen, strict=True) if is_chosen}
+
+
+@given(TEXTS, SHARES)
+def test_texts_are_taken_by_rising_hash_as_long_as_their_documents_fit(texts, share):
+    counts, room, wanted = Counter(texts), int(share * len(texts)), set()
+    for text in sorted(counts, key=hash_of):
+        if counts[text] <= room:
+            wanted.add(text)
+            room -= counts[text]
+    assert chosen_of(texts, share) == wanted
+
+
+def hash_of(text: str) -> bytes:
+    content = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=8, person=b"longtail dev").digest()
+
+
+def test_different_texts_fill_the_share_and_the_bound_exactly():
+    texts = [f"text {number}" for number in range(1234)]
+    assert held_out_rows(texts, 0.1).sum() == 123
+    assert held_out_rows(texts, 0.1, most=50).sum() == 50
+    assert held_out_rows((str(number) for number in range(60_000)), 0.1).sum() == 5_000
+
+
+def test_a_smaller_bound_holds_out_a_part_of_the_same_texts():
+    texts = [f"text {number}" for number in range(1000)]
+    assert chosen_of(texts, 0.05) < chosen_of(texts, 0.1)
+
+
+def test_the_choice_is_the_same_on_every_machine():
+    chosen = held_out_rows([f"text {number}" for number in range(30)], 0.2)
+    assert np.flatnonzero(chosen).tolist() == [0, 4, 17, 20, 24, 26]
+
+
+def test_a_text_that_fills_the_corpus_stays_in_training():
+    texts = ["n/a"] * 900 + [f"text {number}" for number in range(100)]
+    chosen = held_out_rows(texts, 0.1)
+    assert not chosen[:900].any() and chosen[900:].all()
+
+
+# ---- the view ----
+
+
+def test_the_parts_have_all_documents_once_in_their_order(tmp_path):
+    dataset = write(tmp_path, documents(400))
+    view = with_held_out_dev(dataset, 0.1)
+    parts = {name: list(view.split(name)) for name in view.split_names}
+    assert list(parts) == ["train", "dev"] and len(parts["dev"]) == 40
+    whole = list(dataset.split("train"))
+    assert sorted(parts["train"] + parts["dev"], key=whole.index) == whole
+    assert all(part == sorted(part, key=whole.index) for part in parts.values())
+    assert not {x.text for x in parts["dev"]} & {x.text for x in parts["train"]}
+
+
+def test_the_scan_of_a_part_is_that_of_its_documents(tmp_path):
+    view = with_held_out_dev(write(tmp_path, documents(400)), 0.1)
+    for name in ("train", "dev"):
+        found, part = view.split(name).scan(), list(view.split(name))
+        rows = [np.flatnonzero(row).tolist() for row in found.labels.toarray()]
+        assert rows == [list(document.labels) for document in part]
+        assert found.lengths.tolist() == [len(document.text) for document in part]
+        assert found.num_unlabelled == sum(not document.labels for document in part) > 0
+
+
+def test_labels_and_fingerprint_are_the_corpus_own_and_counts_those_of_the_rest(tmp_path):
+    dataset = write(tmp_path, documents(400))
+    whole = dataset.catalogue.training_counts
+    view = with_held_out_dev(dataset, 0.1)
+    assert view.fingerprint == dataset.fingerprint
+    assert [label.id for label in view.catalogue] == [label.id for label in dataset.catalogue]
+    kept = view.split("train").scan().labels.sum(axis=0)
+    assert view.catalogue.training_counts.tolist() == kept.tolist()
+    assert dataset.catalogue.training_counts.tolist() == whole.tolist()
+    assert (kept < whole).any()
+
+
+def test_a_corpus_is_told_how_many_of_its_documents_are_held_out(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "training.data.held_out"):
+        with_held_out_dev(write(tmp_path, documents(400)), 0.1)
+    assert "no dev split, so 40 of 400 training documents are held out" in caplog.text
+
+
+@pytest.mark.parametrize(("count", "is_divided"), [(199, False), (200, True)])
+def test_too_few_documents_are_not_divided(tmp_path, caplog, count, is_divided):
+    distinct = [{"text": f"text {number}", "labels": ["a"]} for number in range(count)]
+    found = with_held_out_dev(write(tmp_path, distinct), 0.1)
+    assert (found is not None) == is_divided
+    assert LEAST_HELD_OUT == 20
+    said = "no dev split, and 19 of 199 training documents would be too few for one (at least 20"
+    assert (said in caplog.text) != is_divided
+
+
+@pytest.mark.parametrize("is_labelled_if_held_out", [True, False])
+def test_a_part_without_labels_is_not_made(tmp_path, caplog, is_labelled_if_held_out):
+    texts = [f"text {number}" for number in range(300)]
+    chosen = held_out_rows(texts, 0.1)
+    records = [
+        {"text": text, "labels": ["a"] if is_chosen == is_labelled_if_held_out else []}
+        for text, is_chosen in zip(texts, chosen, strict=True)
+    ]
+    assert with_held_out_dev(write(tmp_path, records), 0.1) is None
+    assert "of two parts of the training documents one would carry no label" in caplog.text
+
+
+@pytest.mark.parametrize("change", [documents(401), documents(399)])
+def test_a_file_that_changes_while_a_part_is_read_is_noticed(tmp_path, change):
+    view = with_held_out_dev(write(tmp_path, documents(400)), 0.1)
+    write(tmp_path, change)
+    with pytest.raises(DataError, match=rf"had 400 good documents before and has {len(change)}"):
+        list(view.split("dev"))
+
+
+def test_the_split_that_is_not_there_is_refused_with_what_to_do(tmp_path):
+    dataset = write(tmp_path, documents(400))
+    with pytest.raises(DataError, match=r"no split 'dev'; it has 'train'; measure on one of these"):
+        dataset.split("dev")
