@@ -14,6 +14,7 @@ RETRIEVAL = "retrieval"
 CLASSIFIER = "classifier"
 LINEAR = "linear"
 SPARSE = "sparse"
+NEIGHBOURS = "neighbours"
 HYBRID = "hybrid"
 ENSEMBLE = "ensemble"
 HYBRID_OF = (RETRIEVAL, CLASSIFIER)

@@ -50,6 +50,7 @@ def part_of(parts: ModelParts, labels: range) -> ModelParts:
         catalogue=parts.catalogue.part(labels.start, labels.stop),
         sparse=_sparse_part(parts.sparse, labels),
         dense=None if parts.dense is None else _dense_part(parts.dense, labels),
+        neighbours=None if parts.neighbours is None else parts.neighbours.part_of(labels),
     )
 
 

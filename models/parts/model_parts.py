@@ -3,9 +3,13 @@
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
 sparse.json                vocabulary and lemmas
+neighbours.safetensors     documents that lend their labels to texts near to them: CSR tf-idf, in
+half precision; the labels of each; num_neighbours and temperature
+neighbours.json            the ids of these documents
 probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
 some
 
+The two files of the neighbours are missing where the bundle is to keep no training documents.
 The dense half, which a model may lack:
 
 encoder/                   the transformer and its tokenizer, as Hugging Face saves them
@@ -28,11 +32,13 @@ from transformers import TokenizersBackend
 from models.bundle.manifest import Calibration, Ensemble
 from models.encoders.dual_encoder import DualEncoder
 from models.labels.catalogue import LabelCatalogue
+from models.memory.memory import NeighbourMemory
 from models.names import (
     CLASSIFIER,
     ENSEMBLE,
     HYBRID,
     LINEAR,
+    NEIGHBOURS,
     RETRIEVAL,
     SPARSE,
 )
@@ -46,6 +52,8 @@ _LINEAR_FILE = "linear.safetensors"
 _TREE_FILE = "tree.safetensors"
 _SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
+_NEIGHBOURS_FILE = "neighbours.safetensors"
+_NEIGHBOUR_IDS_FILE = "neighbours.json"
 _TRANSFORMER_PREFIX = "transformer."
 
 
@@ -81,6 +89,7 @@ class ModelParts:
         has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
         calibrations: What makes log-odds of the scores of a scorer.
         ensemble: The weights of the scorer `ensemble`; None if there is none.
+        neighbours: The documents that it remembers; None if it keeps none.
     """
 
     catalogue: LabelCatalogue
@@ -89,6 +98,7 @@ class ModelParts:
     has_hybrid: bool = False
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     ensemble: Ensemble | None = None
+    neighbours: NeighbourMemory | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -100,6 +110,7 @@ class ModelParts:
             HYBRID: has_classifier and self.has_hybrid,
             LINEAR: self.dense is not None and self.dense.linear is not None,
             SPARSE: True,
+            NEIGHBOURS: self.neighbours is not None,
             ENSEMBLE: self.ensemble is not None,
         }
         return tuple(name for name, is_there in there.items() if is_there)

@@ -17,6 +17,7 @@ from models.options import RankingOptions
 from models.parts.batches import Reading, TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.dense_scorers import make_dense
+from models.predict.neighbours_scorer import make_neighbours
 from models.predict.placement import Placement
 from models.predict.scorer import Scorer
 from models.predict.sparse_scorer import make_sparse
@@ -30,6 +31,7 @@ from models.scorers.reliability import is_overconfident
 MAKERS: tuple[Callable[[ModelParts, Placement], dict[str, Scorer]], ...] = (
     make_dense,
     make_sparse,
+    make_neighbours,
 )
 """What makes scorers of the parts of a model, by their names."""
 

@@ -21,12 +21,13 @@ from training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,
     EnsembleConfig,
+    NeighboursConfig,
     RetrievalConfig,
     SparseConfig,
     _Section,
 )
 
-Scorer = Literal["retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"]
+Scorer = Literal["retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours", "ensemble"]
 
 _DENSE_KEYS = (
     ("encoder", ""),
@@ -41,6 +42,8 @@ _DENSE_KEYS = (
     ("ensemble", ""),
 )
 """What concerns the dense half alone: a section and a key of it, or all of the section."""
+_OPTIONAL = ("linear", "neighbours", "ensemble")
+"""Scorers with a section of their own name, which concerns no other scorer."""
 _BESIDE = {
     "classifier": "retrieval",
     "linear": "retrieval",
@@ -58,7 +61,9 @@ class TrainingConfig(_Section):
     scorers: tuple[Scorer, ...] = get_args(Scorer)
     """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
     beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier",
-    "ensemble" only beside "retrieval". With "sparse" alone no encoder is needed."""
+    "ensemble" only beside "retrieval". "sparse" and "neighbours" need no encoder. With
+    "neighbours" the bundle keeps the words of every training document; leave it out where these
+    are confidential."""
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -79,6 +84,7 @@ class TrainingConfig(_Section):
     classifier: ClassifierConfig = ClassifierConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
+    neighbours: NeighboursConfig = NeighboursConfig()
     ensemble: EnsembleConfig = EnsembleConfig()
 
     @field_validator("scorers")
@@ -146,9 +152,10 @@ class TrainingConfig(_Section):
 
     @property
     def _unused(self) -> tuple[tuple[str, str], ...]:
-        if not self.is_dense:
-            return _DENSE_KEYS
-        return tuple((name, "") for name in ("linear", "ensemble") if name not in self.scorers)
+        left_out = tuple((name, "") for name in _OPTIONAL if name not in self.scorers)
+        if self.is_dense:
+            return left_out
+        return _DENSE_KEYS + tuple(key for key in left_out if key not in _DENSE_KEYS)
 
 
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:

@@ -23,14 +23,17 @@ from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, held
 from models.labels.catalogue import LabelCatalogue
-from models.names import ENSEMBLE, HYBRID
+from models.memory.memory import NeighbourMemory
+from models.names import ENSEMBLE, HYBRID, NEIGHBOURS
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import write_parts
 from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset
 from training.data.survey import Survey, survey
 from training.evaluation.by_frequency import ALL_LABELS
+from training.memory.fit import DevDocuments, fit_memory
 from training.pipeline.dense import (
     DenseStart,
     check_start,
@@ -125,7 +128,11 @@ def _train_all(
             )  # fmt: skip
             catalogue = _described(run, sparse)
         dense = _train_dense(run, start, catalogue, sparse, features, truth) if start else None
-        parts = ModelParts(catalogue, sparse, dense, has_hybrid=HYBRID in config.scorers)
+        parts = ModelParts(
+            catalogue, sparse, dense,
+            has_hybrid=HYBRID in config.scorers,
+            neighbours=_remembered(run, tfidf, features, truth),
+        )  # fmt: skip
         parts, metrics = _finished_on_dev(run, parts, truth.shape[0])
     manifest = _manifest(run, start, parts, truth.shape[0], metrics)
     with stage_cost(run.folder, "bundle"):
@@ -203,6 +210,24 @@ def _train_dense(
     events = run.folder / "tensorboard" if run.has_events else None
     train_stages(start, inputs, run.config, run.folder, events)
     return finish_dense(start, texts, run.config, run.folder)
+
+
+def _remembered(
+    run: Run,
+    tfidf: TfidfModel,
+    features: Float32[csr_array, "document feature"],
+    truth: Float32[csr_array, "document label"],
+) -> NeighbourMemory | None:
+    """Return the training documents that the bundle keeps; None where it is to keep none."""
+    if NEIGHBOURS not in run.config.scorers:
+        return None
+    with stage_cost(run.folder, "neighbours"):
+        ids = [document.id for document in run.dataset.split("train")]
+        dev = None
+        if "dev" in run.dataset.split_names:
+            split = run.dataset.split("dev")
+            dev = DevDocuments(tfidf.transform(split.texts()), split.scan().labels)
+        return fit_memory(features, truth, ids, dev, run.config.neighbours)
 
 
 def _described(run: Run, sparse: SparseModel) -> LabelCatalogue:
