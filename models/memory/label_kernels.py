@@ -74,8 +74,8 @@ def shares_of(
 ) -> Float64[np.ndarray, neighbour]:
     """Return what each neighbour of one text counts for; 0 for `NO_DOCUMENT`, 1 in all."""
     shares = np.zeros(len(documents), dtype=np.float64)
-    found = _shares_of(similarities, documents, temperature)
-    shares[: len(found)] = found
+    weights, total = _weights_of(documents, similarities, temperature)
+    shares[: len(weights)] = weights / total
     return shares
 
 
@@ -83,11 +83,11 @@ def shares_of(
 def _best_labels(neighbours, labels, raised, found, scores):
     totals = np.zeros(len(raised))
     for row in range(len(scores)):
-        carried = _add_up(neighbours, row, labels, totals)
+        carried, total = _add_up(neighbours, row, labels, totals)
         carried.sort()
         points = np.empty(len(carried), dtype=np.float32)
         for i in range(len(carried)):
-            points[i] = _score(totals[carried[i]], raised[carried[i]])
+            points[i] = _score(totals[carried[i]], total, raised[carried[i]])
         # A merge sort keeps the order of equal ones.
         order = np.argsort(-points, kind="mergesort")[: found.shape[1]]
         found[row, : len(order)] = carried[order]
@@ -99,52 +99,56 @@ def _best_labels(neighbours, labels, raised, found, scores):
 def _scores_of_labels(neighbours, labels, raised, asked, scores):
     totals = np.zeros(len(raised))
     for row in range(len(scores)):
-        carried = _add_up(neighbours, row, labels, totals)
+        carried, total = _add_up(neighbours, row, labels, totals)
         for place in range(asked.shape[1]):
             label = asked[row, place]
             if label != NO_LABEL and totals[label] > 0:
-                scores[row, place] = _score(totals[label], raised[label])
+                scores[row, place] = _score(totals[label], total, raised[label])
         totals[carried] = 0
 
 
 @compiled
 def _add_up(neighbours, row, labels, totals):
-    """Add each neighbour's share to its labels' totals, and return these labels, each once."""
+    """Add each neighbour's weight to its labels' totals.
+
+    Returns these labels, each once, and the sum of all weights.
+    """
     documents = neighbours[0][row]
     starts, indices = labels
-    shares = _shares_of(neighbours[1][row], documents, neighbours[2])
+    weights, total = _weights_of(documents, neighbours[1][row], neighbours[2])
     most = 0
-    for i in range(len(shares)):
+    for i in range(len(weights)):
         most += starts[documents[i] + 1] - starts[documents[i]]
     carried = np.empty(most, dtype=np.int64)
     size = 0
-    for i in range(len(shares)):
+    for i in range(len(weights)):
         for j in range(starts[documents[i]], starts[documents[i] + 1]):
             label = indices[j]
             if totals[label] == 0:
                 carried[size] = label
                 size += 1
-            totals[label] += shares[i]
-    return carried[:size]
+            totals[label] += weights[i]
+    return carried[:size], total
 
 
 @compiled
-def _shares_of(similarities, documents, temperature):
-    """Return what each neighbour of a text counts for; their sum is 1, if there are any."""
+def _weights_of(documents, similarities, temperature):
+    """Return exp(similarity / temperature) of each neighbour, that of the first being 1; and sum.
+
+    A label that all carry has a total that is this sum to the bit, so that its share is 1.
+    """
     size = 0
     while size < len(documents) and documents[size] != NO_DOCUMENT:
         size += 1
-    shares = np.empty(size)
+    weights = np.empty(size)
     total = 0.0
     for i in range(size):
         difference = np.float64(similarities[i]) - np.float64(similarities[0])
-        shares[i] = np.exp(difference / temperature)
-        total += shares[i]
-    for i in range(size):
-        shares[i] /= total
-    return shares
+        weights[i] = np.exp(difference / temperature)
+        total += weights[i]
+    return weights, total
 
 
 @compiled
-def _score(total, raised):
-    return np.float32(np.log(total) + raised)
+def _score(weight, total, raised):
+    return np.float32(np.log(weight / total) + raised)

@@ -465,7 +465,7 @@ def make_parts(dual_encoder, tokenizer) -> MakeParts:
             return LinearModel(rows, rng.integers(0, 2, len(covered)).astype(np.float32), covered)
 
         weights = rng.integers(-1, 2, (len(covered), len(WORDS))).astype(np.float32)
-        names = ("retrieval", "classifier", "linear", "sparse", "neighbours")
+        names = ("retrieval", "classifier", "linear", "sparse")
         line = Calibration((0.0,), (1.0, 0.5), -1.0)
         tree = tree_of(num_labels, dim, rng) if correction == "tree" else None
         return ModelParts(
@@ -487,7 +487,8 @@ def make_parts(dual_encoder, tokenizer) -> MakeParts:
                 linear=LinearScorer(linear(), correction, tree),
             ),
             has_hybrid=True,
-            calibrations=dict.fromkeys([*names, "ensemble"], line),
+            calibrations=dict.fromkeys([*names, "ensemble"], line)
+            | {"neighbours": replace(line, knots=(-5.0,))},
             ensemble=Ensemble({"retrieval": 0.5, "linear": 0.25, "sparse": 0.25}),
             neighbours=memory_of(num_labels, rng),
         )

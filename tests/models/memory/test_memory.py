@@ -161,6 +161,16 @@ def test_labels_are_ranked_by_the_shares_of_their_documents(seed, m):
     np.testing.assert_array_equal(found, ranking.scores)  # to the bit, and -inf for NO_LABEL
 
 
+def test_a_label_that_all_neighbours_carry_has_score_0():
+    rng = np.random.default_rng(14)
+    memory, queries = memory_of(rng), features_of(rng, 20)
+    everyone = replace(memory, labels=csr_array(np.ones((80, 1), dtype=np.float32)))
+    neighbours = nearest_documents(everyone, queries, 10)
+    scores = NeighbourSource(everyone, neighbours).top(np.arange(20), 1).scores
+    has_neighbours = neighbours.documents[:, :1] != NO_DOCUMENT
+    assert has_neighbours.any() and not scores[has_neighbours].any()
+
+
 def test_what_raises_a_label_is_added_to_its_score_if_it_has_one():
     rng = np.random.default_rng(6)
     memory, queries = memory_of(rng), features_of(rng, 4)
