@@ -21,7 +21,7 @@ ENSEMBLE = "ensemble"
 FAST = "fast"
 HYBRID_OF = (RETRIEVAL, CLASSIFIER)
 """The scorers that make `hybrid` (DEPL+c)."""
-WITHOUT_ENCODER = (SPARSE, NAMES)
+WITHOUT_ENCODER = (SPARSE, NAMES, NEIGHBOURS)
 """The scorers that need no encoder; `fast` blends them."""
 BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
 """The scorers that `ensemble` blends."""

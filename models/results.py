@@ -80,6 +80,22 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class CarryingDocument:
+    """A training document near to a text, which carries a label of it.
+
+    Attributes:
+        document_id: As the corpus has it.
+        similarity: Cosine of the tf-idf of text and document.
+        share: Of what all neighbours that carry the label count for together; 1 if it is the only
+            one.
+    """
+
+    document_id: str
+    similarity: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Keyword:
     """A token by which the sparse model knows a label, and its weight."""
 

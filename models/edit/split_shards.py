@@ -51,6 +51,7 @@ def part_of(parts: ModelParts, labels: range) -> ModelParts:
         sparse=_sparse_part(parts.sparse, labels),
         dense=None if parts.dense is None else _dense_part(parts.dense, labels),
         names=None if parts.names is None else replace(parts.names, scored=labels),
+        neighbours=None if parts.neighbours is None else parts.neighbours.part_of(labels),
     )
 
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, vstack
 
 from models.encoders.dual_encoder import encode_all
 from models.encoders.tokens import TokenizedTexts, tokenize_texts
+from models.memory.search import Neighbours, nearest_documents
 from models.parts.model_parts import DenseParts, ModelParts
 
 T = TypeVar("T")
@@ -72,12 +73,14 @@ class TextBatch:
         parts: ModelParts,
         device: str,
         progress: Callable[[int], object],
+        num_threads: int = 1,
     ) -> None:
         """Keep the texts; `Predictor.read` makes them."""
         self.texts = texts
         self._parts = parts
         self._device = device
         self._progress = progress
+        self._num_threads = num_threads
 
     @property
     def _dense(self) -> DenseParts:
@@ -117,6 +120,15 @@ class TextBatch:
         return self._parts.names.scores(self.texts)
 
     @_Once
+    def neighbours(self) -> Neighbours:
+        """The nearest of the documents that the model remembers."""
+        memory = self._parts.neighbours
+        assert memory is not None  # only the scorer of neighbours asks, and it comes with it
+        return nearest_documents(
+            memory, self.features, memory.num_neighbours, num_threads=self._num_threads
+        )
+
+    @_Once
     def num_words(self) -> Int64[np.ndarray, text]:
         """Words of each text, as the sparse model counts them."""
         tfidf = self._parts.sparse.tfidf
@@ -148,8 +160,8 @@ class TextBatch:
         return joined
 
     @property
-    def _context(self) -> tuple[ModelParts, str, Callable[[int], object]]:
-        return self._parts, self._device, self._progress
+    def _context(self) -> tuple[ModelParts, str, Callable[[int], object], int]:
+        return self._parts, self._device, self._progress, self._num_threads
 
     def extents(self, reads: Collection[Reading]) -> list[Extent]:
         """Return how much of each text is read.
@@ -186,6 +198,7 @@ _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
     "vectors": lambda vectors, rows: vectors[rows],
     "features": lambda features, rows: features[rows],
     "name_scores": lambda scores, rows: scores[rows],
+    "neighbours": Neighbours.take,
     "num_words": lambda counts, rows: counts[rows],
 }
 """How a part of each of a batch's cached properties is made."""
@@ -195,6 +208,7 @@ _JOINED: dict[str, Callable[[Any], object]] = {
     "vectors": np.concatenate,
     "features": lambda parts: csr_array(vstack(parts, format="csr")),
     "name_scores": lambda parts: csr_array(vstack(parts, format="csr")),
+    "neighbours": Neighbours.joined,
     "num_words": np.concatenate,
 }
 """How one is made of those of several batches."""

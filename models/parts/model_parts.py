@@ -3,15 +3,20 @@
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
 sparse.json                vocabulary and lemmas
+neighbours.safetensors     documents that lend their labels to texts near to them: CSR tf-idf, in
+half precision; the labels of each; num_neighbours and temperature
+neighbours.json            the ids of these documents
 
 Where there is the scorer `names`:
 
 names.safetensors          counts of the words of label names, and of finds; the trees
 names.json                 the words, and their lemmas
 names.jsonl                all names of all labels, in a shard too
+
 probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
 some
 
+The two files of the neighbours are missing where the bundle is to keep no training documents.
 The dense half, which a model may lack:
 
 encoder/                   the transformer and its tokenizer, as Hugging Face saves them
@@ -35,6 +40,7 @@ from models.bundle.manifest import Calibration, RarityBlend
 from models.encoders.dual_encoder import DualEncoder
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.name_model import NameModel
+from models.memory.memory import NeighbourMemory
 from models.names import (
     CLASSIFIER,
     ENSEMBLE,
@@ -42,6 +48,7 @@ from models.names import (
     HYBRID,
     LINEAR,
     NAMES,
+    NEIGHBOURS,
     RETRIEVAL,
     SPARSE,
 )
@@ -55,6 +62,8 @@ _LINEAR_FILE = "linear.safetensors"
 _TREE_FILE = "tree.safetensors"
 _SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
+_NEIGHBOURS_FILE = "neighbours.safetensors"
+_NEIGHBOUR_IDS_FILE = "neighbours.json"
 _TRANSFORMER_PREFIX = "transformer."
 
 
@@ -91,6 +100,7 @@ class ModelParts:
         has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
         calibrations: What makes log-odds of the scores of a scorer.
         blends: The scorers that blend others by rarity, by name.
+        neighbours: The documents that it remembers; None if it keeps none.
     """
 
     catalogue: LabelCatalogue
@@ -100,6 +110,7 @@ class ModelParts:
     has_hybrid: bool = False
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
+    neighbours: NeighbourMemory | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -112,6 +123,7 @@ class ModelParts:
             LINEAR: self.dense is not None and self.dense.linear is not None,
             SPARSE: True,
             NAMES: self.names is not None,
+            NEIGHBOURS: self.neighbours is not None,
             FAST: FAST in self.blends,
             ENSEMBLE: ENSEMBLE in self.blends,
         }

@@ -18,12 +18,15 @@ from models.encoders.dual_encoder import DualEncoder
 from models.encoders.pretrained import load_tokenizer, load_transformer
 from models.errors import BundleCorruptError
 from models.label_tree.tree import LabelTree
-from models.names import CLASSIFIER, HYBRID, LINEAR, NAMES, LabelPooling
+from models.memory.memory import NeighbourMemory
+from models.names import CLASSIFIER, HYBRID, LINEAR, NAMES, NEIGHBOURS, LabelPooling
 from models.parts.consistency import check_parts, contradiction
 from models.parts.model_parts import (
     _CLASSIFIER_FILE,
     _DUAL_ENCODER_FILE,
     _LINEAR_FILE,
+    _NEIGHBOUR_IDS_FILE,
+    _NEIGHBOURS_FILE,
     _SPARSE_FILE,
     _TRANSFORMER_PREFIX,
     _TREE_FILE,
@@ -62,6 +65,8 @@ def write_parts(
     texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
     if parts.names is not None:
         texts |= texts_of_names(parts.names)
+    if parts.neighbours is not None:
+        texts[_NEIGHBOUR_IDS_FILE] = parts.neighbours.ids_to_json()
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
     if parts.dense is not None:
@@ -82,6 +87,9 @@ def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
     arrays = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
     if parts.names is not None:
         arrays[NAMES_FILE] = arrays_of_names(parts.names)
+    if parts.neighbours is not None:
+        remembered = parts.neighbours.to_arrays()
+        arrays[_NEIGHBOURS_FILE] = remembered | {"data": _shortest(remembered["data"])}
     return arrays if parts.dense is None else arrays | _dense_arrays(parts.dense)
 
 
@@ -93,14 +101,16 @@ def read_parts(bundle: Bundle) -> ModelParts:
     """
     manifest, encoder = bundle.manifest, bundle.manifest.encoder
     try:
+        sparse = read_sparse(bundle)
         parts = ModelParts(
             catalogue=bundle.catalogue,
-            sparse=read_sparse(bundle),
+            sparse=sparse,
             dense=None if encoder is None else _read_dense(bundle, encoder.max_tokens),
             names=read_names(bundle) if NAMES in manifest.scorers else None,
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
             blends=manifest.blends,
+            neighbours=_read_neighbours(bundle, sparse),
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error
@@ -175,6 +185,25 @@ def _label_pooling(bundle: Bundle) -> LabelPooling:
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
     pooling: LabelPooling = found
     return pooling
+
+
+def _read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | None:
+    """Return the documents that a bundle remembers; None where it has no such scorer.
+
+    Raises:
+        BundleCorruptError: They contradict each other, the vocabulary or the catalogue.
+    """
+    if NEIGHBOURS not in bundle.manifest.scorers:
+        return None
+    try:
+        return NeighbourMemory.from_arrays(
+            bundle.tensors(_NEIGHBOURS_FILE),
+            bundle.text(_NEIGHBOUR_IDS_FILE),
+            len(sparse.tfidf.tokens),
+            len(bundle.catalogue),
+        )
+    except (BundleCorruptError, ValueError) as error:
+        raise BundleCorruptError(contradiction(bundle, _NEIGHBOURS_FILE, str(error))) from error
 
 
 def _read_linear(bundle: Bundle) -> LinearScorer:

@@ -200,7 +200,9 @@ class Predictor:
         Raises:
             RequestError: The texts can't be ranked (see `models.predict.texts`).
         """
-        return TextBatch(checked_texts(texts), self._parts, self.device, progress)
+        return TextBatch(
+            checked_texts(texts), self._parts, self.device, progress, self._placement.num_threads
+        )
 
     def prepare(self, batch: TextBatch, scorer: str | None = None) -> list[int]:
         """Do for a scorer what needs no encoder; return the tokens that it will read of each text.

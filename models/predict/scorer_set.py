@@ -18,6 +18,7 @@ from models.parts.batches import Reading, TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.dense_scorers import make_dense
 from models.predict.names_scorer import make_names
+from models.predict.neighbours_scorer import make_neighbours
 from models.predict.placement import Placement
 from models.predict.scorer import Scorer
 from models.predict.sparse_scorer import make_sparse
@@ -32,6 +33,7 @@ MAKERS: tuple[Callable[[ModelParts, Placement], dict[str, Scorer]], ...] = (
     make_dense,
     make_sparse,
     make_names,
+    make_neighbours,
 )
 """What makes scorers of the parts of a model, by their names."""
 

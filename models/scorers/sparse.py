@@ -6,22 +6,17 @@ for how they are learned.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from models.ranking.row_threads import in_row_parts
 from models.ranking.top_k import NO_LABEL, Ranking, nothing
 from models.scorers.sparse_kernels import best_of_rows, scores_of_labels
 from models.scorers.tfidf import TfidfModel
-
-_ROWS_A_PART = 64  # that one thread ranks at a time
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -85,11 +80,12 @@ class SparseSource:
         model, k = self._model, min(m, len(self._model.labels))
         if not k:
             return nothing(len(rows), m)
-        parts = self._in_parts(
+        parts = in_row_parts(
             lambda part: best_of_rows(
                 self._features[rows[part]], model.weights_by_feature, self._bias, k
             ),
             len(rows),
+            self._num_threads,
         )
         found = np.concatenate([labels for labels, _ in parts])
         scores = np.concatenate([scores for _, scores in parts])
@@ -108,22 +104,13 @@ class SparseSource:
             return np.full(labels.shape, -np.inf, dtype=np.float32)
         found = np.searchsorted(model.labels, labels)
         found = np.minimum(found, len(model.labels) - 1)
-        parts = self._in_parts(
+        parts = in_row_parts(
             lambda part: scores_of_labels(
                 self._features[rows[part]], model.weights_by_feature, self._bias, found[part]
             ),
             len(rows),
+            self._num_threads,
         )
         scores: Float32[np.ndarray, "row m"] = np.concatenate(parts)
         scores[model.labels[found] != labels] = -np.inf
         return scores
-
-    def _in_parts(self, work: Callable[[slice], _Result], num_rows: int) -> list[_Result]:
-        """Return the results of some work on parts of the rows, done by several threads."""
-        parts = [
-            slice(start, start + _ROWS_A_PART) for start in range(0, max(1, num_rows), _ROWS_A_PART)
-        ]
-        if len(parts) == 1 or self._num_threads == 1:
-            return [work(part) for part in parts]
-        with ThreadPoolExecutor(self._num_threads) as threads:
-            return list(threads.map(work, parts))

@@ -20,13 +20,15 @@ from training.configuration.linear import LinearConfig
 from training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,
+    NeighboursConfig,
     RetrievalConfig,
     SparseConfig,
     _Section,
 )
 
 Scorer = Literal[
-    "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "fast", "ensemble"
+    "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours", "fast",
+    "ensemble",
 ]  # fmt: skip
 
 _DENSE_KEYS = (
@@ -41,6 +43,8 @@ _DENSE_KEYS = (
     ("linear", ""),
 )
 """What concerns the dense half alone: a section and a key of it, or all of the section."""
+_OPTIONAL = ("linear", "neighbours")
+"""Scorers with a section of their own name, which concerns no other scorer."""
 _BESIDE = {
     "classifier": "retrieval",
     "linear": "retrieval",
@@ -59,7 +63,9 @@ class TrainingConfig(_Section):
     """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
     beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier".
     "ensemble" blends all others; "fast", only beside "retrieval", those that need no encoder.
-    Without "retrieval" no encoder is needed."""
+    Without "retrieval" no encoder is needed. With
+    "neighbours" the bundle keeps the words of every training document; leave it out where these
+    are confidential."""
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -84,6 +90,7 @@ class TrainingConfig(_Section):
     classifier: ClassifierConfig = ClassifierConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
+    neighbours: NeighboursConfig = NeighboursConfig()
 
     @field_validator("scorers")
     @classmethod
@@ -150,9 +157,10 @@ class TrainingConfig(_Section):
 
     @property
     def _unused(self) -> tuple[tuple[str, str], ...]:
-        if not self.is_dense:
-            return _DENSE_KEYS
-        return () if "linear" in self.scorers else (("linear", ""),)
+        left_out = tuple((name, "") for name in _OPTIONAL if name not in self.scorers)
+        if self.is_dense:
+            return left_out
+        return _DENSE_KEYS + tuple(key for key in left_out if key not in _DENSE_KEYS)
 
 
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:

@@ -25,6 +25,7 @@ from training.configuration.learning import (
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+Temperature = Annotated[float, Field(ge=0.01, le=100)]
 StopWordLanguage = Literal["en", "de"]
 Joint = Literal["separate", "hybrid"]
 
@@ -259,3 +260,20 @@ class RetrievalConfig(StageConfig):
                 f"but label_subset_size is {self.label_subset_size}; raise it, or take another "
                 "distribution"
             )
+
+
+class NeighboursConfig(_Section):
+    """The scorer of the nearest training documents (RAE-XMC, arXiv:2502.10615).
+
+    The bundle keeps of every training document with a label: its id, its labels, and the tf-idf
+    weight of each of its words. Who has the bundle can tell which words of the vocabulary a
+    document has and about how often, though not their order, nor words outside the vocabulary.
+    Where that is too much, leave "neighbours" out of `scorers`: then none of it is stored.
+    """
+
+    num_neighbours: tuple[Positive, ...] = Field(default=(30, 10, 20, 50, 100), min_length=1)
+    """Documents that are asked about a text, at most: the one with the largest nDCG@5 on the dev
+    split is chosen; without a dev split, or of equally good ones, the first."""
+    temperature: tuple[Temperature, ...] = Field(default=(0.1, 0.05, 0.07, 0.14, 0.2), min_length=1)
+    """How much nearer documents count for more: exp(cosine / temperature); chosen together with
+    their number."""

@@ -10,11 +10,14 @@ from scipy.sparse import csr_array
 
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.name_model import NameModel
-from models.names import NAMES
+from models.memory.memory import NeighbourMemory
+from models.names import NAMES, NEIGHBOURS
 from models.scorers.sparse import SparseModel
+from models.scorers.tfidf import TfidfModel
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset
 from training.lexical.fit import fit_name_model, kept_name_model
+from training.memory.fit import DevDocuments, fit_memory
 from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
 from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
@@ -30,6 +33,7 @@ class EncoderFree:
         catalogue: The labels, with their numbers of training documents and pseudo descriptions.
         sparse: The sparse model.
         names: The model of label names; None where there is to be none, or nothing to learn.
+        neighbours: The training documents that the bundle keeps; None where it is to keep none.
         features: What it reads of the training documents.
         truth: Their labels.
     """
@@ -37,6 +41,7 @@ class EncoderFree:
     catalogue: LabelCatalogue
     sparse: SparseModel
     names: NameModel | None
+    neighbours: NeighbourMemory | None
     features: Float32[csr_array, "document feature"]
     truth: Float32[csr_array, "document label"]
 
@@ -50,7 +55,7 @@ def fit_encoder_free(
     engine: Executor = LOCAL,
     suffix: str = "",
 ) -> EncoderFree:
-    """Fit tf-idf, the sparse model and that of names, and describe the labels by keywords.
+    """Fit all that needs no encoder, and describe the labels by the sparse model's keywords.
 
     Args:
         corpus: Its training documents are read.
@@ -85,5 +90,18 @@ def fit_encoder_free(
                     training, truth, corpus.catalogue, tfidf.lemmas, seed=config.seed
                 ),
             )
+    neighbours = None
+    if NEIGHBOURS in config.scorers:
+        with stage_cost(folder, f"neighbours{suffix}"):
+            ids = [document.id for document in training]
+            dev = _dev_documents(corpus, tfidf)
+            neighbours = fit_memory(features, truth, ids, dev, config.neighbours)
     catalogue = catalogue.replaced(pseudo_description=texts)
-    return EncoderFree(catalogue, sparse, names, features, truth)
+    return EncoderFree(catalogue, sparse, names, neighbours, features, truth)
+
+
+def _dev_documents(corpus: Dataset, tfidf: TfidfModel) -> DevDocuments | None:
+    if "dev" not in corpus.split_names:
+        return None
+    dev = corpus.split("dev")
+    return DevDocuments(tfidf.transform(dev.texts()), dev.scan().labels)

@@ -24,6 +24,7 @@ from models.names import BLENDABLE, ENSEMBLE, FAST, HYBRID, WITHOUT_ENCODER
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import write_parts
 from training.configuration.run import TrainingConfig
+from training.configuration.sections import NeighboursConfig
 from training.data.dataset import Dataset
 from training.data.held_out import with_held_out_dev
 from training.data.survey import Survey, survey
@@ -142,8 +143,9 @@ def _fitted(
     found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
     dense = _train_dense(run, corpus, start, found) if start else None
     parts = ModelParts(
-        found.catalogue, found.sparse, dense, found.names, has_hybrid=HYBRID in config.scorers
-    )
+        found.catalogue, found.sparse, dense, found.names,
+        neighbours=found.neighbours, has_hybrid=HYBRID in config.scorers,
+    )  # fmt: skip
     return _finished_on_dev(run, corpus, parts)
 
 
@@ -153,14 +155,23 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     What was fitted on the held-out ones (calibrations, weights) stays, and so do the pseudo
     descriptions that the label vectors encode.
     """
+    config = run.config
+    if (memory := parts.neighbours) is not None:
+        chosen = {
+            "num_neighbours": (memory.num_neighbours,), "temperature": (memory.temperature,)
+        }  # fmt: skip
+        config = config.model_copy(update={"neighbours": NeighboursConfig(**chosen)})
     found = fit_encoder_free(
-        run.dataset, run.config, unspaced_share, run.folder, engine=run.engine, suffix="-all"
+        run.dataset, config, unspaced_share, run.folder, engine=run.engine, suffix="-all"
     )
     catalogue = found.catalogue
     if parts.dense is not None:
         texts = [label.pseudo_description for label in parts.catalogue]
         catalogue = catalogue.replaced(pseudo_description=texts)
-    return replace(parts, catalogue=catalogue, sparse=found.sparse, names=found.names)
+    return replace(
+        parts, catalogue=catalogue, sparse=found.sparse, names=found.names,
+        neighbours=found.neighbours,
+    )  # fmt: skip
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:

@@ -26,6 +26,7 @@ from models.label_tree.arrays import depth_of, one_sided_biases
 from models.label_tree.tree import LabelTree
 from models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue
 from models.labels.filters import LabelFilter, LabelSet
+from models.memory.memory import NeighbourMemory
 from models.options import RankingOptions
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import read_parts
@@ -39,7 +40,7 @@ from models.scorers.tfidf import TfidfModel
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")
 TEXTS = ("river law", "steel steel milk tax", "grain", "the fish and the court", "zebra")
-SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours", "ensemble")
 MakeParts = Callable[..., ModelParts]
 
 
@@ -486,11 +487,25 @@ def make_parts(dual_encoder, tokenizer) -> MakeParts:
                 linear=LinearScorer(linear(), correction, tree),
             ),
             has_hybrid=True,
-            calibrations=dict.fromkeys([*names, "ensemble"], line),
+            calibrations=dict.fromkeys([*names, "ensemble"], line)
+            | {"neighbours": replace(line, knots=(-5.0,))},
             ensemble=Ensemble({"retrieval": 0.5, "linear": 0.25, "sparse": 0.25}),
+            neighbours=memory_of(num_labels, rng),
         )
 
     return make
+
+
+def memory_of(num_labels: int, rng: np.random.Generator) -> NeighbourMemory:
+    """Documents of few words, so that many are equally near, with random labels."""
+    num_documents = 30
+    return NeighbourMemory.of_documents(
+        csr_array((rng.random((num_documents, len(WORDS))) < 0.2).astype(np.float32)),
+        csr_array((rng.random((num_documents, num_labels)) < 0.3).astype(np.float32)),
+        [f"d{number}" for number in range(num_documents)],
+        num_neighbours=8,
+        temperature=0.5,
+    )
 
 
 def tree_of(num_labels: int, dim: int, rng: np.random.Generator) -> LabelTree:

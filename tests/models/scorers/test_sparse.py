@@ -145,7 +145,7 @@ def dense_scores(model: SparseModel, features: csr_array) -> np.ndarray:
 def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
     k: int, rows_a_part: int, num_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.scorers.sparse._ROWS_A_PART", rows_a_part)
+    monkeypatch.setattr("models.ranking.row_threads._ROWS_A_PART", rows_a_part)
     model, features = random_problem(k)
     rows = np.array([8, 0, 1, 2, 5, 5])
     found = SparseSource(model, features, num_threads=num_threads).top(rows, k)

@@ -161,10 +161,10 @@ def test_calibration_brings_the_mean_probability_of_the_top_near_its_precision(r
 
 def test_the_report_has_a_row_and_a_panel_a_scorer(report):
     table = report.to_markdown()
-    for scorer in ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble"):
+    for scorer in ("retrieval", "classifier", "linear", "sparse", "neighbours", "ensemble"):
         assert f"\n| {scorer} " in table
     titles = [axes.get_title() for axes in draw_reliability(report).axes]
-    assert titles == list(report.before)
+    assert [title for title in titles if title] == list(report.before)  # the last row may be short
     assert json.loads(json.dumps(report.to_json()))["after"]["sparse"]["log_loss"] > 0
 
 

@@ -312,7 +312,7 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
 def test_the_default_scorer_is_the_best_on_dev(trained):
     manifest = trained.bundle.manifest
     found = {name: subsets["all"]["P@5"] for name, subsets in manifest.metrics["dev"].items()}
-    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours", "ensemble")
     assert manifest.scorers == names and set(found) == set(names)
     assert found[manifest.default_scorer] == max(found.values())
 
@@ -388,7 +388,9 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
     with caplog.at_level(logging.WARNING, "training.pipeline.train"):
         manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
-    assert manifest.scorers == ("retrieval", "classifier", "hybrid", "linear", "sparse")
+    assert manifest.scorers == (
+        "retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours",
+    )  # fmt: skip
     assert (manifest.calibrations, manifest.ensemble) == ({}, None)
     assert "no dev split: no probabilities are calibrated, there is no ensemble" in caplog.text
     assert "and the default scorer is not chosen" in caplog.text

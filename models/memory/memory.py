@@ -1,0 +1,231 @@
+"""The training documents that a model remembers: their features, labels and ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array, vstack
+
+from models.errors import BundleCorruptError, DataError
+
+LEAST_TEMPERATURE = 0.01
+"""With less, a neighbour's share could be too small for a number that is not 0."""
+
+
+@dataclass(frozen=True)
+class NeighbourMemory:
+    """Documents that lend their labels to texts that are near to them (RAE-XMC, arXiv:2502.10615).
+
+    Attributes:
+        documents: Tf-idf of each document; no value is below 0.
+        labels: Ones where a document carries a label.
+        ids: Of each document, as the corpus has it.
+        num_neighbours: Documents that are asked about a text, at most; at least 1.
+        temperature: How much nearer documents count for more: exp(cosine / temperature); at least
+            `LEAST_TEMPERATURE`.
+    """
+
+    documents: Float32[csr_array, "document feature"]
+    labels: Float32[csr_array, "document label"]
+    ids: tuple[str, ...]
+    num_neighbours: int
+    temperature: float
+
+    @classmethod
+    def of_documents(
+        cls,
+        features: Float32[csr_array, "document feature"],
+        labels: Float32[csr_array, "document label"],
+        ids: Sequence[str],
+        *,
+        num_neighbours: int,
+        temperature: float,
+    ) -> NeighbourMemory:
+        """Return a memory of documents, with features in half precision, in which they are stored.
+
+        Documents without labels are left out: they have none to lend.
+        """
+        kept = np.flatnonzero(np.diff(labels.indptr))
+        return cls(
+            documents=_in_halves(csr_array(features[kept])),
+            labels=_ordered(csr_array(labels[kept], dtype=np.float32)),
+            ids=tuple(ids[row] for row in kept.tolist()),
+            num_neighbours=num_neighbours,
+            temperature=temperature,
+        )
+
+    def with_documents(
+        self,
+        features: Float32[csr_array, "document feature"],
+        labels: Float32[csr_array, "document label"],
+        ids: Sequence[str],
+    ) -> NeighbourMemory:
+        """Return a memory that has more documents; nothing is trained.
+
+        It is the same as one that was made of all of them with the same idf.
+
+        Args:
+            features: Of the same vocabulary.
+            labels: Of the same catalogue.
+            ids: Of the new documents.
+
+        Raises:
+            DataError: Features or labels are of another number than those of the memory.
+        """
+        for what, new, old in (
+            ("features", features, self.documents),
+            ("labels", labels, self.labels),
+        ):
+            if new.shape != (len(ids), old.shape[1]):
+                raise DataError(
+                    f"new documents: {what} of shape {new.shape}; expected {len(ids)} rows, one "
+                    f"for each id, and {old.shape[1]} columns, as the memory has; make them by the "
+                    "model's own vocabulary and catalogue"
+                )
+        more = NeighbourMemory.of_documents(
+            features,
+            labels,
+            ids,
+            num_neighbours=self.num_neighbours,
+            temperature=self.temperature,
+        )
+        return replace(
+            self,
+            documents=csr_array(vstack([self.documents, more.documents], format="csr")),
+            labels=csr_array(vstack([self.labels, more.labels], format="csr")),
+            ids=self.ids + more.ids,
+        )
+
+    def part_of(self, labels: range) -> NeighbourMemory:
+        """Return all documents with a range of the labels only, numbered from 0 on.
+
+        All stay, so that a text has the neighbours that it has in the whole.
+        """
+        return replace(self, labels=csr_array(self.labels[:, labels.start : labels.stop]))
+
+    @cached_property
+    def postings(self) -> Float32[csr_array, "feature document"]:
+        """The documents of each feature: the features transposed."""
+        return csr_array(self.documents.T)
+
+    @cached_property
+    def largest_values(self) -> Float32[np.ndarray, feature]:
+        """Of each feature in any document; 0 where none has it."""
+        largest = np.zeros(self.documents.shape[1], dtype=np.float32)
+        np.maximum.at(largest, self.documents.indices, self.documents.data)
+        return largest
+
+    @cached_property
+    def longest_norm(self) -> float:
+        """Of all documents: close to 1, since features are rounded."""
+        squares = csr_array(self.documents, dtype=np.float64).power(2).sum(axis=1)
+        return float(np.sqrt(squares.max(initial=0)))
+
+    @cached_property
+    def carried_labels(self) -> Int64[np.ndarray, carried]:
+        """Labels that a document carries, rising."""
+        return np.unique(self.labels.indices).astype(np.int64)
+
+    def ids_to_json(self) -> str:
+        """Return the ids of the documents."""
+        return json.dumps(self.ids)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return all but the ids."""
+        return {
+            "data": self.documents.data,
+            "indices": self.documents.indices.astype(np.int32),
+            "indptr": self.documents.indptr.astype(np.int64),
+            "labels": self.labels.indices.astype(np.int32),
+            "label_indptr": self.labels.indptr.astype(np.int64),
+            "num_neighbours": np.array([self.num_neighbours], dtype=np.int64),
+            "temperature": np.array([self.temperature], dtype=np.float64),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: dict[str, np.ndarray], ids: str, num_features: int, num_labels: int
+    ) -> NeighbourMemory:
+        """Read what `to_arrays` and `ids_to_json` wrote.
+
+        Args:
+            arrays: By name.
+            ids: A JSON list.
+            num_features: Of the vocabulary.
+            num_labels: Of the catalogue.
+
+        Raises:
+            BundleCorruptError: They contradict each other, the vocabulary or the catalogue.
+            KeyError: An array is missing.
+            ValueError: One is no index into another, or the ids are no JSON.
+        """
+        found = json.loads(ids)
+        num_documents = len(arrays["indptr"]) - 1
+        _check_ids(found, num_documents)
+        documents = csr_array(
+            (arrays["data"].astype(np.float32), arrays["indices"], arrays["indptr"]),
+            shape=(num_documents, num_features),
+        )
+        ones = np.ones(len(arrays["labels"]), dtype=np.float32)
+        labels = csr_array(
+            (ones, arrays["labels"], arrays["label_indptr"]), shape=(num_documents, num_labels)
+        )
+        for matrix in (documents, labels):
+            matrix.check_format()
+        memory = cls(
+            documents,
+            labels,
+            tuple(found),
+            int(arrays["num_neighbours"].item()),
+            float(arrays["temperature"].item()),
+        )
+        _check_numbers(memory)
+        return memory
+
+
+def _check_ids(ids: object, num_documents: int) -> None:
+    is_list = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
+    if not isinstance(ids, list) or not is_list or len(ids) != num_documents:
+        what = f"{len(ids)} entries" if isinstance(ids, list) else repr(ids)[:40]
+        raise BundleCorruptError(
+            f"ids of documents: got {what}, expected a list of {num_documents} texts"
+        )
+
+
+def _check_numbers(memory: NeighbourMemory) -> None:
+    """Refuse numbers that the search is not exact with.
+
+    Raises:
+        BundleCorruptError: There are some.
+    """
+    values = memory.documents.data
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise BundleCorruptError("features of documents: some are negative or not finite")
+    if not memory.documents.has_canonical_format or not memory.labels.has_canonical_format:
+        raise BundleCorruptError("features or labels of documents: not rising in each row")
+    if memory.num_neighbours < 1:
+        raise BundleCorruptError(f"num_neighbours {memory.num_neighbours}, expected at least 1")
+    if not LEAST_TEMPERATURE <= memory.temperature < np.inf:
+        raise BundleCorruptError(
+            f"temperature {memory.temperature}, expected at least {LEAST_TEMPERATURE}"
+        )
+
+
+def _in_halves(
+    features: Float32[csr_array, "document feature"],
+) -> Float32[csr_array, "document feature"]:
+    """Return features rounded to half precision, in rows whose columns rise."""
+    rounded = csr_array(features, copy=True)
+    rounded.data = rounded.data.astype(np.float16).astype(np.float32)
+    rounded.eliminate_zeros()
+    return _ordered(rounded)
+
+
+def _ordered(matrix: csr_array) -> csr_array:
+    matrix.sum_duplicates()  # sorts, too
+    return matrix

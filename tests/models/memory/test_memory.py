@@ -1,0 +1,299 @@
+"""A memory of documents: the nearest of them, their labels, and more documents without training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from models.errors import BundleCorruptError, DataError
+from models.memory.memory import NeighbourMemory
+from models.memory.search import Neighbours, nearest_documents
+from models.memory.search_kernels import NO_DOCUMENT
+from models.memory.source import NeighbourSource
+from models.ranking.top_k import NO_LABEL, Source
+
+NUM_FEATURES = 60
+NUM_LABELS = 12
+
+
+def features_of(rng: np.random.Generator, num_rows: int, *, is_whole: bool = False) -> csr_array:
+    """Return rows of a few common features and many rare ones, some of them empty."""
+    shares = 1 / (1 + np.arange(NUM_FEATURES))
+    values = rng.integers(1, 3, (num_rows, NUM_FEATURES)) if is_whole else rng.random(
+        (num_rows, NUM_FEATURES)
+    )  # fmt: skip
+    rows = (values * (rng.random((num_rows, NUM_FEATURES)) < shares)).astype(np.float32)
+    if not is_whole:
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    return csr_array(rows)
+
+
+def memory_of(
+    rng: np.random.Generator,
+    num_documents: int = 80,
+    *,
+    is_whole: bool = False,
+    num_neighbours: int = 10,
+) -> NeighbourMemory:
+    carried = rng.random((num_documents, NUM_LABELS - 1)) < 0.2
+    carried[:, 0] |= ~carried.any(axis=1)
+    truth = np.pad(carried, ((0, 0), (0, 1))).astype(np.float32)  # nobody carries the last label
+    return NeighbourMemory.of_documents(
+        features_of(rng, num_documents, is_whole=is_whole),
+        csr_array(truth),
+        [f"d{number}" for number in range(num_documents)],
+        num_neighbours=num_neighbours,
+        temperature=0.1,
+    )
+
+
+def nearest_by_hand(
+    memory: NeighbourMemory, queries: csr_array, k: int
+) -> list[list[tuple[int, np.float32]]]:
+    """All products in float64, in a plain sort."""
+    products = queries.toarray().astype(np.float64) @ memory.documents.toarray().T
+    rows = []
+    for row in products.astype(np.float32):
+        order = sorted(
+            np.flatnonzero(row).tolist(), key=lambda document: (-row[document], document)
+        )
+        rows.append([(document, row[document]) for document in order[:k]])
+    return rows
+
+
+def labels_by_hand(memory: NeighbourMemory, neighbours: Neighbours, row: int) -> dict[int, float]:
+    """The score of each label that a neighbour carries, by the formula."""
+    documents = [d for d in neighbours.documents[row].tolist() if d != NO_DOCUMENT]
+    weights = np.exp(neighbours.similarities[row, : len(documents)] / memory.temperature)
+    truth = memory.labels.toarray()
+    return {
+        label: float(np.log(weights[truth[documents, label] > 0].sum() / weights.sum()))
+        for label in range(NUM_LABELS)
+        if truth[documents, label].any()
+    }
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**16), k=st.integers(1, 90), num_documents=st.integers(1, 90))
+def test_the_nearest_documents_are_those_of_all_products(seed, k, num_documents):
+    """Whole numbers have exact products, so that many documents tie."""
+    rng = np.random.default_rng(seed)
+    memory = memory_of(rng, num_documents, is_whole=True)
+    queries = features_of(rng, 9, is_whole=True)
+    found = nearest_documents(memory, queries, k)
+    for row, wanted in enumerate(nearest_by_hand(memory, queries, k)):
+        size = len(wanted)
+        assert found.documents[row, :size].tolist() == [document for document, _ in wanted]
+        assert found.similarities[row, :size].tolist() == [product for _, product in wanted]
+        assert (found.documents[row, size:] == NO_DOCUMENT).all()
+        assert not found.similarities[row, size:].any()
+
+
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_rounded_products_change_no_neighbour(k):
+    """In a memory so large that long postings are left out."""
+    rng = np.random.default_rng(k)
+    memory, queries = memory_of(rng, 3000), features_of(rng, 50)
+    found = nearest_documents(memory, queries, k)
+    products = queries.toarray().astype(np.float64) @ memory.documents.toarray().T
+    wanted = -np.sort(-products, axis=1)[:, :k]
+    np.testing.assert_allclose(found.similarities, wanted, rtol=1e-6)
+    own = np.take_along_axis(products, np.maximum(found.documents, 0), axis=1)
+    np.testing.assert_allclose(found.similarities, own, rtol=1e-6, atol=1e-12)
+    assert all(len({*row}) == k for row in found.documents.tolist() if NO_DOCUMENT not in row)
+
+
+def test_neighbours_are_the_same_in_every_batch_and_by_any_number_of_threads():
+    rng = np.random.default_rng(3)
+    memory, queries = memory_of(rng, 500), features_of(rng, 200)
+    together = nearest_documents(memory, queries, 7, num_threads=3)
+    alone = Neighbours.joined([nearest_documents(memory, queries[[i]], 7) for i in range(200)])
+    for found in (alone, nearest_documents(memory, queries, 7)):
+        np.testing.assert_array_equal(found.documents, together.documents)
+        np.testing.assert_array_equal(found.similarities, together.similarities)
+
+
+def test_fewer_neighbours_are_the_first_of_more():
+    rng = np.random.default_rng(4)
+    memory, queries = memory_of(rng, 300), features_of(rng, 30)
+    few, many = (nearest_documents(memory, queries, k) for k in (6, 50))
+    np.testing.assert_array_equal(many.first(6).documents, few.documents)
+    np.testing.assert_array_equal(many.first(6).similarities, few.similarities)
+
+
+def test_a_text_without_known_words_has_no_neighbour_and_no_label():
+    memory = memory_of(np.random.default_rng(5))
+    nothing = csr_array((2, NUM_FEATURES), dtype=np.float32)
+    found = nearest_documents(memory, nothing, 3)
+    assert (found.documents == NO_DOCUMENT).all()
+    ranking = NeighbourSource(memory, found).top(np.arange(2), 4)
+    assert (ranking.labels == NO_LABEL).all() and np.isneginf(ranking.scores).all()
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**16), m=st.integers(1, NUM_LABELS))
+def test_labels_are_ranked_by_the_shares_of_their_documents(seed, m):
+    rng = np.random.default_rng(seed)
+    memory, queries = memory_of(rng), features_of(rng, 6)
+    neighbours = nearest_documents(memory, queries, memory.num_neighbours)
+    source = NeighbourSource(memory, neighbours)
+    rows = np.array([4, 0, 5], dtype=np.int64)
+    ranking = source.top(rows, m)
+    every_label = np.tile(np.arange(NUM_LABELS, dtype=np.int64), (3, 1))
+    scores = source.score(rows, every_label)
+    for place, row in enumerate(rows.tolist()):
+        wanted = labels_by_hand(memory, neighbours, row)
+        assert set(np.flatnonzero(np.isfinite(scores[place]))) == set(wanted)
+        np.testing.assert_allclose(
+            scores[place, sorted(wanted)], [wanted[label] for label in sorted(wanted)], atol=1e-5
+        )
+        order = sorted(wanted, key=lambda label: (-scores[place, label], label))[:m]
+        assert ranking.labels[place, : len(order)].tolist() == order
+        assert (ranking.labels[place, len(order) :] == NO_LABEL).all()
+    found = source.score(rows, ranking.labels)
+    np.testing.assert_array_equal(found, ranking.scores)  # to the bit, and -inf for NO_LABEL
+
+
+def test_a_label_that_all_neighbours_carry_has_score_0():
+    rng = np.random.default_rng(14)
+    memory, queries = memory_of(rng), features_of(rng, 20)
+    everyone = replace(memory, labels=csr_array(np.ones((80, 1), dtype=np.float32)))
+    neighbours = nearest_documents(everyone, queries, 10)
+    scores = NeighbourSource(everyone, neighbours).top(np.arange(20), 1).scores
+    has_neighbours = neighbours.documents[:, :1] != NO_DOCUMENT
+    assert has_neighbours.any() and not scores[has_neighbours].any()
+
+
+def test_what_raises_a_label_is_added_to_its_score_if_it_has_one():
+    rng = np.random.default_rng(6)
+    memory, queries = memory_of(rng), features_of(rng, 4)
+    neighbours = nearest_documents(memory, queries, 10)
+    raised = rng.random(NUM_LABELS)
+    rows = np.arange(4)
+    every_label = np.tile(np.arange(NUM_LABELS, dtype=np.int64), (4, 1))
+    plain = NeighbourSource(memory, neighbours).score(rows, every_label)
+    source = NeighbourSource(memory, neighbours, raised)
+    np.testing.assert_allclose(source.score(rows, every_label), plain + raised, rtol=1e-5)
+    ranking = source.top(rows, NUM_LABELS)
+    np.testing.assert_array_equal(source.score(rows, ranking.labels), ranking.scores)
+
+
+def test_it_is_a_source_that_knows_its_labels():
+    rng = np.random.default_rng(7)
+    memory = memory_of(rng)
+    source = NeighbourSource(memory, nearest_documents(memory, features_of(rng, 2), 3))
+    assert isinstance(source, Source)
+    assert memory.carried_labels.tolist() == list(range(NUM_LABELS - 1))
+    assert (source.num_queries, source.num_labels) == (2, NUM_LABELS - 1)
+    nobody = replace(memory, labels=csr_array((len(memory.ids), 3), dtype=np.float32))
+    assert (
+        NeighbourSource(nobody, nearest_documents(nobody, features_of(rng, 2), 3)).num_labels == 1
+    )
+
+
+def test_documents_without_labels_are_not_remembered():
+    truth = csr_array(np.array([[1, 0], [0, 0], [0, 1]], dtype=np.float32))
+    features = csr_array(np.eye(3, dtype=np.float32))
+    memory = NeighbourMemory.of_documents(
+        features, truth, ["a", "b", "c"], num_neighbours=3, temperature=0.1
+    )
+    assert memory.ids == ("a", "c")
+    assert memory.documents.toarray().tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert memory.labels.toarray().tolist() == [[1, 0], [0, 1]]
+
+
+def test_documents_can_be_added_without_training():
+    """The same memory as one that was made of all."""
+    rng = np.random.default_rng(8)
+    features = features_of(rng, 40)
+    truth = csr_array((rng.random((40, NUM_LABELS)) < 0.2).astype(np.float32))
+    ids = [f"d{number}" for number in range(40)]
+    options = {"num_neighbours": 5, "temperature": 0.2}
+    whole = NeighbourMemory.of_documents(features, truth, ids, **options)
+    first = NeighbourMemory.of_documents(features[:25], truth[:25], ids[:25], **options)
+    queries = features_of(rng, 10)
+    before = nearest_documents(first, queries, 5)
+    grown = first.with_documents(features[25:], truth[25:], ids[25:])
+    assert grown.ids == whole.ids and (grown.num_neighbours, grown.temperature) == (5, 0.2)
+    assert (grown.documents != whole.documents).nnz == (grown.labels != whole.labels).nnz == 0
+    found, wanted = nearest_documents(grown, queries, 5), nearest_documents(whole, queries, 5)
+    np.testing.assert_array_equal(found.documents, wanted.documents)
+    np.testing.assert_array_equal(found.similarities, wanted.similarities)
+    assert (before.documents != found.documents).any()
+    assert len(first.ids) < len(grown.ids)  # which is another one
+
+
+def test_documents_of_another_model_are_not_added():
+    memory = memory_of(np.random.default_rng(9))
+    row, truth = memory.documents[[0]], memory.labels[[0]]
+    with pytest.raises(DataError, match=r"features of shape \(1, 59\); expected 1 rows.* 60 col"):
+        memory.with_documents(row[:, 1:], truth, ["new"])
+    with pytest.raises(DataError, match=r"labels of shape \(1, 11\); expected 1 rows.* 12 col"):
+        memory.with_documents(row, truth[:, 1:], ["new"])
+    with pytest.raises(DataError, match=r"features of shape .*; expected 2 rows"):
+        memory.with_documents(row, truth, ["new", "newer"])
+
+
+def test_a_part_has_all_documents_and_some_of_the_labels():
+    memory = memory_of(np.random.default_rng(10))
+    part = memory.part_of(range(3, 8))
+    np.testing.assert_array_equal(part.labels.toarray(), memory.labels.toarray()[:, 3:8])
+    assert part.documents.shape == memory.documents.shape and part.ids == memory.ids
+
+
+def test_a_memory_comes_back_from_its_arrays():
+    memory = memory_of(np.random.default_rng(11))
+    found = NeighbourMemory.from_arrays(
+        memory.to_arrays(), memory.ids_to_json(), NUM_FEATURES, NUM_LABELS
+    )
+    assert (found.documents != memory.documents).nnz == (found.labels != memory.labels).nnz == 0
+    assert found.ids == memory.ids
+    assert (found.num_neighbours, found.temperature) == (10, 0.1)
+    halves = memory.documents.data.astype(np.float16)
+    np.testing.assert_array_equal(halves.astype(np.float32), memory.documents.data)
+
+
+def with_value(name: str, place: int, value: float) -> Callable[[dict[str, np.ndarray]], None]:
+    def spoil(arrays: dict[str, np.ndarray]) -> None:
+        arrays[name] = arrays[name].copy()
+        arrays[name][place] = value
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (with_value("data", 0, -1), "some are negative or not finite"),
+        (with_value("data", 0, np.nan), "some are negative or not finite"),
+        (with_value("num_neighbours", 0, 0), "num_neighbours 0, expected at least 1"),
+        (with_value("temperature", 0, 0), r"temperature 0.0, expected at least 0.01"),
+        (with_value("temperature", 0, np.nan), "temperature nan, expected"),
+        (with_value("indices", 0, NUM_FEATURES), "(?i)indices must be|indices"),
+        (with_value("labels", 0, NUM_LABELS), "(?i)indices"),
+        (with_value("labels", 0, 10), "not rising in each row"),
+    ],
+)
+def test_a_memory_of_broken_arrays_is_refused(spoil, message):
+    rng = np.random.default_rng(12)
+    memory = memory_of(rng)
+    truth = memory.labels.toarray()
+    truth[0] = 1
+    arrays = replace(memory, labels=csr_array(truth)).to_arrays()
+    spoil(arrays)
+    with pytest.raises((BundleCorruptError, ValueError), match=message):
+        NeighbourMemory.from_arrays(arrays, memory.ids_to_json(), NUM_FEATURES, NUM_LABELS)
+
+
+@pytest.mark.parametrize("ids", ["{", "{}", '["d0"]', json.dumps([1] * 80)])
+def test_ids_of_other_documents_are_refused(ids):
+    arrays = memory_of(np.random.default_rng(13)).to_arrays()
+    with pytest.raises((BundleCorruptError, ValueError), match=r"expected a list of 80|Expecting"):
+        NeighbourMemory.from_arrays(arrays, ids, NUM_FEATURES, NUM_LABELS)

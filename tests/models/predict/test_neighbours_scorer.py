@@ -1,0 +1,239 @@
+"""The scorer `neighbours` of a model: ranked, explained, stored, split and extended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.bundle.bundle import Bundle, open_bundle
+from models.bundle.manifest import Calibration, Manifest
+from models.edit.add_labels import add_labels
+from models.edit.split_shards import split_bundle
+from models.errors import BundleCorruptError
+from models.labels.catalogue import Label
+from models.memory.memory import NeighbourMemory
+from models.options import RankingOptions
+from models.parts import batches
+from models.parts.batches import TextBatch
+from models.parts.model_parts import ModelParts
+from models.parts.storage import read_parts, write_parts
+from models.predict.neighbours_scorer import NeighboursScorer
+from models.predict.predictor import Predictor
+from models.predict.scorer import Scorer
+from models.predict.sharded import ShardedPredictor
+from models.ranking.top_k import NO_LABEL
+
+DOCUMENTS = ("river fish", "river law", "steel trade", "steel steel court", "grain milk", "milk")
+CARRIED = ((0,), (0, 3), (1, 4), (4,), (6,), (3, 6))
+TEXTS = ("a river of fish", "steel and the court", "zebra", "milk")
+NUM_LABELS = 7
+OPTIONS = RankingOptions(NUM_LABELS, "neighbours")
+
+
+@pytest.fixture(scope="session")
+def memory(parts: ModelParts) -> NeighbourMemory:
+    truth = np.zeros((len(DOCUMENTS), NUM_LABELS), dtype=np.float32)
+    for row, labels in enumerate(CARRIED):
+        truth[row, list(labels)] = 1
+    return NeighbourMemory.of_documents(
+        parts.sparse.tfidf.transform(DOCUMENTS),
+        csr_array(truth),
+        [f"doc-{row}" for row in range(len(DOCUMENTS))],
+        num_neighbours=3,
+        temperature=0.2,
+    )
+
+
+@pytest.fixture(params=[True, False], ids=["with an encoder", "without"])
+def remembering(parts: ModelParts, memory: NeighbourMemory, request) -> ModelParts:
+    dense = parts.dense if request.param else None
+    return replace(parts, dense=dense, neighbours=memory)
+
+
+@pytest.fixture
+def predictor(remembering: ModelParts) -> Predictor:
+    return Predictor(remembering, device="cpu")
+
+
+@pytest.fixture
+def stored(sparse_parts: ModelParts, sparse_manifest: Manifest, memory, tmp_path: Path) -> Bundle:
+    """A bundle of the sparse model and the neighbours."""
+    write_parts(
+        tmp_path / "stored",
+        replace(sparse_parts, neighbours=memory),
+        replace(sparse_manifest, scorers=("sparse", "neighbours")),
+        tmp_path / "scratch",
+    )
+    return open_bundle(tmp_path / "stored")
+
+
+def test_labels_of_the_nearest_documents_come_first(predictor: Predictor) -> None:
+    assert predictor.scorers[-1] == "neighbours"
+    batch = predictor.read(TEXTS)
+    ranking = predictor.rank(batch, OPTIONS)
+    assert ranking.labels[:, 0].tolist() == [0, 4, NO_LABEL, 6]
+    assert set(ranking.labels[0].tolist()) == {0, 3, NO_LABEL}
+    np.testing.assert_array_equal(predictor.score(batch, ranking.labels, OPTIONS), ranking.scores)
+    assert ranking.scores.max() <= 1e-6  # shares are at most 1
+
+
+def test_it_needs_no_encoder_and_reads_features(predictor: Predictor) -> None:
+    assert not predictor.needs_encoder("neighbours")
+    batch = predictor.read(TEXTS)
+    assert predictor.prepare(batch, "neighbours") == [3, 4, 1, 1]  # words of two letters or more
+    assert "features" in vars(batch) and "vectors" not in vars(batch)
+
+
+def test_a_text_that_shares_no_word_gets_no_label(predictor: Predictor) -> None:
+    (found,) = predictor.predict(["zebra"], scorer="neighbours", k=3)
+    assert (found.labels, found.known_tokens) == ((), 0)
+
+
+def test_neighbours_are_sought_once_a_batch(predictor: Predictor, monkeypatch) -> None:
+    calls = []
+    search = batches.nearest_documents
+    monkeypatch.setattr(
+        batches,
+        "nearest_documents",
+        lambda *args, **options: calls.append(1) or search(*args, **options),
+    )
+    batch = predictor.read(TEXTS)
+    ranking = predictor.rank(batch, OPTIONS)
+    predictor.score(batch, ranking.labels, OPTIONS)
+    part = predictor.rank(batch.take([1, 0]), OPTIONS)
+    joined = predictor.rank(TextBatch.joined([batch, batch]), OPTIONS)
+    assert calls == [1]
+    np.testing.assert_array_equal(part.scores, ranking.scores[[1, 0]])
+    np.testing.assert_array_equal(joined.labels, np.tile(ranking.labels, (2, 1)))
+    alone = predictor.rank(predictor.read([TEXTS[1]]), OPTIONS)
+    np.testing.assert_array_equal(alone.scores[0], ranking.scores[1])
+
+
+def test_the_tail_dial_subtracts_priors_of_labels_that_have_a_score(predictor: Predictor) -> None:
+    batch = predictor.read(TEXTS)
+    labels = np.tile(np.arange(NUM_LABELS, dtype=np.int64), (len(TEXTS), 1))
+    plain = predictor.score(batch, labels, OPTIONS)
+    dialled = predictor.score(batch, labels, replace(OPTIONS, tail_dial=2.0))
+    np.testing.assert_allclose(dialled, plain - 2 * predictor.catalogue.log_priors, rtol=1e-5)
+
+
+def test_probabilities_are_those_of_its_calibration(predictor: Predictor) -> None:
+    line = Calibration((0.0,), (1.0, 1.0), 0.0)
+    calibrated = predictor.with_blending({"neighbours": line}, None)
+    (found,) = calibrated.predict([TEXTS[0]], scorer="neighbours", k=2, threshold=0.01)
+    assert [label.index for label in found.labels] == [0, 3]
+    for label in found.labels:
+        assert label.probability == pytest.approx(1 / (1 + np.exp(-label.score)), rel=1e-5)
+
+
+def test_documents_that_carried_a_label_are_told(predictor: Predictor, memory) -> None:
+    scorer = NeighboursScorer(memory, predictor.catalogue.log_priors)
+    assert isinstance(scorer, Scorer)
+    batch = predictor.read(TEXTS)
+    found = scorer.carried_by(batch, 0, 0)
+    assert [each.document_id for each in found] == ["doc-0", "doc-1"]
+    assert found[0].similarity > found[1].similarity > 0
+    assert sum(each.share for each in found) == pytest.approx(1)
+    weights = np.exp(np.array([each.similarity for each in found]) / 0.2)
+    assert [each.share for each in found] == pytest.approx((weights / weights.sum()).tolist())
+    assert [each.document_id for each in scorer.carried_by(batch, 0, 3)] == ["doc-1"]
+    assert scorer.carried_by(batch, 0, 5) == scorer.carried_by(batch, 2, 0) == []
+
+
+def test_explanations_name_its_score(predictor: Predictor) -> None:
+    (found,) = predictor.predict([TEXTS[0]], scorer="neighbours", k=2, explain=True)
+    for label, why in zip(found.labels, found.explanations, strict=True):
+        assert {parts.scorer: parts.score for parts in why.scores}["neighbours"] == label.score
+
+
+def test_a_bundle_keeps_the_documents(stored: Bundle, sparse_parts, memory) -> None:
+    found = read_parts(stored)
+    assert found.scorers == ("sparse", "neighbours") and found.neighbours is not None
+    assert found.neighbours.ids == memory.ids
+    assert stored.manifest.tensors["neighbours.safetensors"]["data"].dtype == "F16"
+    wanted = Predictor(replace(sparse_parts, neighbours=memory)).predict(
+        TEXTS, scorer="neighbours", k=3
+    )
+    assert Predictor(found).predict(TEXTS, scorer="neighbours", k=3) == wanted
+
+
+def test_a_bundle_without_the_scorer_keeps_no_document(sparse_bundle: Bundle) -> None:
+    assert not [name for name in sparse_bundle.manifest.files if "neighbours" in name]
+    assert read_parts(sparse_bundle).neighbours is None
+
+
+Spoil = Callable[[NeighbourMemory], NeighbourMemory]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda memory: replace(memory, ids=memory.ids[1:]), "ids of documents: got 5 entries"),
+        (lambda memory: replace(memory, num_neighbours=0), "num_neighbours 0, expected"),
+        (lambda memory: replace(memory, temperature=0.0), "temperature 0.0, expected"),
+        (
+            lambda memory: replace(memory, documents=-memory.documents),
+            "features of documents: some are negative or not finite",
+        ),
+        (
+            lambda memory: replace(memory, labels=csr_array(np.ones((6, 9), dtype=np.float32))),
+            "",  # in SciPy's words
+        ),
+    ],
+)
+def test_documents_that_contradict_each_other_are_refused(
+    sparse_parts: ModelParts,
+    sparse_manifest: Manifest,
+    memory: NeighbourMemory,
+    tmp_path: Path,
+    spoil: Spoil,
+    message: str,
+) -> None:
+    said = replace(sparse_manifest, scorers=("sparse", "neighbours"))
+    spoilt = replace(sparse_parts, neighbours=spoil(memory))
+    write_parts(tmp_path / "spoilt", spoilt, said, tmp_path / "scratch")
+    wanted = f"bundle 'spoilt': neighbours.safetensors can't be used: {message}.*; train again"
+    with pytest.raises(BundleCorruptError, match=wanted):
+        read_parts(open_bundle(tmp_path / "spoilt"))
+
+
+def test_shards_of_a_bundle_give_the_scores_of_the_whole(stored: Bundle, tmp_path: Path) -> None:
+    shards = []
+    for number, write in enumerate(split_bundle(stored, 3)):
+        write(tmp_path / f"shard-{number}")
+        shards.append(open_bundle(tmp_path / f"shard-{number}"))
+    sharded, whole = ShardedPredictor.of_bundles(shards), Predictor.of_bundle(stored)
+    found = sharded.rank(sharded.read(TEXTS), OPTIONS)
+    wanted = whole.rank(whole.read(TEXTS), OPTIONS)
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+def test_an_added_label_is_carried_by_no_document(
+    parts: ModelParts, manifest: Manifest, memory: NeighbourMemory, tmp_path: Path
+) -> None:
+    scorers = ("retrieval", "classifier", "linear", "sparse", "neighbours")
+    write_parts(
+        tmp_path / "before",
+        replace(parts, neighbours=memory),
+        replace(manifest, scorers=scorers),
+        tmp_path / "scratch",
+    )
+    add_labels(open_bundle(tmp_path / "before"), [Label("new", "river fish")])(tmp_path / "after")
+    before, after = (
+        Predictor.of_bundle(open_bundle(tmp_path / name), device="cpu")
+        for name in ("before", "after")
+    )
+    assert len(after.catalogue) == NUM_LABELS + 1
+    batch = after.read(TEXTS)
+    new = np.full((len(TEXTS), 1), NUM_LABELS, dtype=np.int64)
+    assert np.isneginf(after.score(batch, new, OPTIONS)).all()
+    assert "neighbours" not in after.describe(NUM_LABELS).scorers
+    np.testing.assert_array_equal(
+        after.rank(batch, OPTIONS).labels, before.rank(before.read(TEXTS), OPTIONS).labels
+    )

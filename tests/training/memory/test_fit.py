@@ -1,0 +1,102 @@
+"""Number and temperature of neighbours are chosen on dev; without one the first are taken."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy.sparse import csr_array
+
+from models.memory.memory import LEAST_TEMPERATURE
+from models.memory.search import nearest_documents
+from models.memory.source import NeighbourSource
+from training.configuration.run import TrainingConfig
+from training.configuration.sections import NeighboursConfig
+from training.evaluation.metrics import join_truth, ndcg_at
+from training.memory.fit import DevDocuments, fit_memory
+
+CONFIG = NeighboursConfig(num_neighbours=(4, 1, 20), temperature=(0.1, 0.5, 0.02))
+
+
+def noisy_documents(seed: int, num_documents: int) -> tuple[csr_array, csr_array]:
+    """Documents of a topic's words and others, whose labels are of the topic and often wrong."""
+    rng = np.random.default_rng(seed)
+    topics = rng.integers(0, 6, num_documents)
+    words = rng.random((num_documents, 30)) * (rng.random((num_documents, 30)) < 0.3)
+    words[np.arange(num_documents), topics] += 0.6
+    words /= np.linalg.norm(words, axis=1, keepdims=True)
+    labels = np.where(rng.random(num_documents) < 0.4, rng.integers(0, 6, num_documents), topics)
+    truth = np.zeros((num_documents, 6))
+    truth[np.arange(num_documents), labels] = 1
+    return csr_array(words.astype(np.float32)), csr_array(truth.astype(np.float32))
+
+
+def ids_of(matrix: csr_array) -> list[str]:
+    return [str(row) for row in range(matrix.shape[0])]
+
+
+def test_the_best_on_dev_is_chosen() -> None:
+    features, truth = noisy_documents(0, 300)
+    dev = DevDocuments(*noisy_documents(1, 100))
+    found = fit_memory(features, truth, ids_of(truth), dev, CONFIG)
+    values = {}
+    for number, temperature in itertools.product(CONFIG.num_neighbours, CONFIG.temperature):
+        config = NeighboursConfig(num_neighbours=(number,), temperature=(temperature,))
+        memory = fit_memory(features, truth, ids_of(truth), None, config)
+        source = NeighbourSource(memory, nearest_documents(memory, dev.features, number))
+        ranking = source.top(np.arange(100), 5)
+        values[number, temperature] = ndcg_at(join_truth(ranking.labels, dev.truth), 5)
+    assert len(set(values.values())) > 3
+    assert values[found.num_neighbours, found.temperature] == max(values.values())
+    assert found.num_neighbours == 20  # labels are noisy
+
+
+def test_of_equally_good_ones_the_first_is_chosen() -> None:
+    eye = csr_array(np.eye(3, dtype=np.float32))
+    found = fit_memory(eye, eye, ids_of(eye), DevDocuments(eye, eye), CONFIG)
+    assert (found.num_neighbours, found.temperature) == (4, 0.1)
+
+
+def test_without_a_dev_split_the_first_are_taken_and_it_is_said(caplog) -> None:
+    features, truth = noisy_documents(2, 20)
+    with caplog.at_level(logging.WARNING):
+        found = fit_memory(features, truth, ids_of(truth), None, CONFIG)
+    assert (found.num_neighbours, found.temperature) == (4, 0.1)
+    assert "no dev split to choose on: 4 neighbours, temperature 0.1" in caplog.text
+    assert found.ids == tuple(ids_of(truth))
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"num_neighbours": []},
+        {"num_neighbours": [0]},
+        {"temperature": []},
+        {"temperature": [LEAST_TEMPERATURE / 2]},
+        {"keep": True},
+    ],
+)
+def test_impossible_candidates_are_refused(section) -> None:
+    with pytest.raises(ValidationError):
+        NeighboursConfig.model_validate(section)
+
+
+def test_the_least_temperature_is_allowed() -> None:
+    assert NeighboursConfig(temperature=(LEAST_TEMPERATURE,)).temperature == (LEAST_TEMPERATURE,)
+
+
+@pytest.mark.parametrize("others", [(), ("retrieval",)])
+def test_the_section_decides_nothing_without_the_scorer(others) -> None:
+    section = {"num_neighbours": [5]}
+    scorers = ("sparse", *others)
+    without = TrainingConfig.model_validate({"scorers": scorers, "neighbours": section})
+    assert without.keys_ignored == ["neighbours"]
+    assert "neighbours" not in without.settings_used
+    beside = TrainingConfig.model_validate(
+        {"scorers": (*scorers, "neighbours"), "neighbours": section}
+    )
+    assert beside.keys_ignored == []
+    assert beside.settings_used["neighbours"]["num_neighbours"] == [5]

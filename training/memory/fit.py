@@ -1,0 +1,95 @@
+"""The documents that a model remembers, and how it weighs them: chosen on the dev split."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float32
+from joblib import cpu_count
+from scipy.sparse import csr_array
+
+from models.memory.memory import NeighbourMemory
+from models.memory.search import Neighbours, nearest_documents
+from models.memory.source import NeighbourSource
+from training.configuration.sections import NeighboursConfig
+from training.evaluation.metrics import join_truth, ndcg_at
+
+logger = logging.getLogger(__name__)
+_CUT_OFF = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DevDocuments:
+    """Documents that number and temperature are chosen on.
+
+    Attributes:
+        features: Tf-idf of each.
+        truth: Ones where a document carries a label.
+    """
+
+    features: Float32[csr_array, "document feature"]
+    truth: Float32[csr_array, "document label"]
+
+
+def fit_memory(
+    features: Float32[csr_array, "document feature"],
+    truth: Float32[csr_array, "document label"],
+    ids: Sequence[str],
+    dev: DevDocuments | None,
+    config: NeighboursConfig,
+) -> NeighbourMemory:
+    """Return a memory of training documents, weighed as ranks the dev split best by nDCG@5.
+
+    Args:
+        features: Tf-idf of the training documents.
+        truth: Their labels.
+        ids: Their ids.
+        dev: What to choose on; None: the first candidates are taken, as where there is one of each.
+        config: The candidates.
+    """
+    memory = NeighbourMemory.of_documents(
+        features,
+        truth,
+        ids,
+        num_neighbours=config.num_neighbours[0],
+        temperature=config.temperature[0],
+    )
+    if len(config.num_neighbours) == len(config.temperature) == 1:
+        return memory
+    if dev is None:
+        logger.warning(
+            "neighbours: no dev split to choose on: %d neighbours, temperature %g",
+            memory.num_neighbours, memory.temperature,
+        )  # fmt: skip
+        return memory
+    neighbours = nearest_documents(
+        memory, dev.features, max(config.num_neighbours), num_threads=cpu_count()
+    )
+    candidates = [
+        replace(memory, num_neighbours=number, temperature=temperature)
+        for number, temperature in itertools.product(config.num_neighbours, config.temperature)
+    ]
+    values = [_quality(candidate, neighbours, dev) for candidate in candidates]
+    best = int(np.argmax(values))  # of equal ones the first
+    chosen = candidates[best]
+    logger.info(
+        "neighbours: nDCG@%d on dev %.4f with %d neighbours and temperature %g",
+        _cut_off(dev), values[best], chosen.num_neighbours, chosen.temperature,
+    )  # fmt: skip
+    return chosen
+
+
+def _quality(memory: NeighbourMemory, neighbours: Neighbours, dev: DevDocuments) -> float:
+    """Return the nDCG of the labels that the memory ranks for the dev split."""
+    source = NeighbourSource(memory, neighbours.first(memory.num_neighbours))
+    rows = np.arange(source.num_queries, dtype=np.int64)
+    k = _cut_off(dev)
+    return ndcg_at(join_truth(source.top(rows, k).labels, dev.truth), k)
+
+
+def _cut_off(dev: DevDocuments) -> int:
+    return min(_CUT_OFF, int(dev.truth.shape[1]))
