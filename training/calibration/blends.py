@@ -9,7 +9,6 @@ that the probabilities of rare and frequent labels compare.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,6 @@ from models.scorers.blending import knot_shares
 from models.scorers.calibration import log_odds_of
 from training.calibration.blend_kernel import log_loss_and_gradient
 from training.calibration.scored_pairs import ScoredPairs
-
-logger = logging.getLogger(__name__)
 
 _COUNTS = (0, 1, 3, 10, 30, 100, 1000)
 """Training documents at the knots."""
@@ -121,14 +118,12 @@ def fit_blend(
         options={"maxiter": 1000, "ftol": 1e-9},
     )  # fmt: skip
     at_knots = np.array([_rounded(value) for value in found.x]).reshape(len(counts), num_terms)
-    blend = RarityBlend(
+    return RarityBlend(
         counts=counts,
         intercepts=tuple(at_knots[:, 0].tolist()),
         weights={name: tuple(at_knots[:, i].tolist()) for i, name in enumerate(members, 1)},
         floors=floors,
     )
-    logger.info("weights by training documents %s: %s", counts, _in_words(blend))
-    return blend
 
 
 def _places(
@@ -154,8 +149,9 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def _in_words(blend: RarityBlend) -> str:
-    return "; ".join(
+def in_words(blend: RarityBlend) -> str:
+    """Return the weights of a blend, for a log."""
+    return f"weights at {' '.join(map(str, blend.counts))} training documents: " + "; ".join(
         f"{name} {' '.join(f'{value:.2f}' for value in values)}"
         for name, values in blend.weights.items()
     )

@@ -8,15 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Int64
-
 from models.bundle.manifest import Calibration, RarityBlend, blend_of
 from models.files.durable import read_json, write_json_durably
-from models.labels.catalogue import LabelCatalogue
-from models.scorers.blending import DialledBlend, FittedBlend
-from training.calibration.blends import fit_blend
+from training.calibration.blends import fit_blend, in_words
 from training.calibration.fit import fit_calibration
+from training.calibration.members import DevRanking, blended
 from training.calibration.scored_pairs import ScoredPairs
 
 logger = logging.getLogger(__name__)
@@ -62,27 +58,27 @@ def kept_blending(folder: Path, fit: Callable[[], Blending]) -> Blending:
     return blending
 
 
-def fit_blending(
-    pairs: ScoredPairs, catalogue: LabelCatalogue, blends: Mapping[str, tuple[str, ...]]
-) -> Blending:
-    """Calibrate every scorer, fit the blends, and calibrate them.
+def fit_blending(dev: DevRanking, blends: Mapping[str, tuple[str, ...]]) -> Blending:
+    """Calibrate every scorer, choose what is blended, fit the blends, and calibrate them.
 
     Args:
-        pairs: Of the dev split.
-        catalogue: With the training counts.
+        dev: The dev split.
         blends: By the name of each blend to be made, the scorers that it may be made of.
     """
+    pairs, catalogue = dev.pairs, dev.catalogue
     calibrations = _calibrated(pairs)
     found = {}
     for blend, candidates in blends.items():
-        members = [name for name in candidates if name in calibrations]
-        if not members:
+        calibrated = [name for name in candidates if name in calibrations]
+        if not calibrated:
             logger.warning("dev split: no scorer could be calibrated, so there is no %r", blend)
             continue
-        logger.info("%s: %s", blend, ", ".join(members))
-        found[blend] = fit_blend(pairs, members, calibrations, catalogue.training_counts)
+        members = dev.choose(calibrated, calibrations)
+        fitted = fit_blend(pairs, members, calibrations, catalogue.training_counts)
+        logger.info("%s: %s", blend, in_words(fitted))
+        found[blend] = fitted
     scores = {
-        name: _scores_of(fitted, calibrations, pairs, catalogue) for name, fitted in found.items()
+        name: blended(fitted, calibrations, pairs, catalogue) for name, fitted in found.items()
     }
     return Blending(calibrations | _calibrated(replace(pairs, scores=scores)), found)
 
@@ -93,18 +89,3 @@ def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
         if calibration is None:
             logger.warning("dev split: %s can't be calibrated: no true label to learn from", name)
     return {name: calibration for name, calibration in found.items() if calibration is not None}
-
-
-def _scores_of(
-    fitted: RarityBlend,
-    calibrations: Mapping[str, Calibration],
-    pairs: ScoredPairs,
-    catalogue: LabelCatalogue,
-) -> np.ndarray:
-    """Return the blended score of each pair, as it is ranked by."""
-    of_members = [calibrations[name] for name in fitted.weights]
-    counts: Int64[np.ndarray, label] = catalogue.training_counts
-    blend = FittedBlend(fitted, of_members, counts, catalogue.log_priors)
-    scores = np.stack([pairs.scores[name] for name in fitted.weights])
-    found: np.ndarray = DialledBlend.of(blend, 0.0).combine(scores, pairs.labels)
-    return found

@@ -59,6 +59,16 @@ class ScoredPairs:
             },
         )
 
+    def of_documents(self, rows: Int64[np.ndarray, row]) -> ScoredPairs:
+        """Return the pairs of some documents."""
+        return ScoredPairs(
+            labels=self.labels[rows],
+            is_true=self.is_true[rows],
+            is_best=self.is_best[rows],
+            weights=self.weights[rows],
+            scores={name: scores[rows] for name, scores in self.scores.items()},
+        )
+
     def of(
         self, scorer: str
     ) -> tuple[Float32[np.ndarray, pair], Bool[np.ndarray, pair], Float64[np.ndarray, pair]]:

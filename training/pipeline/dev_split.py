@@ -21,6 +21,7 @@ from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
 from training.assessment.assess import assess, split_batches
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
+from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector
 from training.data.dataset import Dataset
 
@@ -88,4 +89,6 @@ class DevSplit:
         batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
         self._batches = list(collector.watch(batches))
         self._rankings = collector.rankings
-        return fit_blending(collector.pairs, self.predictor.catalogue, blends)
+        catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
+        dev = DevRanking.of(collector.pairs, self._truth, catalogue, num_documents)
+        return fit_blending(dev, blends)
