@@ -60,6 +60,59 @@ class ScoreParts:
     tail_dial: float
 
 
+Manner = Literal["phrase", "sentence", "partly"]
+"""How a name stands in a text: its words in their order; all of them in one sentence; or some."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameMatch:
+    """A name of a label that was found in a text.
+
+    Attributes:
+        name: As it is written in the label file.
+        is_own_name: Whether it is the label's own name rather than another one.
+        manner: How it stands there.
+        count: How often as a phrase, or else in how many sentences; 0 where only some words do.
+        in_title: Whether all of its words are in the title: the first line, or first sentence.
+    """
+
+    name: str
+    is_own_name: bool
+    manner: Manner
+    count: int
+    in_title: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlendPart:
+    """What a scorer says of a label in a blend.
+
+    Attributes:
+        scorer: Its name.
+        weight: For labels as rare as this one.
+        contribution: What it adds to the blend's log-odds, in nats.
+    """
+
+    scorer: str
+    weight: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What of a text, and of the training documents, speaks for a label.
+
+    Attributes:
+        name: The name that was found; None where none was, or the model doesn't look for names.
+        documents: Similar training documents that carry the label, the nearest first.
+        blend: Of the scorers that the query's scorer blends; empty where it blends none.
+    """
+
+    name: NameMatch | None = None
+    documents: tuple[CarryingDocument, ...] = ()
+    blend: tuple[BlendPart, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a text got a label.
@@ -70,6 +123,7 @@ class Explanation:
         nearest: Labels that are like it, the nearest first.
         training_count: Training documents that carry it.
         scores: Of every scorer that knows it.
+        evidence: The name that was found, the documents that carry it, the blend.
     """
 
     sparse: SparseParts | None
@@ -77,6 +131,7 @@ class Explanation:
     nearest: tuple[NearLabel, ...]
     training_count: int
     scores: tuple[ScoreParts, ...]
+    evidence: Evidence = Evidence()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from models.explain.label_facts import FindNearest, LabelFacts
 from models.options import RankingOptions
 from models.parts.batches import TextBatch
 from models.ranking.top_k import NO_LABEL
-from models.results import Explanation, ScoreParts, SparseParts
+from models.results import Evidence, Explanation, ScoreParts, SparseParts
 
 _Labels: TypeAlias = Int64[np.ndarray, "text m"]
 _Scores: TypeAlias = Float32[np.ndarray, "text m"]
@@ -37,6 +37,12 @@ class Scoring(Protocol):
         self, batch: TextBatch, text: int, labels: Sequence[int]
     ) -> Mapping[int, SparseParts]:
         """Return what the tokens of one text add to a score of labels, where they do."""
+        ...
+
+    def evidence(
+        self, batch: TextBatch, labels: _Labels, options: RankingOptions
+    ) -> list[list[Evidence]]:
+        """Return what of a text, and of the training documents, speaks for each label."""
         ...
 
 
@@ -76,6 +82,7 @@ def explain(
     near = (nearest or facts.nearest)(distinct)
     nearest_of = dict(zip(distinct, near, strict=True))
     keywords = {label: facts.keywords(label) for label in distinct}
+    evidence = scoring.evidence(batch, padded, options)
     explanations = []
     for row, of_text in enumerate(labels):
         sparse = scoring.contributions(batch, row, of_text)
@@ -87,6 +94,7 @@ def explain(
                     nearest=nearest_of[label],
                     training_count=facts.catalogue[label].training_count,
                     scores=tuple(filter(None, (parts[row][column] for parts in scores))),
+                    evidence=evidence[row][column],
                 )
                 for column, label in enumerate(of_text)
             )

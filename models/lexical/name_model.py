@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,9 +12,16 @@ from scipy.sparse import csr_array
 
 from models.labels.catalogue import Label, LabelCatalogue
 from models.lexical.boosted_trees import BoostedTrees
+from models.lexical.match_kernels import AS_A_PHRASE, IN_A_SENTENCE, PARTLY
 from models.lexical.matcher import FindHistory, Matches, NameMatcher, WordCounts, pairs_of
 from models.lexical.terms import LabelTerms, names_of
 from models.lexical.words import NameWords
+from models.results import Manner, NameMatch
+
+_MANNERS: dict[int, Manner] = {PARTLY: "partly", IN_A_SENTENCE: "sentence", AS_A_PHRASE: "phrase"}
+_PHRASES, _SENTENCES, _IN_TITLE = 2, 3, 6
+"""Columns of `models.lexical.matcher.FEATURES`."""
+_ALMOST_ALL = 0.999
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,26 @@ class NameModel:
         """Return the log-odds that the labels of matches are right."""
         known = self.history.features(matches.labels, matches.kinds)
         return self.trees.log_odds(np.hstack([matches.seen, known]))
+
+    def found(self, text: str, labels: Collection[int]) -> dict[int, NameMatch]:
+        """Return the name of each of some labels that was found in a text, by label."""
+        matches = self.matcher.match([text])
+        first = 0 if self.scored is None else self.scored.start
+        terms, found = self.matcher.terms, {}
+        for at, label in enumerate((matches.labels - first).tolist()):
+            if label not in labels:
+                continue
+            term, seen = int(matches.terms[at]), matches.seen[at]
+            kind = int(matches.kinds[at])
+            count = 0 if kind == PARTLY else seen[_PHRASES if kind == AS_A_PHRASE else _SENTENCES]
+            found[label] = NameMatch(
+                name=terms.names[term],
+                is_own_name=bool(terms.is_preferred[term]),
+                manner=_MANNERS[kind],
+                count=round(float(np.expm1(count))),
+                in_title=bool(seen[_IN_TITLE] > _ALMOST_ALL),
+            )
+        return found
 
     def with_labels(self, labels: Sequence[Label]) -> NameModel:
         """Return the same classifier for more labels, whose names were found in no document.

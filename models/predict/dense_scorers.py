@@ -21,7 +21,7 @@ from models.predict.placement import Placement
 from models.predict.scorer import Scorer, ScorerTraits
 from models.ranking.index import InnerProductIndex, InnerProductSource
 from models.ranking.threshold_algorithm import Sources
-from models.results import SparseParts
+from models.results import Evidence, SparseParts
 from models.scorers.linear import LinearModel
 
 
@@ -75,6 +75,13 @@ class VectorScorer:
         self, batch: TextBatch, text: int, labels: Sequence[int]
     ) -> Mapping[int, SparseParts]:
         """Return nothing: a vector has no tokens."""
+        del batch, text, labels
+        return {}
+
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        """Return nothing: a vector doesn't say why."""
         del batch, text, labels
         return {}
 

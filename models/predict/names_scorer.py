@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from models.lexical.name_model import NameModel
 from models.names import NAMES, CorrectionName
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
@@ -15,7 +16,7 @@ from models.predict.placement import Placement
 from models.predict.scorer import Scorer, ScorerTraits
 from models.ranking.listed import ListedSource
 from models.ranking.threshold_algorithm import Sources
-from models.results import SparseParts
+from models.results import Evidence, SparseParts
 
 
 class NamesScorer:
@@ -23,12 +24,14 @@ class NamesScorer:
 
     traits = ScorerTraits(reads="names", gives_logits=True)
 
-    def __init__(self, log_priors: Float32[np.ndarray, label]) -> None:
-        """Take what the tail dial needs.
+    def __init__(self, model: NameModel, log_priors: Float32[np.ndarray, label]) -> None:
+        """Take the model.
 
         Args:
+            model: What finds names.
             log_priors: log pi of each label of the catalogue, in nats.
         """
+        self._model = model
         self._log_priors = log_priors
 
     @property
@@ -53,6 +56,13 @@ class NamesScorer:
         del batch, text, labels
         return {}
 
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        """Return the name of each label that was found in a text."""
+        found = self._model.found(batch.texts[text], frozenset(labels))
+        return {label: Evidence(name=match) for label, match in found.items()}
+
 
 def make_names(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
     """Return the scorer of label names, where a model has what it needs."""
@@ -60,4 +70,4 @@ def make_names(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
     if parts.names is None:
         return {}
     _ = parts.names.matcher  # made at loading, not at the first query
-    return {NAMES: NamesScorer(parts.catalogue.log_priors)}
+    return {NAMES: NamesScorer(parts.names, parts.catalogue.log_priors)}

@@ -17,7 +17,10 @@ from models.parts.model_parts import ModelParts
 from models.predict.placement import Placement
 from models.predict.scorer import Scorer, ScorerTraits
 from models.ranking.threshold_algorithm import Sources
-from models.results import CarryingDocument, SparseParts
+from models.results import CarryingDocument, Evidence, SparseParts
+
+_MAX_DOCUMENTS = 3
+"""That are named as evidence for a label."""
 
 
 class NeighboursScorer:
@@ -52,6 +55,13 @@ class NeighboursScorer:
         """Return nothing: documents are what it reports (`carried_by`), and no tokens."""
         del batch, text, labels
         return {}
+
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        """Return the nearest documents that carry each label."""
+        found = {label: self.carried_by(batch, text, label)[:_MAX_DOCUMENTS] for label in labels}
+        return {label: Evidence(documents=tuple(some)) for label, some in found.items() if some}
 
     def carried_by(self, batch: TextBatch, text: int, label: int) -> list[CarryingDocument]:
         """Return the neighbours of a text that carry a label, nearest first.

@@ -17,7 +17,7 @@ from jaxtyping import Int64
 from models.names import CorrectionName
 from models.parts.batches import Reading, TextBatch
 from models.ranking.threshold_algorithm import Sources
-from models.results import SparseParts
+from models.results import Evidence, SparseParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +72,17 @@ class Scorer(Protocol):
             batch: The texts.
             text: Number of one of them.
             labels: Of which those without an entry in the answer can't be explained by tokens.
+        """
+        ...
+
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        """Return what of a text, and of training documents, speaks for labels, where it can say.
+
+        Args:
+            batch: The texts.
+            text: Number of one of them.
+            labels: Of the catalogue.
         """
         ...

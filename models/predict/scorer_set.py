@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -23,8 +23,8 @@ from models.predict.placement import Placement
 from models.predict.scorer import Scorer
 from models.predict.sparse_scorer import make_sparse
 from models.ranking.threshold_algorithm import SUM, Combination, Sources, combined_scores, rank
-from models.ranking.top_k import Ranking
-from models.results import SparseParts
+from models.ranking.top_k import NO_LABEL, Ranking
+from models.results import BlendPart, Evidence, SparseParts
 from models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from models.scorers.calibration import IDENTITY
 from models.scorers.reliability import is_overconfident
@@ -143,6 +143,49 @@ class ScorerSet:
         for scorer in self._scorers.values():
             parts = {**scorer.contributions(batch, text, labels), **parts}
         return parts
+
+    def evidence(
+        self, batch: TextBatch, labels: Int64[np.ndarray, "text m"], options: RankingOptions
+    ) -> list[list[Evidence]]:
+        """Return what speaks for labels of each text; the blend is that of the query's scorer.
+
+        Args:
+            batch: The texts.
+            labels: Of each text; `NO_LABEL` has no evidence.
+            options: Of the query.
+        """
+        parts = self._blend_parts(batch, labels, self.resolve(options).scorer)
+        found = []
+        for text, row in enumerate(labels.tolist()):
+            of_text = [label for label in row if label != NO_LABEL]
+            merged = {label: Evidence(blend=parts.get((text, label), ())) for label in of_text}
+            for scorer in self._scorers.values():
+                for label, each in scorer.evidence(batch, text, of_text).items():
+                    before = merged[label]
+                    merged[label] = replace(
+                        before,
+                        name=before.name or each.name,
+                        documents=before.documents or each.documents,
+                    )
+            found.append([merged.get(label, Evidence()) for label in row])
+        return found
+
+    def _blend_parts(
+        self, batch: TextBatch, labels: Int64[np.ndarray, "text m"], scorer: str
+    ) -> dict[tuple[int, int], tuple[BlendPart, ...]]:
+        """Return what the members of a fitted blend say, by text and label; else nothing."""
+        blend = self._blends.get(scorer)
+        if not isinstance(blend, FittedBlend) or not labels.size:
+            return {}
+        scores = [self.score(batch, labels, RankingOptions(scorer=x)) for x in blend.members]
+        weights, added = blend.weights(labels), blend.evidence(np.stack(scores), labels)
+        return {
+            (text, int(labels[text, at])): tuple(
+                BlendPart(name, float(weights[i, text, at]), float(added[i, text, at]))
+                for i, name in enumerate(blend.members)
+            )
+            for text, at in np.ndindex(labels.shape)
+        }
 
     def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
         """Return what is added to the scores of a scorer: as requested, or by default its own.

@@ -15,7 +15,7 @@ from models.parts.model_parts import ModelParts
 from models.predict.placement import Placement
 from models.predict.scorer import Scorer, ScorerTraits
 from models.ranking.threshold_algorithm import Sources
-from models.results import SparseParts
+from models.results import Evidence, SparseParts
 from models.scorers.sparse import SparseModel, SparseSource
 
 
@@ -59,6 +59,13 @@ class SparseScorer:
         """Return what the tokens of a text add to the scores of labels."""
         features = entries_of(batch.features, text)
         return token_contributions(self._model, batch.texts[text], features, labels)
+
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        """Return nothing: its tokens say why."""
+        del batch, text, labels
+        return {}
 
 
 def make_sparse(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:

@@ -143,8 +143,12 @@ class FittedBlend:
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
     ) -> Float64[np.ndarray, "member row m"]:
         """Return what each member adds to the log-odds, w_i(n) max(g_i, f_i), in nats."""
-        weights = np.moveaxis(self._of_labels[labels], -1, 0)[1:]
-        found: Float64[np.ndarray, "member row m"] = weights * self._evidence(scores)
+        found: Float64[np.ndarray, "member row m"] = self.weights(labels) * self._evidence(scores)
+        return found
+
+    def weights(self, labels: Int64[np.ndarray, "row m"]) -> Float64[np.ndarray, "member row m"]:
+        """Return w_i(n) of each member for labels."""
+        found: Float64[np.ndarray, "member row m"] = np.moveaxis(self._of_labels[labels], -1, 0)[1:]
         return found
 
     def _evidence(

@@ -5,8 +5,11 @@ import { piecesOf } from "./highlight.js";
 /** Return what to show of an explanation; `scorer` is the one that was asked for. */
 export function whyParts(text, explanation, scorer) {
   return [
+    explanation.name && part("Its name", element("p", {}, named(explanation.name))),
     part("In the text", inText(text, explanation.tokens)),
     explanation.tokens && part("What the words add", wordsTable(explanation.tokens)),
+    explanation.documents.length ? part("Similar training documents", documentList(explanation.documents)) : null,
+    explanation.blend.length ? part(`What ${scorer} is made of`, blendTable(explanation.blend)) : null,
     part("Parts of the score", scoresTable(explanation.scores, scorer)),
     explanation.keywords.length ? part("Known by", keywordList(explanation.keywords)) : null,
     explanation.nearest.length ? part("Nearest labels", nearestList(explanation.nearest)) : null,
@@ -40,6 +43,59 @@ export function nearestList(labels) {
           { class: "chip", href: `#labels/${encodeURIComponent(each.id)}` },
           each.name,
           element("span", { class: "muted", title: "cosine of the labels' vectors" }, ` ${score(each.similarity)}`),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Return where and how a name of the label stands in the text, in a sentence. */
+function named(name) {
+  const which = name.is_own_name ? "" : "another name of it, ";
+  const times = name.count > 1 ? `, ${name.count} times` : "";
+  const how = {
+    phrase: `stands in the text${times}`,
+    sentence: `has all its words in one sentence of the text${times}`,
+    partly: "has some of its words in the text",
+  };
+  return `${which}“${name.name}”, ${how[name.manner]}${name.in_title ? ", in the title too" : ""}.`.replace(/^./, (first) => first.toUpperCase());
+}
+
+function documentList(documents) {
+  return element(
+    "ul",
+    { class: "chips" },
+    ...documents.map((each) =>
+      element(
+        "li",
+        { class: "chip", title: `cosine ${score(each.similarity)}` },
+        each.id,
+        element("span", { class: "muted" }, ` ${Math.round(100 * each.share)} %`),
+      ),
+    ),
+  );
+}
+
+function blendTable(blend) {
+  const heads = ["scorer", "weight for a label as rare", "adds"];
+  return element(
+    "div",
+    { class: "wide" },
+    element(
+      "table",
+      { class: "scores" },
+      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+      element(
+        "tbody",
+        {},
+        ...blend.map((each) =>
+          element(
+            "tr",
+            {},
+            element("th", { scope: "row" }, each.scorer),
+            element("td", { class: "number" }, score(each.weight)),
+            element("td", { class: "number" }, signed(each.contribution)),
+          ),
         ),
       ),
     ),

@@ -92,6 +92,40 @@ class ScoreExplanation(Answer):
     """What the tail dial (logit adjustment at query time) adds."""
 
 
+class FoundName(Answer):
+    """A name of the label that was found in the text."""
+
+    name: str
+    is_own_name: bool
+    """False: it is another name of the label."""
+    manner: Literal["phrase", "sentence", "partly"]
+    """Its words in their order; all of them in one sentence; or some of them."""
+    count: int
+    """How often as a phrase, or else in how many sentences; 0 where only some words are there."""
+    in_title: bool
+    """Whether all its words are in the first line, or first sentence."""
+
+
+class SimilarDocument(Answer):
+    """A training document that is like the text and carries the label."""
+
+    id: str
+    similarity: FiniteFloat
+    """Cosine of the two texts' tf-idf."""
+    share: FiniteFloat
+    """Of what all similar documents with the label say for it."""
+
+
+class BlendedScorer(Answer):
+    """What one scorer says in a blend."""
+
+    scorer: str
+    weight: FiniteFloat
+    """For labels as rare as this one."""
+    contribution: FiniteFloat
+    """What it adds to the log-odds of the blend."""
+
+
 class LabelExplanation(Answer):
     """Why a label was found."""
 
@@ -105,6 +139,12 @@ class LabelExplanation(Answer):
     """Number of training documents that carry it."""
     scores: list[ScoreExplanation]
     """One for every scorer of the model that can score the label."""
+    name: FoundName | None
+    """The label's name in the text; null where none was found, or the model looks for none."""
+    documents: list[SimilarDocument]
+    """Up to 3 training documents that are like the text and carry the label, the nearest first."""
+    blend: list[BlendedScorer]
+    """Of the scorers that the one asked for blends; empty where it blends none."""
 
 
 class ScoredLabel(Answer):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import models.results
 from models.labels.catalogue import Label
 from service.schemas.base import ModelReference
 from service.schemas.labels import Keyword, LabelDetail, LabelSummary, NearLabel
 from service.schemas.predict import (
+    BlendedScorer,
+    FoundName,
     LabelExplanation,
     ScoreExplanation,
+    SimilarDocument,
     TokenContribution,
     TokenExplanation,
 )
@@ -34,6 +38,12 @@ def explanation_of(why: models.results.Explanation) -> LabelExplanation:
             )
             for parts in why.scores
         ],
+        name=None if why.evidence.name is None else FoundName(**asdict(why.evidence.name)),
+        documents=[
+            SimilarDocument(id=each.document_id, similarity=each.similarity, share=each.share)
+            for each in why.evidence.documents
+        ],
+        blend=[BlendedScorer(**asdict(each)) for each in why.evidence.blend],
     )
 
 
