@@ -98,6 +98,7 @@ def fit_blend(
         calibrations: Of each of them.
         training_counts: Training documents of each label.
     """
+    members = sorted(members)  # as they come out of JSON, so that sums are the same
     is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
     is_used = (pairs.weights > 0) & is_scored
     is_true, weights = pairs.is_true[is_used], pairs.weights[is_used].astype(np.float64)
