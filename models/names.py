@@ -20,3 +20,11 @@ HYBRID_OF = (RETRIEVAL, CLASSIFIER)
 """The scorers that make `hybrid` (DEPL+c)."""
 BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, SPARSE)
 """The scorers that an ensemble may blend."""
+
+AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
+"""What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""
+PRECISION: AimName = "precision"
+RARE_LABELS: AimName = "rare_labels"
+COVERAGE: AimName = "coverage"
+PROPENSITY: AimName = "propensity"
+AIM_NAMES: tuple[AimName, ...] = (PRECISION, RARE_LABELS, COVERAGE, PROPENSITY)

@@ -19,6 +19,7 @@ from models.parts.model_parts import (
     DenseParts,
     ModelParts,
 )
+from models.scorers.aims import AIMS_NAME
 from models.scorers.linear import LinearModel, LinearScorer
 
 
@@ -55,6 +56,9 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
     if odd:
         said = f"calibrations or ensemble weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    if odd := set(parts.aims).difference(parts.calibrations):
+        said = f"aims of {sorted(odd)}, expected those of calibrated scorers"
+        raise BundleCorruptError(contradiction(bundle, AIMS_NAME, said))
     if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
         said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))

@@ -3,6 +3,8 @@
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
 sparse.json                vocabulary and lemmas
+aims.json                  how much labels count for each aim (`models.scorers.aims`), where a dev
+                           split has fitted that
 probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
 some
 
@@ -36,6 +38,7 @@ from models.names import (
     RETRIEVAL,
     SPARSE,
 )
+from models.scorers.aims import Aims
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 
@@ -81,6 +84,7 @@ class ModelParts:
         has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
         calibrations: What makes log-odds of the scores of a scorer.
         ensemble: The weights of the scorer `ensemble`; None if there is none.
+        aims: Of calibrated scorers.
     """
 
     catalogue: LabelCatalogue
@@ -89,6 +93,7 @@ class ModelParts:
     has_hybrid: bool = False
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     ensemble: Ensemble | None = None
+    aims: Aims = field(default_factory=dict)
 
     @property
     def scorers(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from models.parts.model_parts import (
     DenseParts,
     ModelParts,
 )
+from models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel
@@ -54,6 +55,8 @@ def write_parts(
         probes: Texts that it brings along to be tried on.
     """
     texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
+    if parts.aims:
+        texts[AIMS_NAME] = aims_to_json(parts.aims)
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
     if parts.dense is not None:
@@ -90,6 +93,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
             ensemble=manifest.ensemble,
+            aims=aims_from_json(bundle.text(AIMS_NAME)) if AIMS_NAME in manifest.files else {},
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error

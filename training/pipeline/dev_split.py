@@ -1,4 +1,4 @@
-"""What a finished model learns of the dev split: probabilities, an ensemble, and its metrics.
+"""What a finished model learns of the dev split: probabilities, an ensemble, aims, and its metrics.
 
 The split is encoded once and ranked once by every scorer; what is known of its documents (tokens,
 features, vectors) is held until the ensemble, which is fitted on them, has ranked them too.
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
+from models.names import ENSEMBLE
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
+from models.scorers.aims import Aims
 from training.assessment.assess import assess, split_batches
+from training.calibration.aims import fit_aims, kept_aims
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
-from training.calibration.scored_pairs import PairCollector
+from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given
 from training.configuration.sections import EnsembleConfig
 from training.data.dataset import Dataset
 
@@ -43,6 +46,7 @@ class DevSplit:
     num_training_documents: int
     _batches: list[TextBatch] = field(default_factory=list)
     _rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    _pairs: ScoredPairs | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, parts: ModelParts, num_training_documents: int) -> DevSplit:
@@ -61,6 +65,15 @@ class DevSplit:
             folder: Of the run's blending.
         """
         return kept_blending(folder, lambda: self._fitted(config))
+
+    def aims(self, blending: Blending, folder: Path) -> Aims:
+        """Return what the folder holds, or fit the aims of calibrated scorers and keep them there.
+
+        Args:
+            blending: Of this model.
+            folder: Of the run's blending.
+        """
+        return kept_aims(folder, lambda: self._fitted_aims(blending))
 
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
@@ -84,11 +97,27 @@ class DevSplit:
         }
 
     def _fitted(self, config: EnsembleConfig | None) -> Blending:
-        collector = PairCollector(self.predictor, self._truth)
-        batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
-        self._batches = list(collector.watch(batches))
-        self._rankings = collector.rankings
         catalogue = self.predictor.catalogue
         return fit_blending(
-            collector.pairs, self._truth, catalogue, self.num_training_documents, config
+            self._collected(), self._truth, catalogue, self.num_training_documents, config
         )
+
+    def _fitted_aims(self, blending: Blending) -> Aims:
+        pairs = self._collected()
+        if blending.ensemble is not None:
+            whole = self.predictor.with_blending(blending.calibrations, blending.ensemble)
+            scores = score_given(whole, self._batches, pairs.labels, ENSEMBLE)
+            pairs = replace(pairs, scores={**pairs.scores, ENSEMBLE: scores})
+        counts = self.predictor.catalogue.training_counts
+        return fit_aims(
+            pairs, self._truth, blending.calibrations, counts, self.num_training_documents
+        )
+
+    def _collected(self) -> ScoredPairs:
+        """Return scored pairs of the split, which is read and ranked when first asked for."""
+        if self._pairs is None:
+            collector = PairCollector(self.predictor, self._truth)
+            batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
+            self._batches = list(collector.watch(batches))
+            self._rankings, self._pairs = collector.rankings, collector.pairs
+        return self._pairs

@@ -225,9 +225,11 @@ def _finished_on_dev(run: Run, parts: ModelParts, num_documents: int) -> tuple[M
     with stage_cost(run.folder, "probabilities"):
         dev = DevSplit.of(run.dataset, parts, num_documents)
         found = dev.blending(config, run.folder / "blending")
+        aims = dev.aims(found, run.folder / "blending")
     with stage_cost(run.folder, "dev metrics"):
         metrics = dev.metrics(found)
-    return replace(parts, calibrations=found.calibrations, ensemble=found.ensemble), metrics
+    parts = replace(parts, calibrations=found.calibrations, ensemble=found.ensemble, aims=aims)
+    return parts, metrics
 
 
 def _manifest(
