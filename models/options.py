@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import NoReturn, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 from models.errors import RequestError
 from models.labels.filters import LabelFilter
@@ -61,7 +61,7 @@ class RankingOptions:
         for name in ("scorer", "correction", "aim"):
             _check_text(name, getattr(self, name))
         if self.threshold is not None:
-            _check_within("threshold", self.threshold, 1, "a probability from 0 to 1")
+            _check_within("threshold", self.threshold, 1.0, "a probability from 0 to 1")
         dials = f"a number from 0 to {MAX_TAIL_DIAL:g}"
         _check_within("tail_dial", self.tail_dial, MAX_TAIL_DIAL, dials)
         if not isinstance(self.label_filter, LabelFilter | None):
@@ -97,7 +97,7 @@ def _check_text(name: str, value: object) -> None:
         _refuse(name, value, "a text or None")
 
 
-def _check_within(name: str, value: float, most: float, expected: str) -> None:
+def _check_within(name: str, value: Any, most: float, expected: str) -> None:
     """Refuse what is no number from 0 to the most; nan is none.
 
     Raises:
