@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn, TypedDict
@@ -105,7 +104,7 @@ def _check_within(name: str, value: Any, most: float, expected: str) -> None:
     """
     if not isinstance(value, Real) or isinstance(value, bool):
         _refuse(name, value, expected)
-    if math.isnan(value) or not 0 <= value <= most:
+    if not 0 <= float(value) <= most:  # nan is not, either
         raise RequestError(f"{name} is {value}; expected {expected}")
 
 

@@ -135,8 +135,8 @@ class ScorerSet:
         others = [name for name in self.names if options.aim in self.aims_of(name)]
         instead = f"use one of {', '.join(others)}" if others else "train again with a dev split"
         raise RequestError(
-            f"aim is {options.aim!r}, which scorer {scorer!r} of this bundle lacks, as nothing was "
-            f"fitted on a dev split for it; leave the aim out, or {instead}"
+            f"aim is {options.aim!r}, for which this bundle holds nothing that was fitted on a dev "
+            f"split for scorer {scorer!r}; leave the aim out, or {instead}"
         )
 
     def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:

@@ -282,8 +282,8 @@ def _check_aim(predictor: Predictor, query: RankingOptions) -> None:
     lacking = [x for x in predictor.scorers if not _has_aim(predictor, x, query.aim)]
     if len(lacking) == len(predictor.scorers):
         raise RequestError(
-            f"aim is {query.aim!r}, which no scorer of this model has, as nothing was fitted on a "
-            "dev split for it; leave the aim out, or train again with a dev split"
+            f"aim is {query.aim!r}, for which this model holds nothing that was fitted on a dev "
+            "split for any of its scorers; leave the aim out, or train again with a dev split"
         )
     if lacking:
         logger.warning("left out, as they lack the aim %s: %s", query.aim, ", ".join(lacking))

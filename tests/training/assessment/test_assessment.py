@@ -102,7 +102,7 @@ def test_scorers_without_the_aim_are_left_out_and_one_must_have_it(parts, datase
     assert list(found.rankings) == ["sparse, aim coverage"]
     assert "left out, as they lack the aim coverage: retrieval" in caplog.text
     none = Predictor(replace(parts, aims={}))
-    with pytest.raises(RequestError, match="aim is 'coverage', which no scorer of this model has"):
+    with pytest.raises(RequestError, match="aim is 'coverage', for which this model holds nothing"):
         assess(none, dataset, "dev", num_training_documents=60, aim="coverage")
 
 
