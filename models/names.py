@@ -25,3 +25,11 @@ WITHOUT_ENCODER = (SPARSE, NAMES, NEIGHBOURS)
 """The scorers that need no encoder; `fast` blends them."""
 BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
 """The scorers that `ensemble` blends."""
+
+AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
+"""What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""
+PRECISION: AimName = "precision"
+RARE_LABELS: AimName = "rare_labels"
+COVERAGE: AimName = "coverage"
+PROPENSITY: AimName = "propensity"
+AIM_NAMES: tuple[AimName, ...] = (PRECISION, RARE_LABELS, COVERAGE, PROPENSITY)

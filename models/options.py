@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from numbers import Integral, Real
+from typing import Any, NoReturn, TypedDict
 
 from models.errors import RequestError
 from models.labels.filters import LabelFilter
+from models.names import AIM_NAMES
 
 MAX_TAIL_DIAL = 1000.0
 """Beyond it, float32 scores would tell labels of unlike frequency apart, and no others."""
+
+_SHOWN_CHARACTERS = 40
+"""Of a value that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,10 @@ class RankingOptions:
         tail_dial: tau, from 0 to `MAX_TAIL_DIAL`: tau times log pi_y is taken off the score of
             every label y, pi_y being its share of the training pairs (logit adjustment; Menon et
             al. 2021). Above 0, scores are no log-odds any more, and labels have no probabilities.
+        aim: What the answer is to be good at, one of `AIM_NAMES`: "precision" (P@k), "rare_labels"
+            (macro-F1@k), "coverage" (labels that are found for some text) or "propensity" (PSP@k).
+            With one of the last three, scores are gains (see `models.scorers.aims`) and labels keep
+            their probabilities. None: by score, which is what is best for precision.
         label_filter: Whose labels are returned; None: all.
         explain: Whether to say why a text got each label; some milliseconds a label.
     """
@@ -34,6 +43,7 @@ class RankingOptions:
     threshold: float | None = None
     correction: str | None = None
     tail_dial: float = 0.0
+    aim: str | None = None
     label_filter: LabelFilter | None = None
     explain: bool = False
 
@@ -41,16 +51,66 @@ class RankingOptions:
         """Refuse what no model could answer.
 
         Raises:
-            RequestError: A number is out of its range.
+            RequestError: A field is of another type or out of its range, or the aim and the tail
+                dial contradict each other.
         """
+        _check_whole("k", self.k)
         if self.k < 1:
             raise RequestError(f"k is {self.k}; expected at least 1, at most the number of labels")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise RequestError(f"threshold is {self.threshold}; expected a probability from 0 to 1")
-        if not 0 <= self.tail_dial <= MAX_TAIL_DIAL:
+        for name in ("scorer", "correction", "aim"):
+            _check_text(name, getattr(self, name))
+        if self.threshold is not None:
+            _check_within("threshold", self.threshold, 1.0, "a probability from 0 to 1")
+        dials = f"a number from 0 to {MAX_TAIL_DIAL:g}"
+        _check_within("tail_dial", self.tail_dial, MAX_TAIL_DIAL, dials)
+        if not isinstance(self.label_filter, LabelFilter | None):
+            _refuse("label_filter", self.label_filter, "a LabelFilter or None")
+        if not isinstance(self.explain, bool):
+            _refuse("explain", self.explain, "true or false")
+        self._check_aim()
+
+    def _check_aim(self) -> None:
+        """Refuse an aim that there isn't, and one beside a tail dial.
+
+        Raises:
+            RequestError: It is one of these.
+        """
+        if self.aim is None:
+            return
+        if self.aim not in AIM_NAMES:
+            raise RequestError(f"aim is {self.aim!r}; expected one of {', '.join(AIM_NAMES)}")
+        if self.tail_dial > 0:
             raise RequestError(
-                f"tail_dial is {self.tail_dial}; expected a number from 0 to {MAX_TAIL_DIAL:g}"
+                f"aim is {self.aim!r} and tail_dial {self.tail_dial}; each says how much rare "
+                "labels count, so give only one of the two"
             )
+
+
+def _check_whole(name: str, value: object) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool):  # True is an int to Python
+        _refuse(name, value, "a whole number")
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str | None):
+        _refuse(name, value, "a text or None")
+
+
+def _check_within(name: str, value: Any, most: float, expected: str) -> None:
+    """Refuse what is no number from 0 to the most; nan is none.
+
+    Raises:
+        RequestError: It is none.
+    """
+    if not isinstance(value, Real) or isinstance(value, bool):
+        _refuse(name, value, expected)
+    if not 0 <= float(value) <= most:  # nan is not, either
+        raise RequestError(f"{name} is {value}; expected {expected}")
+
+
+def _refuse(name: str, value: object, expected: str) -> NoReturn:
+    shown = repr(value)[:_SHOWN_CHARACTERS]
+    raise RequestError(f"{name} is {shown} ({type(value).__name__}); expected {expected}")
 
 
 class RankingKeywords(TypedDict, total=False):
@@ -61,5 +121,6 @@ class RankingKeywords(TypedDict, total=False):
     threshold: float | None
     correction: str | None
     tail_dial: float
+    aim: str | None
     label_filter: LabelFilter | None
     explain: bool

@@ -46,8 +46,8 @@ class ScoreParts:
 
     Attributes:
         scorer: Its name.
-        score: With the correction and the tail dial of the query; another scorer than the query's
-            is corrected as it was trained.
+        score: With the correction and the tail dial of the query, and without its aim; another
+            scorer than the query's is corrected as it was trained.
         base: What it gives by itself.
         correction: What the correction adds.
         tail_dial: What the tail dial adds.
@@ -203,8 +203,9 @@ class LabelScore:
         index: Its row in the catalogue.
         id: The caller's identifier.
         name: What people read.
-        score: What labels are ordered by, correction and tail dial included; comparable only
-            within one scorer, correction and tail dial.
+        score: What labels are ordered by, correction and tail dial included; with an aim other than
+            precision, the label's gain. Comparable only within one scorer, correction, tail dial
+            and aim.
         probability: That the text carries the label, as calibrated on the dev split; where nothing
             was calibrated, the model's own estimate. None where the scorer has neither, and where
             the tail dial or another correction has changed the scores.

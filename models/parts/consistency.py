@@ -9,7 +9,7 @@ import numpy as np
 from models.bundle.bundle import Bundle
 from models.encoders.families import num_positions
 from models.errors import BundleCorruptError
-from models.names import BLENDABLE, LINEAR
+from models.names import AIM_NAMES, BLENDABLE, LINEAR, PRECISION
 from models.parts.model_parts import (
     _CLASSIFIER_FILE,
     _LINEAR_FILE,
@@ -19,6 +19,7 @@ from models.parts.model_parts import (
     DenseParts,
     ModelParts,
 )
+from models.scorers.aims import AIMS_NAME
 from models.scorers.linear import LinearModel, LinearScorer
 
 
@@ -55,9 +56,26 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
     if odd:
         said = f"calibrations or blend weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    _check_aims(bundle, parts)
     if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
         said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+
+
+def _check_aims(bundle: Bundle, parts: ModelParts) -> None:
+    """Refuse aims of other scorers than the calibrated ones, or of some of them.
+
+    Raises:
+        BundleCorruptError: There are some.
+    """
+    if AIMS_NAME not in bundle.manifest.files:
+        return
+    fitted = set(AIM_NAMES) - {PRECISION}
+    expected = dict.fromkeys(parts.calibrations, fitted)
+    if {scorer: set(aims) for scorer, aims in parts.aims.items()} != expected:
+        found = {scorer: sorted(aims) for scorer, aims in parts.aims.items()}
+        said = f"aims {found}, expected {sorted(fitted)} of each of {sorted(expected)}"
+        raise BundleCorruptError(contradiction(bundle, AIMS_NAME, said))
 
 
 def _check_dense(bundle: Bundle, dense: DenseParts) -> None:

@@ -13,6 +13,11 @@ names.safetensors          counts of the words of label names, and of finds; the
 names.json                 the words, and their lemmas
 names.jsonl                all names of all labels, in a shard too
 
+Where a dev split has fitted it:
+
+aims.json                  how much labels count for each aim (`models.scorers.aims`), where a dev
+                           split has fitted that
+
 probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
 some
 
@@ -52,6 +57,7 @@ from models.names import (
     RETRIEVAL,
     SPARSE,
 )
+from models.scorers.aims import Aims
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 
@@ -101,6 +107,7 @@ class ModelParts:
         calibrations: What makes log-odds of the scores of a scorer.
         blends: The scorers that blend others by rarity, by name.
         neighbours: The documents that it remembers; None if it keeps none.
+        aims: Of calibrated scorers.
     """
 
     catalogue: LabelCatalogue
@@ -111,6 +118,7 @@ class ModelParts:
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
     neighbours: NeighbourMemory | None = None
+    aims: Aims = field(default_factory=dict)
 
     @property
     def scorers(self) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ from models.parts.name_storage import (
     read_names,
     texts_of_names,
 )
+from models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel
@@ -67,6 +68,8 @@ def write_parts(
         texts |= texts_of_names(parts.names)
     if parts.neighbours is not None:
         texts[_NEIGHBOUR_IDS_FILE] = parts.neighbours.ids_to_json()
+    if parts.aims:
+        texts[AIMS_NAME] = aims_to_json(parts.aims)
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
     if parts.dense is not None:
@@ -111,6 +114,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             calibrations=manifest.calibrations,
             blends=manifest.blends,
             neighbours=_read_neighbours(bundle, sparse),
+            aims=aims_from_json(bundle.text(AIMS_NAME)) if AIMS_NAME in manifest.files else {},
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error

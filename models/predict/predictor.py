@@ -22,7 +22,7 @@ from models.explain.label_facts import FindNearest, LabelFacts
 from models.labels.catalogue import LabelCatalogue
 from models.labels.search import LabelSearch
 from models.labels.selection import LabelSelector
-from models.names import CorrectionName
+from models.names import AimName, CorrectionName
 from models.options import RankingKeywords, RankingOptions
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
@@ -33,6 +33,7 @@ from models.predict.scorer_set import ScorerSet
 from models.predict.texts import checked_texts
 from models.ranking.top_k import Ranking
 from models.results import Explanation, LabelDetails, Prediction, with_explanations
+from models.scorers.aims import Aims
 
 
 class Predictor:
@@ -110,16 +111,22 @@ class Predictor:
         return predictor
 
     def with_blending(
-        self, calibrations: Mapping[str, Calibration], blends: Mapping[str, RarityBlend]
+        self,
+        calibrations: Mapping[str, Calibration],
+        blends: Mapping[str, RarityBlend],
+        aims: Aims | None = None,
     ) -> Predictor:
         """Return the same model with probabilities and blends; its indexes are shared.
 
         Args:
             calibrations: Of its scorers, the blends among them.
             blends: By name.
+            aims: Of its scorers; None: they have none but precision.
         """
         other = copy(self)
-        other._parts = replace(self._parts, calibrations=calibrations, blends=blends)
+        other._parts = replace(
+            self._parts, calibrations=calibrations, blends=blends, aims=aims or {}
+        )
         other.calibrations = calibrations
         other._scorers = self._scorers.with_blending(other._parts)
         other._presenter = Presenter(other._scorers, self.catalogue)
@@ -181,6 +188,10 @@ class Predictor:
         """Return what is added to the scores of a scorer (see `ScorerSet.correction_of`)."""
         return self._scorers.correction_of(scorer, requested)
 
+    def aims_of(self, scorer: str) -> tuple[AimName, ...]:
+        """Return the aims that a scorer has."""
+        return self._scorers.aims_of(scorer)
+
     def needs_encoder(self, scorer: str) -> bool:
         """Whether a scorer, or one that it blends, reads texts by the encoder.
 
@@ -228,7 +239,8 @@ class Predictor:
 
         Args:
             batch: What `read` returned.
-            options: What to rank by; threshold and `explain` play no part.
+            options: What to rank by; the threshold plays a part only with an aim, and `explain`
+                none.
 
         Raises:
             RequestError: There is no such scorer, k is more than there are labels, the scorer was
@@ -261,7 +273,7 @@ class Predictor:
         Args:
             texts: None of them blank.
             **options: The fields of `RankingOptions`: k, scorer, threshold, correction, tail_dial,
-                label_filter, explain.
+                aim, label_filter, explain.
 
         Raises:
             RequestError: A text or an option is not so, or there are no probabilities to compare

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from models.bundle.manifest import Calibration
 from models.errors import RequestError
@@ -38,7 +39,10 @@ class Presenter:
         ranking = self._scorers.rank(batch, options)
         probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
         if calibration is not None:
-            probabilities = probabilities_of(calibration, ranking.scores).tolist()
+            scores = ranking.scores
+            if query.aim is not None:  # they are gains then
+                scores = self._scorers.score(batch, ranking.labels, replace(options, aim=None))
+            probabilities = probabilities_of(calibration, scores).tolist()
         warns = calibration is not None and self._scorers.is_overconfident(query.scorer)
         threshold = options.threshold
         return [
@@ -88,7 +92,7 @@ class Presenter:
         for i, (index, score) in enumerate(zip(labels, scores, strict=True)):
             probability = None if probabilities is None else probabilities[i]
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
-                break  # scores fall, and with them the probabilities
+                break  # the probabilities fall with the scores; of an aim, all that pass are here
             label = self._catalogue[index]
             passed.append(LabelScore(index, label.id, label.name, score, probability))
         return tuple(passed)

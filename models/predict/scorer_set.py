@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int64
 from models.bundle.manifest import Calibration
 from models.errors import RequestError
 from models.labels.selection import LabelSelector
-from models.names import HYBRID, HYBRID_OF, CorrectionName
+from models.names import AIM_NAMES, HYBRID, HYBRID_OF, PRECISION, AimName, CorrectionName
 from models.options import RankingOptions
 from models.parts.batches import Reading, TextBatch
 from models.parts.model_parts import ModelParts
@@ -25,6 +25,7 @@ from models.predict.sparse_scorer import make_sparse
 from models.ranking.threshold_algorithm import SUM, Combination, Sources, combined_scores, rank
 from models.ranking.top_k import NO_LABEL, Ranking
 from models.results import BlendPart, Evidence, SparseParts
+from models.scorers.aims import Aim, AimedRanking
 from models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from models.scorers.calibration import IDENTITY
 from models.scorers.reliability import is_overconfident
@@ -46,11 +47,13 @@ class Resolved:
         scorer: Its name.
         correction: What is added to its scores.
         tail_dial: tau.
+        aim: What is ranked by instead of the score; None: the score itself.
     """
 
     scorer: str
     correction: CorrectionName
     tail_dial: float
+    aim: Aim | None = None
 
 
 class ScorerSet:
@@ -76,18 +79,25 @@ class ScorerSet:
             name: scorer for make in MAKERS for name, scorer in make(parts, placement).items()
         }
         self._blends = _blends(parts)
+        self._take_aims(parts)
         assert {*self._scorers, *self._blends} == {*self.names}
 
     def with_blending(self, parts: ModelParts) -> ScorerSet:
         """Return the same scorers, blended and calibrated as these parts say.
 
         Args:
-            parts: Those of this model but for calibrations and ensemble.
+            parts: Those of this model but for calibrations, ensemble and aims.
         """
         other = copy(self)
         other.names, other._calibrations = parts.scorers, parts.calibrations
         other._blends = _blends(parts)
+        other._take_aims(parts)
         return other
+
+    def _take_aims(self, parts: ModelParts) -> None:
+        self._aims = parts.aims
+        self._training_counts = parts.catalogue.training_counts
+        self._aimed: dict[tuple[str, Aim], AimedRanking] = {}
 
     @property
     def selector(self) -> LabelSelector:
@@ -98,14 +108,46 @@ class ScorerSet:
         """Return what options mean to this model.
 
         Raises:
-            RequestError: There is no such scorer, or it was not trained with this correction.
+            RequestError: There is no such scorer, it was not trained with this correction, or it
+                lacks the aim.
         """
         scorer = self.default if options.scorer is None else options.scorer
         correction = self.correction_of(scorer, options.correction)
-        return Resolved(scorer, correction, options.tail_dial)
+        return Resolved(scorer, correction, options.tail_dial, self._aim_of(options, scorer))
+
+    def aims_of(self, scorer: str) -> tuple[AimName, ...]:
+        """Return the aims that a scorer has."""
+        fitted = self._aims.get(scorer, {})
+        return tuple(name for name in AIM_NAMES if name == PRECISION or name in fitted)
+
+    def _aim_of(self, options: RankingOptions, scorer: str) -> Aim | None:
+        """Return what the aim of a query is to a scorer; None where it ranks by score.
+
+        Raises:
+            RequestError: The scorer lacks the aim, or has it only with its correction.
+        """
+        if options.aim is None or options.aim == PRECISION:
+            return None  # probabilities rise with the score
+        if self.correction_of(scorer, options.correction) != self.correction_of(scorer):
+            raise RequestError(
+                f"aim is {options.aim!r} without the correction of scorer {scorer!r}, which leaves "
+                "no probabilities to weigh; leave out one of the two"
+            )
+        aims = {str(name): aim for name, aim in self._aims.get(scorer, {}).items()}
+        if options.aim in aims:
+            return aims[options.aim]
+        others = [name for name in self.names if options.aim in self.aims_of(name)]
+        instead = f"use one of {', '.join(others)}" if others else "train again with a dev split"
+        raise RequestError(
+            f"aim is {options.aim!r}, for which this bundle holds nothing that was fitted on a dev "
+            f"split for scorer {scorer!r}; leave the aim out, or {instead}"
+        )
 
     def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:
         """Return the exact k best labels of each text.
+
+        With an aim, those are the best of the labels that pass the threshold; else it plays no
+        part.
 
         Raises:
             RequestError: As `resolve` does; or k is more than there are labels, or the filter names
@@ -117,7 +159,7 @@ class ScorerSet:
                 f"k is {options.k}; expected 1 to {self._num_labels}, the number of labels"
             )
         selection = self._selector.select(options.label_filter)
-        scorers, combine = self._scored(batch, query)
+        scorers, combine = self._scored(batch, query, options.threshold)
         return rank(scorers, combine, options.k, self._num_labels, selection)
 
     def score(
@@ -256,8 +298,24 @@ class ScorerSet:
             return True
         return all(self._scorers[x].traits.gives_logits for x in self._members(scorer))
 
-    def _scored(self, batch: TextBatch, query: Resolved) -> tuple[Sequence[Sources], Combination]:
-        """Return what a query is ranked by; scorers in a blend have their own corrections."""
+    def _scored(
+        self, batch: TextBatch, query: Resolved, threshold: float | None = None
+    ) -> tuple[Sequence[Sources], Combination]:
+        """Return what a query is ranked by, with an aim only labels that pass the threshold."""
+        scorers, combine = self._by_score(batch, query)
+        if query.aim is None:
+            return scorers, combine
+        return scorers, self._aimed_by(query.scorer, query.aim).of(combine, threshold)
+
+    def _aimed_by(self, scorer: str, aim: Aim) -> AimedRanking:
+        """Return the weighed labels, which are kept: there are few aims, and many labels."""
+        if (scorer, aim) not in self._aimed:
+            calibration = self._calibrations[scorer]
+            self._aimed[scorer, aim] = AimedRanking(aim, calibration, self._training_counts)
+        return self._aimed[scorer, aim]
+
+    def _by_score(self, batch: TextBatch, query: Resolved) -> tuple[Sequence[Sources], Combination]:
+        """Return what makes the scores; scorers in a blend have their own corrections."""
         blend = self._blends.get(query.scorer)
         if blend is None:
             scorer = self._scorers[query.scorer]

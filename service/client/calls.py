@@ -12,6 +12,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from models.errors import LongtailError
+from models.names import AimName
 from service.schemas.batch import BatchSummary
 from service.schemas.labels import LabelDetail, LabelList
 from service.schemas.models import Health, ModelChange, ModelList
@@ -38,6 +39,7 @@ class PredictOptions(TypedDict, total=False):
     threshold: float
     correction: Literal["none", "prior", "tree"]
     tail_dial: float
+    aim: AimName
     include: Sequence[str]
     exclude: Sequence[str]
     include_set: str

@@ -60,6 +60,14 @@ def predict(
             help="Strength of logit adjustment at query time: more of it favours rare labels.",
         ),
     ] = 0.0,
+    aim: Annotated[
+        str | None,
+        typer.Option(
+            help="What the answers are to be good at: precision, rare_labels, coverage or "
+            "propensity. Not with --tail-dial.",
+            show_default="precision",
+        ),
+    ] = None,
     include: Annotated[
         list[str] | None,
         typer.Option(help="Id of a label to return, and no others; repeat it for more."),
@@ -119,6 +127,7 @@ def predict(
         "threshold": threshold,
         "correction": correction,
         "tail_dial": tail_dial,
+        "aim": aim,
         "include": include or None,
         "exclude": exclude or None,
         "include_set": include_set,

@@ -79,6 +79,7 @@ def query_of(requested: Options, texts: Sequence[str], timeout_s: float | None =
             threshold=requested.threshold,
             correction=requested.correction,
             tail_dial=requested.tail_dial,
+            aim=requested.aim,
             explain=requested.explain,
         ),
         labels=NamedLabels(

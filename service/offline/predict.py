@@ -51,7 +51,7 @@ def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
         return BatchOptions.model_validate(expected).model_dump(exclude_unset=True)
     except ValidationError as error:
         found = error.errors(include_url=False)[0]
-        option = option_of(str(found["loc"][0]))
+        option = option_of(str(found["loc"][0])) if found["loc"] else "predict"  # of all of them
         raise ConfigError(f"{option}: {problem_in_words(found, repr)}") from error
 
 

@@ -172,8 +172,9 @@ _INFER: dict[str, Any] = {
 async def infer(model: ModelName, request: Request, service: ServiceDep) -> Response:
     """Return the best labels of the texts in the input `text`, as tensors.
 
-    Parameters of the request: `k`, `scorer`, `threshold`, `correction`, `tail_dial`, `include_set`
-    and `exclude_set` as in `/v1/predict`, `timeout` in microseconds, `binary_data_output`.
+    Parameters of the request: `k`, `scorer`, `threshold`, `correction`, `tail_dial`, `aim`,
+    `include_set` and `exclude_set` as in `/v1/predict`, `timeout` in microseconds,
+    `binary_data_output`.
 
     Rows with fewer than k labels are filled up: with empty strings, the least float32 as score and
     -1 as probability; `num_labels` says how many there are. A probability is -1 too where the

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends
 from models.bundle.bundle import read_manifest
 from models.bundle.manifest import Manifest
 from models.errors import BundleError
-from models.names import CorrectionName
+from models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
+from models.scorers.aims import AIMS_NAME
 from service.schemas.models import ModelList, ModelSummary, Runtime, ServiceLimits
 from service.settings import Settings
 from service.telemetry.model_metrics import shares_of
@@ -62,6 +63,7 @@ def _model_summary(
         scorers=list(manifest.scorers) if manifest else [],
         default_scorer=manifest.default_scorer if manifest else None,
         corrections=_corrections(manifest) if manifest else {},
+        aims=_aims(manifest) if manifest else {},
         metrics=manifest.metrics if manifest else {},
         held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,
@@ -77,6 +79,11 @@ def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
     if own is not None and own != "none":
         found["linear"] = [own, "none"]  # the only scorer that is trained with one
     return found
+
+
+def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
+    fitted = manifest.calibrations if AIMS_NAME in manifest.files else {}
+    return {x: [*AIM_NAMES] if x in fitted else [PRECISION] for x in manifest.scorers}
 
 
 def _limits(settings: Settings) -> ServiceLimits:

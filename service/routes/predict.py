@@ -58,15 +58,18 @@ async def predict(request: Request) -> Response:
     await require_known_query(request)
     body = parse_json_body(await request.body(), PredictRequest)
     answer = await answer_request(request, service_of(request), body)
-    content = _predict_response(answer, body.tail_dial).model_dump_json(exclude_unset=True)
+    content = _predict_response(answer, body).model_dump_json(exclude_unset=True)
     return Response(content, media_type=_JSON)
 
 
-def _predict_response(answer: EngineAnswer, tail_dial: float) -> PredictResponse:
+def _predict_response(answer: EngineAnswer, body: PredictRequest) -> PredictResponse:
+    asked: dict[str, Any] = {"tail_dial": body.tail_dial}
+    if body.aim is not None:
+        asked["aim"] = body.aim
     return PredictResponse(
         model=ModelReference(version=answer.model.version, digest=answer.model.digest),
         scorer=answer.scorer,
         correction=answer.predictions[0].correction,
-        tail_dial=tail_dial,
+        **asked,
         results=[TextResult(**text_fields(prediction)) for prediction in answer.predictions],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -14,10 +14,12 @@ from pydantic import (
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    model_validator,
 )
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
+from models.names import AimName
 from models.options import MAX_TAIL_DIAL
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -94,6 +96,13 @@ class Options(BaseModel):
     """Strength of logit adjustment at query time: this times the log of a label's share of the
     training data is subtracted from its score, so that more of it favours rare labels. Above 0,
     labels have no probabilities."""
+    aim: AimName | None = None
+    """What the answer is to be good at: `precision` (most labels right), `rare_labels` (macro-F1 of
+    labels with few training documents), `coverage` (many different labels found) or `propensity`
+    (propensity-scored precision). With one of the last three, `score` is the gain that labels are
+    ordered by, `probability` stays what it is without an aim, and `threshold` leaves only labels of
+    that probability to choose from. Not together with `tail_dial`; for scorers that have it
+    (`GET /v1/models`). Absent: by score, as for `precision`."""
     include: list[str] | None = Field(None, examples=[["1264", "1309"]])
     """Ids of the only labels to return, together with those of `include_set`; all where neither is
     given. The answer stays exact."""
@@ -107,6 +116,15 @@ class Options(BaseModel):
     """Whether to explain why each label was found."""
     version: Version | None = None
     """Model version, a number or `current`; the service's first where absent."""
+
+    @model_validator(mode="after")
+    def _aim_or_tail_dial(self) -> Self:
+        if self.aim is not None and self.tail_dial > 0:
+            raise PydanticCustomError(
+                "aim_or_tail_dial",
+                "Give only one of 'aim' and 'tail_dial': each says how much rare labels count",
+            )
+        return self
 
 
 class Answer(BaseModel):

@@ -9,6 +9,7 @@ from pydantic import (
     Field,
 )
 
+from models.names import AimName
 from service.schemas.base import Answer, Options, Text, WholeNumber, schemas_of
 from service.schemas.predict import TextResult
 from service.schemas.problem import Problem
@@ -41,6 +42,8 @@ class BatchResult(TextResult):
     scorer: str
     correction: Literal["none", "prior", "tree"]
     tail_dial: float
+    aim: AimName | None = None
+    """That of the line; absent where it had none."""
 
 
 class BatchError(Answer):

@@ -10,6 +10,7 @@ from pydantic import (
     Field,
 )
 
+from models.names import AimName
 from service.schemas.base import Answer, VersionNumber
 
 
@@ -31,6 +32,8 @@ class ModelSummary(Answer):
     default_scorer: str | None
     corrections: dict[str, list[Literal["none", "prior", "tree"]]]
     """The corrections that each scorer offers, its default first."""
+    aims: dict[str, list[AimName]]
+    """The aims that each scorer offers, what is asked for without one first."""
     metrics: dict[str, Any]
     """As measured after training; empty where nothing was measured."""
     held_out_documents: int | None

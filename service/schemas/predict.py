@@ -12,6 +12,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from models.names import AimName
 from service.schemas.base import Answer, ModelReference, Options, Text
 from service.schemas.labels import Keyword, NearLabel
 
@@ -84,7 +85,7 @@ class ScoreExplanation(Answer):
     scorer: str
     score: FiniteFloat
     """Higher is better; comparable only within one scorer. Scorers other than the one asked for are
-    corrected as they were trained."""
+    corrected as they were trained. An aim is no part of it."""
     base: FiniteFloat
     correction: FiniteFloat
     """What the correction adds."""
@@ -153,7 +154,7 @@ class ScoredLabel(Answer):
     id: str
     name: str
     score: FiniteFloat
-    """Higher is better; comparable only within one scorer."""
+    """Higher is better; comparable only within one scorer and aim."""
     probability: FiniteFloat | None
     """Probability that the label is right, where the scorer has one."""
     explanation: LabelExplanation | None = None
@@ -207,5 +208,7 @@ class PredictResponse(Answer):
     correction: Literal["none", "prior", "tree"]
     """What was added to the scores."""
     tail_dial: float
+    aim: AimName | None = None
+    """That of the request; absent where it had none."""
     results: list[TextResult]
     """One for each text, in the order of the request."""

@@ -131,6 +131,7 @@ def result_line(
         scorer=scorer,
         correction=prediction.correction,
         tail_dial=line.tail_dial,
+        **({} if line.aim is None else {"aim": line.aim}),
         **text_fields(prediction),
     )
     return result.model_dump_json(exclude_unset=True).encode() + b"\n"

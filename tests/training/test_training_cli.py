@@ -227,6 +227,12 @@ def test_evaluate_turns_the_tail_dial(evaluate):
     assert "linear, uncorrected, tail dial 0.5" in printed["scorers"]
 
 
+def test_evaluate_has_an_aim(evaluate):
+    printed = figures(evaluate("--json", "-", "--no-baselines", "--aim", "rare_labels"))
+    assert "ensemble, aim rare_labels" in printed["scorers"]
+    assert "linear, uncorrected, aim rare_labels" not in printed["scorers"]
+
+
 def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
     printed = figures(evaluate("--json", "-", "--split", "dev", "--no-baselines"))
     for name, subsets in trained.bundle.manifest.metrics["dev"].items():

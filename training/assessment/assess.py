@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from models.bundle.bundle import Bundle
-from models.errors import DataError
+from models.errors import DataError, RequestError
 from models.labels.catalogue import LabelCatalogue
 from models.options import RankingOptions
 from models.parts.batches import TextBatch
@@ -106,6 +106,7 @@ def assess_bundle(
     baselines: bool = False,
     k: int = MAX_K,
     tail_dial: float = 0.0,
+    aim: str | None = None,
     reliability: bool = True,
 ) -> Assessment:
     """Load a model, rank a split with it, and measure (see `assess`).
@@ -117,6 +118,7 @@ def assess_bundle(
         baselines: Whether nearest neighbours and label names are measured, too.
         k: Labels that are ranked; the metrics need ten.
         tail_dial: Of all scorers.
+        aim: Of all scorers that have it.
         reliability: Whether to measure the probabilities, too.
 
     Raises:
@@ -133,6 +135,7 @@ def assess_bundle(
         tfidf=parts.sparse.tfidf if baselines else None,
         k=k,
         tail_dial=tail_dial,
+        aim=aim,
         reliability=reliability,
     )
 
@@ -146,6 +149,7 @@ def assess(
     tfidf: TfidfModel | None = None,
     k: int = MAX_K,
     tail_dial: float = 0.0,
+    aim: str | None = None,
     reliability: bool = False,
     batches: Iterable[TextBatch] | None = None,
     ranked: Mapping[str, Ranking] | None = None,
@@ -164,17 +168,20 @@ def assess(
             have its training split then.
         k: Labels that are ranked; the metrics need ten.
         tail_dial: Of all scorers (see `Predictor.rank`); above 0, it stands in their names.
+        aim: Of all scorers that have it; it stands in their names. Others are left out.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
         batches: The documents of the split, made ready to be ranked; None: they are read.
         ranked: Rankings of these documents that are there already, by the name of the scorer; of at
             least ten labels, or all.
 
     Raises:
-        RequestError: The tail dial is out of its range.
+        RequestError: The tail dial is out of its range, there is no such aim, both are given, or no
+            scorer has the aim.
         DataError: The split is missing, has broken lines, or has labels unknown to the model; or
             the baselines lack their training split.
     """
-    RankingOptions(tail_dial=tail_dial)  # refuses one out of its range
+    query = RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
+    _check_aim(predictor, query)
     split = dataset.split(split_name)
     _check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
@@ -183,7 +190,8 @@ def assess(
     if batches is None:
         batches = split_batches(predictor, dataset, split_name, truth.shape[0])
     watched = batches if pairs is None else pairs.watch(batches)
-    rankings = _rank_batches(predictor, watched, k, tail_dial, ranked or {})
+    rows = _rows(predictor, replace(query, k=k))
+    rankings = _rank_batches(predictor, watched, rows, ranked or {})
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
     counts = predictor.catalogue.training_counts
@@ -252,29 +260,50 @@ def split_batches(
 def _rank_batches(
     predictor: Predictor,
     batches: Iterable[TextBatch],
-    k: int,
-    dial: float,
+    rows: Mapping[str, RankingOptions],
     ranked: Mapping[str, Ranking],
 ) -> dict[str, Ranking]:
-    rows = _rows(predictor, k, dial)
     parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in ranked}
     for batch in batches:
         for name, rankings in parts.items():
             rankings.append(predictor.rank(batch, rows[name]))
     return {
-        name: (ranked[name] if name in ranked else Ranking.joined(parts[name])).first(k)
-        for name in rows
+        name: (ranked[name] if name in ranked else Ranking.joined(parts[name])).first(options.k)
+        for name, options in rows.items()
     }
 
 
-def _rows(predictor: Predictor, k: int, dial: float) -> dict[str, RankingOptions]:
-    """Return what each row of the tables is ranked by, by its name."""
+def _check_aim(predictor: Predictor, query: RankingOptions) -> None:
+    """Say which scorers lack the aim of a query, and refuse one that all lack.
+
+    Raises:
+        RequestError: All do.
+    """
+    lacking = [x for x in predictor.scorers if not _has_aim(predictor, x, query.aim)]
+    if len(lacking) == len(predictor.scorers):
+        raise RequestError(
+            f"aim is {query.aim!r}, for which this model holds nothing that was fitted on a dev "
+            "split for any of its scorers; leave the aim out, or train again with a dev split"
+        )
+    if lacking:
+        logger.warning("left out, as they lack the aim %s: %s", query.aim, ", ".join(lacking))
+
+
+def _has_aim(predictor: Predictor, scorer: str, aim: str | None) -> bool:
+    return aim is None or aim in predictor.aims_of(scorer)
+
+
+def _rows(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptions]:
+    """Return what each row of the tables is ranked by, by its name; a scorer a row, and more."""
     rows: dict[str, RankingOptions] = {}
-    suffix = f", tail dial {dial:g}" if dial else ""
+    suffix = f", tail dial {query.tail_dial:g}" if query.tail_dial else ""
+    suffix += f", aim {query.aim}" if query.aim else ""
     for scorer in predictor.scorers:
-        options = RankingOptions(k=k, scorer=scorer, tail_dial=dial)
+        if not _has_aim(predictor, scorer, query.aim):
+            continue
+        options = replace(query, scorer=scorer)
         rows[scorer + suffix] = options
-        if predictor.correction_of(scorer) != "none":
+        if predictor.correction_of(scorer) != "none" and query.aim is None:
             rows[f"{scorer}, uncorrected{suffix}"] = replace(options, correction="none")
     return rows
 

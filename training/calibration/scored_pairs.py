@@ -169,6 +169,28 @@ def score_pairs(
     )
 
 
+def score_given(
+    predictor: Predictor,
+    batches: Sequence[TextBatch],
+    labels: Int64[np.ndarray, "document m"],
+    scorer: str,
+) -> Float32[np.ndarray, "document m"]:
+    """Return the scores that one scorer gives to given labels of documents.
+
+    Args:
+        predictor: The model.
+        batches: The documents, in order; at least one.
+        labels: Label indices of each; `NO_LABEL` gets -inf.
+        scorer: Its name.
+    """
+    found, start = [], 0
+    for batch in batches:
+        stop = start + len(batch.texts)
+        found.append(predictor.score(batch, labels[start:stop], RankingOptions(scorer=scorer)))
+        start = stop
+    return np.concatenate(found)
+
+
 def _pairs_of(
     best: Int64[np.ndarray, named],
     true: Int64[np.ndarray, true],

@@ -46,6 +46,13 @@ def evaluate(
             "higher favours rare labels."
         ),
     ] = 0.0,
+    aim: Annotated[
+        str | None,
+        typer.Option(
+            help="What to rank for: precision, rare_labels, coverage or propensity; of the scorers "
+            "that have it. Not with --tail-dial."
+        ),
+    ] = None,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
@@ -64,7 +71,7 @@ def evaluate(
     from training.data.files import find_files
     from training.evaluation.record import check_record_file, deliver
 
-    RankingOptions(tail_dial=tail_dial)  # refuses one out of its range
+    RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
     names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
     check_output_folder(output, names, registry=registry, overwrite=overwrite)
     inputs = find_files(data).paths
@@ -73,8 +80,9 @@ def evaluate(
     dataset = open_dataset(data, skip_bad=skip_bad)
     k = k or MAX_K
     found = assess_bundle(
-        bundle, dataset, split, baselines=baselines, k=max(k, MAX_K), tail_dial=tail_dial
-    )
+        bundle, dataset, split,
+        baselines=baselines, k=max(k, MAX_K), tail_dial=tail_dial, aim=aim,
+    )  # fmt: skip
     with doing("writing the evaluation", output):
         paths = found.write(output)
         if predictions:

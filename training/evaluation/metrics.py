@@ -156,11 +156,22 @@ def _true_pairs(truth: Float32[csr_array, "document label"]) -> Int64[np.ndarray
     return pairs
 
 
+PROPENSITY_A, PROPENSITY_B = 0.55, 1.5
+"""A and B of the propensities of all sets but those of Wikipedia and Amazon."""
+
+
+def propensity_scale(
+    num_training_documents: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B
+) -> float:
+    """Return (ln N - 1) (B + 1)^A, at least 0 (see `inverse_propensities`)."""
+    return float(max(np.log(num_training_documents) - 1, 0.0) * (b + 1) ** a)
+
+
 def inverse_propensities(
     training_counts: Int64[np.ndarray, label],
     num_training_documents: int,
-    a: float = 0.55,
-    b: float = 1.5,
+    a: float = PROPENSITY_A,
+    b: float = PROPENSITY_B,
 ) -> Float64[np.ndarray, label]:
     """Inverse propensity of each label (Jain et al. 2016, section 4).
 
@@ -191,7 +202,7 @@ def inverse_propensities(
         )
     if a < 0 or b <= 0:
         raise DataError(f"propensities: got a={a!r}, b={b!r}, expected a >= 0 and b > 0")
-    scale = max(np.log(num_training_documents) - 1, 0.0) * (b + 1) ** a
+    scale = propensity_scale(num_training_documents, a, b)
     weights: Float64[np.ndarray, label] = 1 + scale * (training_counts + b) ** -a
     return weights
 
@@ -273,6 +284,22 @@ def label_f1_at(joined: RankedEvaluation, k: int) -> Float64[np.ndarray, label]:
     num_true = np.bincount(joined.true_labels, minlength=joined.num_labels)
     f1: Float64[np.ndarray, label] = 2 * num_hits / np.maximum(num_predicted + num_true, 1)
     return f1
+
+
+def is_found_at(joined: RankedEvaluation, k: int) -> Bool[np.ndarray, label]:
+    """Whether each label is right at least once among the first k positions.
+
+    Coverage@k is the share of the labels that a document carries of which this is so.
+    """
+    ranked, is_hit = joined.top(k)
+    found: Bool[np.ndarray, label] = np.bincount(ranked[is_hit], minlength=joined.num_labels) > 0
+    return found
+
+
+def coverage_at(joined: RankedEvaluation, k: int) -> float:
+    """Coverage@k: the share of the labels in the truth that are found (see `is_found_at`)."""
+    is_true = np.bincount(joined.true_labels, minlength=joined.num_labels) > 0
+    return _ratio(float((is_found_at(joined, k) & is_true).sum()), float(is_true.sum()))
 
 
 def _num_hits(joined: RankedEvaluation, k: int) -> Int64[np.ndarray, document]:

@@ -1,4 +1,4 @@
-"""What a finished model learns of the dev split: probabilities, an ensemble, and its metrics.
+"""What a finished model learns of the dev split: probabilities, an ensemble, aims, and its metrics.
 
 The split is encoded once and ranked once by every scorer; what is known of its documents (tokens,
 features, vectors) is held until the ensemble, which is fitted on them, has ranked them too.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
+from models.scorers.aims import Aims
 from training.assessment.assess import assess, split_batches
+from training.calibration.aims import fit_aims, kept_aims
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.members import DevRanking
-from training.calibration.scored_pairs import PairCollector
+from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given
 from training.data.dataset import Dataset
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class DevSplit:
     num_training_documents: int
     _batches: list[TextBatch] = field(default_factory=list)
     _rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    _pairs: ScoredPairs | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, parts: ModelParts, num_training_documents: int) -> DevSplit:
@@ -61,6 +64,15 @@ class DevSplit:
             folder: Of the run's blending.
         """
         return kept_blending(folder, lambda: self._fitted(blends))
+
+    def aims(self, blending: Blending, folder: Path) -> Aims:
+        """Return what the folder holds, or fit the aims of calibrated scorers and keep them there.
+
+        Args:
+            blending: Of this model.
+            folder: Of the run's blending.
+        """
+        return kept_aims(folder, lambda: self._fitted_aims(blending))
 
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
@@ -85,10 +97,26 @@ class DevSplit:
         }
 
     def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
-        collector = PairCollector(self.predictor, self._truth)
-        batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
-        self._batches = list(collector.watch(batches))
-        self._rankings = collector.rankings
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
-        dev = DevRanking.of(collector.pairs, self._truth, catalogue, num_documents)
+        dev = DevRanking.of(self._collected(), self._truth, catalogue, num_documents)
         return fit_blending(dev, blends)
+
+    def _fitted_aims(self, blending: Blending) -> Aims:
+        pairs = self._collected()
+        whole = self.predictor.with_blending(blending.calibrations, blending.blends)
+        for name in blending.blends:
+            scores = score_given(whole, self._batches, pairs.labels, name)
+            pairs = replace(pairs, scores={**pairs.scores, name: scores})
+        counts = self.predictor.catalogue.training_counts
+        return fit_aims(
+            pairs, self._truth, blending.calibrations, counts, self.num_training_documents
+        )
+
+    def _collected(self) -> ScoredPairs:
+        """Return scored pairs of the split, which is read and ranked when first asked for."""
+        if self._pairs is None:
+            collector = PairCollector(self.predictor, self._truth)
+            batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
+            self._batches = list(collector.watch(batches))
+            self._rankings, self._pairs = collector.rankings, collector.pairs
+        return self._pairs

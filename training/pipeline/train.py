@@ -268,9 +268,11 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
     with stage_cost(run.folder, "probabilities"):
         dev = DevSplit.of(corpus, parts, _num_documents(corpus, "train"))
         found = dev.blending(wanted, run.folder / "blending")
+        aims = dev.aims(found, run.folder / "blending")
     with stage_cost(run.folder, "dev metrics"):
         metrics = dev.metrics(found)
-    return replace(parts, calibrations=found.calibrations, blends=found.blends), metrics
+    parts = replace(parts, calibrations=found.calibrations, blends=found.blends, aims=aims)
+    return parts, metrics
 
 
 def _manifest(

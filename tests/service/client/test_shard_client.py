@@ -34,7 +34,7 @@ from service.wire.lines import scored_labels
 
 TEXTS = ["Duties on imports of olive oil", "Fisheries in the Baltic Sea", "milk"]
 NUM_SHARDS = 3
-OF_PREDICTOR = ("scorer", "threshold", "tail_dial", "explain")
+OF_PREDICTOR = ("scorer", "threshold", "tail_dial", "aim", "explain")
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +170,8 @@ def test_shards_that_have_fewer_labels_than_are_wanted_give_all_they_have(traine
             ({"explain": True, "scorer": "ensemble"}, None),
             ({"threshold": 0.3, "scorer": "ensemble"}, None),
             ({"tail_dial": 1.0, "scorer": "linear"}, None),
+            ({"aim": "rare_labels", "threshold": 0.05, "scorer": "ensemble"}, None),
+            ({"aim": "propensity", "scorer": "sparse"}, None),
             ({"include": ids[:9]}, LabelFilter(include=tuple(ids[:9]))),
             ({"exclude": ids[1:5]}, LabelFilter(exclude=tuple(ids[1:5]))),
             ({"include_set": "some", "explain": True}, LabelFilter(include_set=some)),

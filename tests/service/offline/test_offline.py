@@ -155,6 +155,8 @@ def test_options_are_checked_before_anything_is_loaded():
     assert checked_options({"k": 3, "scorer": None}) == {"k": 3}
     with pytest.raises(ConfigError, match="--correction: got 'no'"):
         checked_options({"correction": "no"})
+    with pytest.raises(ConfigError, match=r"^predict: Give only one of 'aim' and 'tail_dial'"):
+        checked_options({"aim": "coverage", "tail_dial": 0.5})
     assert checked_precision("bfloat16") == "bfloat16"
     with pytest.raises(ConfigError, match="--precision: got 'int8'"):
         checked_precision("int8")

@@ -23,6 +23,7 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "scorers": ["retrieval", "sparse"],
         "default_scorer": "retrieval",
         "corrections": {"retrieval": ["none"], "sparse": ["none"]},
+        "aims": {"retrieval": ["precision"], "sparse": ["precision"]},
         "metrics": {"retrieval": {"p_at_1": 0.6}},
         "problem": None,
         "state": "loaded",

@@ -8,6 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 
+def test_an_aim_stands_in_the_answer_to_a_request_that_has_one(client):
+    answer = client.post("/v1/predict", json={"text": "four", "aim": "rare_labels"}).json()
+    assert (answer["aim"], answer["tail_dial"]) == ("rare_labels", 0.0)
+    assert "aim" not in client.post("/v1/predict", json={"text": "four"}).json()
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer", "words"),
+    [
+        ({"aim": "macro"}, "/aim", "'precision', 'rare_labels', 'coverage' or 'propensity'"),
+        ({"aim": "coverage", "tail_dial": 0.1}, "", "Give only one of 'aim' and 'tail_dial'"),
+    ],
+)
+def test_an_aim_that_there_is_not_or_beside_a_tail_dial_is_refused(client, options, pointer, words):
+    answer = client.post("/v1/predict", json={"text": "four", **options})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == pointer
+    assert words in error["detail"]
+
+
 def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
     answer = client.post("/v1/predict", json={"text": "four", "k": 2}).json()
     digest = registry.open(2).manifest.digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.errors import DataError
+from models.errors import DataError, RequestError
 from models.options import RankingOptions
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts
@@ -83,6 +84,26 @@ def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predict
     wanted = predictor.rank(batch, RankingOptions(10, "linear", correction="none", tail_dial=0.5))
     ranked = found.rankings["linear, uncorrected, tail dial 0.5"]
     assert np.array_equal(ranked.labels, wanted.labels)
+
+
+def test_an_aim_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, dataset):
+    found = assess(predictor, dataset, "dev", num_training_documents=60, aim="rare_labels")
+    assert list(found.rankings) == [f"{name}, aim rare_labels" for name in predictor.scorers]
+    batch = predictor.read(list(dataset.split("dev").texts()))
+    for scorer in predictor.scorers:
+        wanted = predictor.rank(batch, RankingOptions(k=10, scorer=scorer, aim="rare_labels"))
+        ranked = found.rankings[f"{scorer}, aim rare_labels"]
+        assert np.array_equal(ranked.labels, wanted.labels)
+
+
+def test_scorers_without_the_aim_are_left_out_and_one_must_have_it(parts, dataset, caplog):
+    some = Predictor(replace(parts, aims={"sparse": parts.aims["sparse"]}))
+    found = assess(some, dataset, "dev", num_training_documents=60, aim="coverage")
+    assert list(found.rankings) == ["sparse, aim coverage"]
+    assert "left out, as they lack the aim coverage: retrieval" in caplog.text
+    none = Predictor(replace(parts, aims={}))
+    with pytest.raises(RequestError, match="aim is 'coverage', for which this model holds nothing"):
+        assess(none, dataset, "dev", num_training_documents=60, aim="coverage")
 
 
 def test_labels_in_another_order_give_the_same_metrics(found, predictor, parts, copied_corpus):

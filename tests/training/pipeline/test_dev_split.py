@@ -61,6 +61,7 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
     manifest = trained.bundle.manifest
     blending = dev.blending(EnsembleConfig(), tmp_path)
     assert (blending.calibrations, blending.ensemble) == (manifest.calibrations, manifest.ensemble)
+    assert dev.aims(blending, tmp_path) == read_parts(trained.bundle).aims
     metrics = dev.metrics(blending)
     assert metrics == manifest.metrics["dev"]
     predictor = Predictor(read_parts(trained.bundle))

@@ -80,6 +80,7 @@ MOMENTS = {
     "tree fitted but not kept": ("training.label_tree.kept", "save_arrays", 1),
     "third checkpoint of the linear scorer": ("training.linear.trainer", "save_states", 3),
     "blending fitted but not kept": ("training.calibration.ensemble", "write_json_durably", 1),
+    "aims fitted but not kept": ("training.calibration.aims", "write_lines_durably", 1),
     "bundle half written": ("models.bundle.bundle", "sync_tree", 1),
     "bundle not yet numbered": ("models.bundle.registry", "open_bundle", 1),
     "bundle not yet in the registry's file": ("models.bundle.registry", "write_json_durably", 1),

@@ -1,0 +1,205 @@
+"""Aims: what an answer is to be good at, as a gain of each label that rises with its probability.
+
+A measure that is a mean over labels, such as macro-F1@k or coverage@k, is best served by the k
+labels of the largest a_y p(y|x) + b_y (Schultheis et al. 2023, 2024). Here a_y depends on the
+number of training documents alone and b_y is -theta a_y, because numbers of every label by itself
+fit the dev split and nothing else (see docs/decisions/aims-share-their-weights.md).
+`training.calibration.aims` fits them. The gain rises with the score, so
+`models.ranking.threshold_algorithm` ranks by it exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, cast, get_args
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+
+from models.bundle.manifest import Calibration
+from models.labels.selection import Selection
+from models.names import PRECISION, AimName
+from models.ranking.threshold_algorithm import Combination
+from models.scorers.calibration import probabilities_of
+
+AIMS_NAME = "aims.json"
+"""Of the file of a bundle that holds its aims."""
+_SLACK = 2.0**-40
+"""By this share of the largest weight a bound is raised; rounding moves a gain by far less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """How much a right and a wrong label count for an aim.
+
+    The gain of a label y of probability p is a_y (p - theta), where a_y = base + scale (n_y +
+    offset)^-exponent with n_y training documents of y. Below theta it is p - theta, so that labels
+    that are not worth answering follow in the order of their probabilities.
+
+    Attributes:
+        base: At least 0.
+        scale: At least 0; base and scale are not both 0.
+        offset: Above 0.
+        exponent: At least 0; with more of it rare labels count more.
+        pivot: theta, from 0 up to, but not, 1: the probability from which a label is worth
+            answering; of macro-F1, half the F1 that is reached.
+    """
+
+    base: float
+    scale: float
+    offset: float
+    exponent: float
+    pivot: float
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that don't make a gain that rises with the probability.
+
+        Raises:
+            ValueError: They don't.
+        """
+        numbers = [getattr(self, field.name) for field in fields(self)]
+        is_finite = all(type(x) is float and math.isfinite(x) and x >= 0 for x in numbers)
+        if not is_finite or self.base + self.scale == 0 or self.offset == 0 or self.pivot >= 1:
+            raise ValueError(
+                f"aim {self}: expected numbers from 0, base and scale not both 0, an offset above "
+                "0 and a pivot below 1"
+            )
+
+    def weights(self, training_counts: Int64[np.ndarray, label]) -> Float32[np.ndarray, label]:
+        """Return a_y of each label."""
+        rarity = (training_counts + self.offset) ** -self.exponent
+        weights: Float32[np.ndarray, label] = (self.base + self.scale * rarity).astype(np.float32)
+        return weights
+
+
+Aims = Mapping[str, Mapping[AimName, Aim]]
+"""By scorer and name; `PRECISION`, which every scorer has, is none of them."""
+
+
+class AimedRanking:
+    """An aim of one scorer of one model: makes combinations for queries."""
+
+    def __init__(
+        self, aim: Aim, calibration: Calibration, training_counts: Int64[np.ndarray, label]
+    ) -> None:
+        """Weigh the labels.
+
+        Args:
+            aim: What counts.
+            calibration: What makes log-odds of the scorer's scores.
+            training_counts: Of each label.
+        """
+        self._aim = aim
+        self._calibration = calibration
+        self._weights = aim.weights(training_counts)
+
+    def of(self, inner: Combination, threshold: float | None) -> AimedCombination:
+        """Return what ranks by the gains.
+
+        Args:
+            inner: What makes the score of the scorer.
+            threshold: Least probability of a label that may be ranked; None: any.
+        """
+        largest = float(self._weights.max())
+        return AimedCombination(
+            inner, self._calibration, self._weights, self._aim.pivot, threshold or 0.0, largest
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AimedCombination:
+    """Gains of labels, made of the scores of a scorer or of those that it blends.
+
+    Attributes:
+        inner: What makes one score of them.
+        calibration: What makes log-odds of that.
+        weights: a_y of each label.
+        pivot: theta.
+        threshold: Least probability of a label that may be ranked.
+        largest: The largest weight of a label that may be ranked.
+    """
+
+    inner: Combination
+    calibration: Calibration
+    weights: Float32[np.ndarray, label]
+    pivot: float
+    threshold: float
+    largest: float
+
+    def combine(
+        self, scores: Float32[np.ndarray, "scorer row m"], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the gains; -inf for labels without a score or below the threshold."""
+        own = self.inner.combine(scores, labels)
+        probabilities = probabilities_of(self.calibration, own)
+        gains = self._gains(probabilities, self.weights[labels].astype(np.float64))
+        is_left_out = np.isneginf(own) | (probabilities < self.threshold)
+        return np.where(is_left_out, -np.inf, gains).astype(np.float32)
+
+    def among(self, selection: Selection) -> AimedCombination:
+        """Return the same where only the selected labels may be returned."""
+        largest = float(self.weights[selection.labels].max(initial=0))
+        return replace(self, inner=self.inner.among(selection), largest=largest)
+
+    def leading(self, depth: int) -> Int64[np.ndarray, label]:
+        """Return the labels for which the bound of the scorer need not hold."""
+        return self.inner.leading(depth)
+
+    def bound(
+        self, frontiers: Float32[np.ndarray, "scorer row"], depth: int
+    ) -> Float32[np.ndarray, row]:
+        """Return the gain of the largest weight at the bound of the score.
+
+        It is a little more than that, for all that is rounded on the way.
+        """
+        own = self.inner.bound(frontiers, depth)
+        probabilities = probabilities_of(self.calibration, own) * (1 + _SLACK)
+        gains = self._gains(probabilities, np.float64(self.largest))
+        gains += _SLACK * max(1.0, self.largest)
+        is_left_out = np.isneginf(own) | (probabilities < self.threshold)
+        bound = np.nextafter(gains.astype(np.float32), np.float32(np.inf))
+        return np.where(is_left_out, np.float32(-np.inf), bound)
+
+    def _gains(
+        self,
+        probabilities: Float64[np.ndarray, "*shape"],
+        weights: Float64[np.ndarray, "*shape"] | np.float64,
+    ) -> Float64[np.ndarray, "*shape"]:
+        """Return a_y (p - theta), or p - theta where that is below 0."""
+        above = probabilities - self.pivot
+        gains: Float64[np.ndarray, "*shape"] = np.where(above > 0, weights * above, above)
+        return gains
+
+
+def aims_to_json(aims: Aims) -> str:
+    """Return the content of the file `AIMS_NAME`."""
+    content = {
+        scorer: {name: asdict(aim) for name, aim in of_scorer.items()}
+        for scorer, of_scorer in aims.items()
+    }
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def aims_from_json(text: str) -> dict[str, dict[AimName, Aim]]:
+    """Read what `aims_to_json` wrote; numbers come back as they were.
+
+    Raises:
+        ValueError: It is no JSON, names an unknown aim, or an aim's numbers are no aim's.
+        TypeError: A field is missing, unknown or of the wrong form.
+    """
+    content: Any = json.loads(text)
+    if not isinstance(content, dict) or not all(isinstance(x, dict) for x in content.values()):
+        raise TypeError(f"{AIMS_NAME} is {text[:40]!r}, expected aims by scorer and name")
+    fitted = set(get_args(AimName)) - {PRECISION}
+    for scorer, of_scorer in content.items():
+        if unknown := sorted(set(of_scorer) - fitted):
+            raise ValueError(
+                f"{AIMS_NAME}: {scorer!r} has the aims {unknown}, expected only {sorted(fitted)}"
+            )
+    return {
+        scorer: {cast("AimName", name): Aim(**aim) for name, aim in of_scorer.items()}
+        for scorer, of_scorer in content.items()
+    }

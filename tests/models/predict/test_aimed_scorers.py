@@ -1,0 +1,193 @@
+"""Queries with an aim, of every scorer, against gains written out over all labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from models.bundle.bundle import open_bundle
+from models.bundle.manifest import Calibration, Ensemble, Manifest
+from models.edit.split_shards import split_bundle, split_parts
+from models.errors import BundleCorruptError, RequestError
+from models.labels.filters import LabelFilter
+from models.names import COVERAGE, PROPENSITY, RARE_LABELS
+from models.options import RankingOptions
+from models.parts.model_parts import ModelParts
+from models.parts.storage import read_parts, write_parts
+from models.predict.predictor import Predictor
+from models.predict.sharded import ShardedPredictor
+from models.scorers.aims import AIMS_NAME, Aim
+
+TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
+NUM_LABELS = 7
+SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+CALIBRATIONS = {
+    name: Calibration(knots=(0.0,), slopes=(0.5, 0.25), intercept=-0.2 * place)
+    for place, name in enumerate(SCORERS)
+}
+FITTED = {
+    RARE_LABELS: Aim(base=0.0, scale=1.0, offset=1.0, exponent=0.7, pivot=0.35),
+    COVERAGE: Aim(base=0.0, scale=1.0, offset=1.0, exponent=1.0, pivot=0.0),
+    PROPENSITY: Aim(base=1.0, scale=4.0, offset=1.5, exponent=0.55, pivot=0.0),
+}
+
+
+@pytest.fixture(scope="module")
+def aimed_parts(parts: ModelParts) -> ModelParts:
+    return replace(
+        parts,
+        has_hybrid=True,
+        calibrations=CALIBRATIONS,
+        ensemble=Ensemble({"retrieval": 0.5, "classifier": 0.0, "linear": 0.2, "sparse": 0.3}),
+        aims=dict.fromkeys(SCORERS, FITTED),
+    )
+
+
+@pytest.fixture(scope="module")
+def predictor(aimed_parts: ModelParts) -> Predictor:
+    return Predictor(aimed_parts, device="cpu")
+
+
+def wanted(
+    predictor: Predictor,
+    scorer: str,
+    name: str,
+    allowed: set[str] | None = None,
+    threshold: float = 0.0,
+) -> list[list[tuple[str, float, float]]]:
+    """Id, gain and probability of the labels of each text, by a full sort."""
+    aim, found = FITTED[name], []
+    for prediction in predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer):
+        rows = []
+        for label in prediction.labels:
+            count = predictor.catalogue[label.index].training_count
+            weight = float(np.float32(aim.base + aim.scale * (count + aim.offset) ** -aim.exponent))
+            above = label.probability - aim.pivot
+            if (allowed is None or label.id in allowed) and label.probability >= threshold:
+                gain = weight * above if above > 0 else above
+                rows.append((-np.float32(gain), label.index, label.id, label.probability))
+        found.append([(name, float(-gain), p) for gain, _, name, p in sorted(rows)])
+    return found
+
+
+def answered(predictor: Any, **options: Any) -> list[list[tuple[str, float, float]]]:
+    return [
+        [(label.id, label.score, label.probability) for label in prediction.labels]
+        for prediction in predictor.predict(TEXTS, **options)
+    ]
+
+
+@pytest.mark.parametrize("all_up_to", [0, 1024])
+@pytest.mark.parametrize("k", [1, 3, NUM_LABELS])
+@pytest.mark.parametrize("aim", FITTED)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_labels_are_ordered_by_gain_and_keep_their_probabilities(
+    predictor: Predictor, scorer: str, aim: str, k: int, all_up_to: int
+) -> None:
+    with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", all_up_to):
+        found = answered(predictor, k=k, scorer=scorer, aim=aim)
+    assert found == [row[:k] for row in wanted(predictor, scorer, aim)]
+
+
+@pytest.mark.parametrize("aim", FITTED)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_a_filter_and_a_threshold_leave_labels_to_choose_from(
+    predictor: Predictor, scorer: str, aim: str
+) -> None:
+    options = {"k": 2, "threshold": 0.4, "label_filter": LabelFilter(exclude=("L3", "L0"))}
+    right = wanted(predictor, scorer, aim, {"L1", "L2", "L4", "L5", "L6"}, 0.4)
+    found = answered(predictor, scorer=scorer, aim=aim, **options)
+    assert found == [row[:2] for row in right]
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_precision_ranks_as_no_aim_does(predictor: Predictor, scorer: str) -> None:
+    options = {"k": NUM_LABELS, "scorer": scorer, "threshold": 0.3}
+    assert answered(predictor, aim="precision", **options) == answered(predictor, **options)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_given_labels_get_the_gains_that_they_are_ranked_by(
+    predictor: Predictor, scorer: str
+) -> None:
+    options = RankingOptions(NUM_LABELS, scorer, aim="rare_labels")
+    batch = predictor.read(TEXTS)
+    ranking = predictor.rank(batch, options)
+    np.testing.assert_array_equal(predictor.score(batch, ranking.labels, options), ranking.scores)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4])
+@pytest.mark.parametrize("aim", ["precision", *FITTED])
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_shards_answer_as_the_whole_does(
+    aimed_parts: ModelParts, predictor: Predictor, scorer: str, aim: str, threshold: float | None
+) -> None:
+    shards = ShardedPredictor([Predictor(x, device="cpu") for x in split_parts(aimed_parts, 3)])
+    options = {"k": 3, "scorer": scorer, "aim": aim, "threshold": threshold}
+    assert answered(shards, **options) == answered(predictor, **options)
+
+
+def test_explanations_tell_the_scores_without_the_aim(predictor: Predictor) -> None:
+    (found,) = predictor.predict(["river law"], k=1, scorer="sparse", aim="coverage", explain=True)
+    parts = {each.scorer: each for each in found.explanations[0].scores}["sparse"]
+    assert parts.score == pytest.approx(parts.base + parts.correction + parts.tail_dial)
+    assert parts.score != found.labels[0].score
+
+
+def test_an_aim_that_was_not_fitted_is_refused(aimed_parts: ModelParts) -> None:
+    some = Predictor(replace(aimed_parts, aims={"sparse": FITTED}), device="cpu")
+    assert some.aims_of("sparse") == ("precision", "rare_labels", "coverage", "propensity")
+    assert some.aims_of("retrieval") == ("precision",)
+    with pytest.raises(RequestError, match=r"for scorer 'retrieval'; .*, or use one of sparse"):
+        some.predict(TEXTS, scorer="retrieval", aim="coverage")
+    none = Predictor(replace(aimed_parts, aims={}), device="cpu")
+    with pytest.raises(RequestError, match="leave the aim out, or train again with a dev split"):
+        none.predict(TEXTS, scorer="sparse", aim="propensity")
+
+
+def test_an_aim_without_the_correction_is_refused(predictor: Predictor) -> None:
+    with pytest.raises(RequestError, match="aim is 'coverage' without the correction of scorer"):
+        predictor.predict(TEXTS, scorer="linear", correction="none", aim="coverage")
+
+
+def test_aims_lie_in_the_bundle_and_in_its_shards(
+    aimed_parts: ModelParts, manifest: Manifest, tmp_path: Path
+) -> None:
+    said = replace(
+        manifest,
+        scorers=aimed_parts.scorers,
+        calibrations=CALIBRATIONS,
+        ensemble=aimed_parts.ensemble,
+    )
+    write_parts(tmp_path / "whole", aimed_parts, said, tmp_path / "encoder")
+    bundle = open_bundle(tmp_path / "whole")
+    assert read_parts(bundle).aims == aimed_parts.aims
+    for number, write in enumerate(split_bundle(bundle, 2)):
+        write(tmp_path / str(number))
+        assert read_parts(open_bundle(tmp_path / str(number))).aims == aimed_parts.aims
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda aims: {name: aims[name] for name in SCORERS[:-1]},
+        lambda aims: {**aims, "sparse": {COVERAGE: FITTED[COVERAGE]}},
+        lambda aims: {**aims, "names": FITTED},
+    ],
+)
+def test_aims_that_are_not_those_of_the_calibrated_scorers_are_refused(
+    aimed_parts: ModelParts, manifest: Manifest, tmp_path: Path, spoil: Callable[[Any], Any]
+) -> None:
+    parts = replace(aimed_parts, aims=spoil(aimed_parts.aims))
+    said = replace(
+        manifest, scorers=parts.scorers, calibrations=CALIBRATIONS, ensemble=parts.ensemble
+    )
+    write_parts(tmp_path / "whole", parts, said, tmp_path / "encoder")
+    with pytest.raises(BundleCorruptError, match=f"{AIMS_NAME} can't be used: aims"):
+        read_parts(open_bundle(tmp_path / "whole"))

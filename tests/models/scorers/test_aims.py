@@ -1,0 +1,185 @@
+"""Aims ranked by the Threshold Algorithm, against a full sort of the gains of all labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from models.bundle.manifest import Calibration
+from models.labels.selection import Selection
+from models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
+from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from models.scorers.aims import Aim, AimedRanking, aims_from_json, aims_to_json
+from models.scorers.blending import Blend, Member
+from models.scorers.calibration import IDENTITY, probabilities_of
+
+BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
+STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
+TIED = st.sampled_from([-1.0, 0.0, 0.5, 60.0])
+SPREAD = st.floats(-20, 20, width=16).map(float)
+AIMS = (
+    Aim(base=0.0, scale=1.0, offset=1.0, exponent=0.0, pivot=0.0),
+    Aim(base=0.0, scale=1.0, offset=1.0, exponent=0.6, pivot=0.0),
+    Aim(base=0.0, scale=1.0, offset=1.0, exponent=1.0, pivot=0.2),
+    Aim(base=1.0, scale=11.6, offset=1.5, exponent=0.55, pivot=0.0),
+    Aim(base=0.0, scale=1e6, offset=0.01, exponent=3.0, pivot=0.02),
+)
+
+
+class DenseSource:
+    """A `Source` over a matrix of scores; -inf where a label can't be scored."""
+
+    def __init__(self, scores: np.ndarray) -> None:
+        self.scores = scores
+        self.num_queries = len(scores)
+        self.num_labels = max(1, int(np.isfinite(scores).any(axis=0).sum()))
+        self.num_read = 0
+
+    def top(self, rows: np.ndarray, m: int) -> Ranking:
+        self.num_read = max(self.num_read, m)
+        return top_of_scores(self.scores[rows], m)
+
+    def score(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        found = np.take_along_axis(self.scores[rows], np.maximum(labels, 0), axis=1)
+        return np.where(labels == NO_LABEL, np.float32(-np.inf), found)
+
+
+@contextmanager
+def shallow() -> Iterator[None]:
+    """Many rounds even of few labels."""
+    with (
+        mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
+        mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+    ):
+        yield
+
+
+def draw_scorers(data: st.DataObject) -> tuple[list[Sources], Combination, int]:
+    """One scorer, or two in a blend with or without a dial, that know only some labels each."""
+    rows, num_labels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
+    num = data.draw(st.integers(1, 2))
+    elements = data.draw(st.sampled_from([TIED, SPREAD]))
+    scorers: list[Sources] = []
+    for _ in range(num):
+        scores = data.draw(arrays(np.float32, (rows, num_labels), elements=elements))
+        unknown = data.draw(st.sets(st.integers(0, num_labels - 1), max_size=num_labels))
+        scores[:, sorted(unknown)] = -np.inf
+        scorers.append([DenseSource(scores)])
+    if num == 1:
+        return scorers, SUM, num_labels
+    log_priors = np.log(1 + np.arange(num_labels) % 3).astype(np.float32)
+    blend = Blend([Member("a", 0.7, BENT), Member("b", 0.3, IDENTITY)], log_priors)
+    return scorers, blend.with_tail_dial(data.draw(st.sampled_from([0.0, 2.0]))), num_labels
+
+
+def wanted(
+    scorers: list[Sources],
+    inner: Combination,
+    aim: Aim,
+    calibration: Calibration,
+    counts: np.ndarray,
+    threshold: float,
+    is_selected: np.ndarray,
+    k: int,
+) -> Ranking:
+    """The oracle: the gains of all labels, written out one by one, and a full sort."""
+    parts = np.stack([sources[0].scores for sources in scorers])
+    labels = np.tile(np.arange(parts.shape[2]), (parts.shape[1], 1))
+    scores = inner.combine(parts, labels)
+    gains = np.full(scores.shape, -np.inf)
+    for row, label in np.argwhere(~np.isneginf(scores)):
+        p = float(probabilities_of(calibration, scores[row, label][None])[0])
+        weight = float(
+            np.float32(aim.base + aim.scale * (counts[label] + aim.offset) ** -aim.exponent)
+        )
+        gain = weight * (p - aim.pivot) if p > aim.pivot else p - aim.pivot
+        if is_selected[label] and p >= threshold:
+            gains[row, label] = gain
+    return top_of_scores(gains.astype(np.float32), k)
+
+
+@settings(max_examples=300)
+@given(
+    data=st.data(),
+    aim=st.sampled_from(AIMS),
+    calibration=st.sampled_from([IDENTITY, BENT, STEEP]),
+    threshold=st.sampled_from([None, 0.0, 0.3, 0.99]),
+)
+def test_gains_are_ranked_as_a_full_sort_ranks_them(
+    data: st.DataObject, aim: Aim, calibration: Calibration, threshold: float | None
+) -> None:
+    scorers, inner, num_labels = draw_scorers(data)
+    counts = np.array(data.draw(st.lists(st.sampled_from([0, 1, 2, 9, 4000]),
+        min_size=num_labels, max_size=num_labels)), dtype=np.int64)  # fmt: skip
+    is_selected = data.draw(arrays(np.bool_, num_labels))
+    selection = data.draw(st.sampled_from([None, Selection(is_selected)]))
+    k = data.draw(st.integers(1, num_labels + 2))
+    combine = AimedRanking(aim, calibration, counts).of(inner, threshold)
+    may_be = np.ones(num_labels, dtype=bool) if selection is None else is_selected
+    right = wanted(scorers, inner, aim, calibration, counts, threshold or 0.0, may_be, k)
+    with shallow():
+        found = rank(scorers, combine, k, num_labels, selection)
+    np.testing.assert_array_equal(found.labels, right.labels)
+    np.testing.assert_array_equal(found.scores, right.scores)
+    everything = rank(scorers, combine, k, num_labels, selection)  # so few are all scored
+    np.testing.assert_array_equal(everything.labels, right.labels)
+
+
+def test_a_rare_label_overtakes_a_frequent_one_and_is_found_without_reading_all():
+    scores = np.full((1, 5000), -9.0, dtype=np.float32)
+    scores[0, :3] = 3.0, 2.0, 1.0
+    counts = np.full(5000, 1000, dtype=np.int64)
+    counts[2] = 1
+    source = DenseSource(scores)
+    combine = AimedRanking(AIMS[1], IDENTITY, counts).of(SUM, None)
+    found = rank([[source]], combine, 1, 5000)
+    assert found.labels.tolist() == [[2]]
+    assert source.num_read < 1000
+
+
+def test_labels_below_the_pivot_follow_in_the_order_of_their_probabilities():
+    scores = np.array([[-3.0, -4.0, -2.0]], dtype=np.float32)
+    counts = np.array([1, 5000, 5000], dtype=np.int64)
+    combine = AimedRanking(AIMS[2], IDENTITY, counts).of(SUM, None)
+    found = rank([[DenseSource(scores)]], combine, 3, 3)
+    assert found.labels.tolist() == [[2, 0, 1]]
+    assert (found.scores < 0).all()
+
+
+def test_aims_come_back_from_json_as_they_were():
+    aims = {"sparse": {"propensity": AIMS[3], "coverage": AIMS[1]}}
+    assert aims_from_json(aims_to_json(aims)) == aims
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"pivot": 1.0}, "pivot below 1"),
+        ({"scale": 0.0}, "base and scale not both 0"),
+        ({"offset": 0.0}, "offset above 0"),
+        ({"exponent": float("nan")}, "expected numbers from 0"),
+        ({"exponent": -1.0}, "expected numbers from 0"),
+    ],
+)
+def test_numbers_that_make_no_gain_are_refused(changed: dict[str, float], message: str) -> None:
+    numbers = {"base": 0.0, "scale": 1.0, "offset": 1.0, "exponent": 0.5, "pivot": 0.0}
+    with pytest.raises(ValueError, match=message):
+        Aim(**{**numbers, **changed})
+
+
+@pytest.mark.parametrize("text", ["[]", '{"sparse": 1}', '{"sparse": {"coverage": {"base": 1.0}}}'])
+def test_a_file_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(TypeError):
+        aims_from_json(text)
+
+
+def test_an_unknown_aim_in_a_file_is_refused():
+    with pytest.raises(ValueError, match=r"'sparse' has the aims \['speed'\], expected only"):
+        aims_from_json('{"sparse": {"speed": {}}}')
