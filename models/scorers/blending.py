@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -25,6 +25,7 @@ _SLACK = 2.0**-44
 """By this share a bound, rounded as it is, may be too small."""
 
 
+@runtime_checkable  # the test run checks annotations by isinstance
 class Blend(Protocol):
     """Makes log-odds of the scores that its members give to labels."""
 
