@@ -9,7 +9,7 @@ import numpy as np
 from models.bundle.bundle import Bundle
 from models.encoders.families import num_positions
 from models.errors import BundleCorruptError
-from models.names import BLENDABLE, LINEAR
+from models.names import BLENDABLE, ENSEMBLE, FAST, LINEAR
 from models.parts.model_parts import (
     _CLASSIFIER_FILE,
     _LINEAR_FILE,
@@ -48,6 +48,9 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     if bundle.manifest.default_scorer not in parts.scorers:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, expected one of {parts.scorers}"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    if other := set(parts.blends).difference((ENSEMBLE, FAST)):
+        said = f"blends {sorted(other)}, expected {ENSEMBLE!r} and {FAST!r} only"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     odd = set(parts.calibrations).difference(parts.scorers)
     for blend in parts.blends.values():
