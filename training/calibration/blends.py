@@ -45,7 +45,6 @@ class _Problem:
         shares: Of the knots in each pair.
         is_true: Whether the label is right.
         weights: Pairs that each stands for.
-        has_labels: Whether any label is at a knot, or beside it.
     """
 
     evidence: Float64[np.ndarray, "pair term"]
