@@ -288,7 +288,7 @@ def _ask(base: str) -> None:
     truth = [dataset.catalogue[index] for index in document.labels]
     print(f"POST {base}/v1/predict\nText: {document.text[:160]!r}...")
     print(f"Its labels: {', '.join(label.name for label in truth)}")
-    for scorer in ("ensemble", "retrieval", "classifier", "linear", "sparse"):
+    for scorer in ("ensemble", "fast", "retrieval", "classifier", "linear", "sparse", "names"):
         body = {"text": document.text, "k": 5, "scorer": scorer}
         answer = _post(f"{base}/v1/predict", body)
         print(f"\n{scorer}, model version {answer['model']['version']} (* is right):")

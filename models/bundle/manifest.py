@@ -300,13 +300,13 @@ def blend_of(content: dict[str, Any]) -> RarityBlend:
 
     Raises:
         KeyError: A field is missing.
-        TypeError: One is unknown or of another form.
+        AttributeError, TypeError: One is of another form.
     """
     return RarityBlend(
         counts=tuple(content["counts"]),
         intercepts=tuple(content["intercepts"]),
         weights={name: tuple(values) for name, values in content["weights"].items()},
-        floors=dict(content["floors"]),
+        floors={name: floor for name, floor in content["floors"].items()},
     )
 
 

@@ -51,8 +51,9 @@ def add_labels(
 ) -> Callable[[Path], Manifest]:
     """Return what writes a bundle with more labels than this one, for `Registry.publish`.
 
-    All else is copied as it is, so old labels keep their vectors, weights and calibrations; the
-    metrics in the manifest stay those of the training. The label text is made and cut as in
+    All else is copied as it is, so old labels keep their vectors, weights and calibrations, and
+    their scores by all scorers but `names`, which compares what the names found in a text have in
+    common, and those that blend it. The metrics in the manifest stay those of the training. The label text is made and cut as in
     training, without keywords, which a label without documents has none of.
 
     Args:

@@ -374,7 +374,7 @@ def _rarest(term, counts, index):
 
 @compiled
 def _in_sentences(places, term, counts, index):
-    """Return the largest share of a term's idf in one sentence, and where it is found.
+    """Return the largest share of a term's idf in a sentence with its rarest word, and where.
 
     That is: the share, the number of sentences with all of its words, and the first and last place
     of the rarest word of the term, in the text, in a sentence of the largest share.

@@ -139,6 +139,7 @@ class NameMatcher:
 
     def match(self, texts: Sequence[str]) -> Matches:
         """Return the labels whose names occur in texts, in part at least."""
+        texts = [text.strip() for text in texts]
         read = [self.words.read(text) for text in texts]
         starts = np.concatenate([[0], np.cumsum([len(each) for each in read])]).astype(np.int64)
         titles = np.array(
@@ -151,9 +152,9 @@ class NameMatcher:
 
     def _title_length(self, text: str, read: np.ndarray) -> int:
         """Return how many of a text's words are its title: its first line, or first sentence."""
-        line = text.lstrip().partition("\n")
-        if line[2].strip():
-            return min(len(self.words.read(line[0])), len(read))
+        line, _, rest = text.partition("\n")
+        if rest:
+            return len(self.words.read(line))
         ends = np.flatnonzero(read == SENTENCE_END)
         return int(ends[0]) if len(ends) else len(read)
 

@@ -66,7 +66,7 @@ class LabelTerms:
             words=np.array([each for read in numbers for each in read], dtype=np.int32),
             labels=labels,
             is_preferred=np.array([each for *_, each in terms], dtype=np.bool_),
-            num_alike=_num_alike(numbers),
+            num_alike=_num_alike(numbers, labels),
             starts_of_labels=np.searchsorted(labels, np.arange(len(catalogue) + 1)).astype(
                 np.int64
             ),
@@ -114,10 +114,12 @@ def _starts(rows: Sequence[Sequence[int]]) -> Int64[np.ndarray, row_and_one]:
     return np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
 
 
-def _num_alike(terms: Sequence[Sequence[int]]) -> Int64[np.ndarray, term]:
-    """Return how many other terms have the same words, in any order."""
+def _num_alike(
+    terms: Sequence[Sequence[int]], labels: Int64[np.ndarray, term]
+) -> Int64[np.ndarray, term]:
+    """Return how many other labels have a term of the same words, in any order."""
     keys = [tuple(sorted(set(words))) for words in terms]
-    counts = Counter(keys)
+    counts = Counter(key for key, _ in set(zip(keys, labels.tolist(), strict=True)))
     return np.array([counts[key] - 1 for key in keys], dtype=np.int64)
 
 

@@ -43,7 +43,7 @@ def singular(word: str) -> str:
         return word
     if word.endswith("ies") and not word.endswith(("eies", "aies")):
         return word[:-3] + "y"
-    return word[:-2] if word.endswith(("ches", "shes", "sses", "xes", "zes")) else word[:-1]
+    return word[:-2] if word.endswith(("ches", "shes", "sses", "xes")) else word[:-1]
 
 
 def without_accents(word: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from models.bundle.bundle import Bundle
 from models.encoders.families import num_positions
 from models.errors import BundleCorruptError
-from models.names import AIM_NAMES, BLENDABLE, LINEAR, PRECISION
+from models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION
 from models.parts.model_parts import (
     _CLASSIFIER_FILE,
     _LINEAR_FILE,
@@ -49,6 +49,9 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     if bundle.manifest.default_scorer not in parts.scorers:
         said = f"default_scorer {bundle.manifest.default_scorer!r}, expected one of {parts.scorers}"
+        raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    if other := set(parts.blends).difference((ENSEMBLE, FAST)):
+        said = f"blends {sorted(other)}, expected {ENSEMBLE!r} and {FAST!r} only"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     odd = set(parts.calibrations).difference(parts.scorers)
     for blend in parts.blends.values():

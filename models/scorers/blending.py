@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -25,6 +25,7 @@ _SLACK = 2.0**-44
 """By this share a bound, rounded as it is, may be too small."""
 
 
+@runtime_checkable  # the test run checks annotations by isinstance
 class Blend(Protocol):
     """Makes log-odds of the scores that its members give to labels."""
 
@@ -114,9 +115,12 @@ class FittedBlend:
         self._floors = tuple(fitted.floors[name] for name in self.members)
         # (term, knot), the first term being the intercept, and (label, term)
         self._at_knots = np.array([fitted.intercepts, *fitted.weights.values()], dtype=np.float64)
-        self._of_labels = (knot_shares(training_counts, fitted.counts) @ self._at_knots.T).copy()
-        is_there = knot_shares(training_counts, fitted.counts).any(axis=0)
-        self._at_knots = self._at_knots[:, is_there]
+        shares = knot_shares(training_counts, fitted.counts)
+        # The last bits of a matrix product depend on its rows: in a shard there are fewer.
+        self._of_labels = np.zeros((len(shares), len(self._at_knots)))
+        for own, values in zip(shares.T, self._at_knots.T, strict=True):
+            self._of_labels += own[:, None] * values
+        self._at_knots = self._at_knots[:, shares.any(axis=0)]
 
     def log_odds(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]

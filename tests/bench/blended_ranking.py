@@ -33,7 +33,7 @@ from models.predict.predictor import Predictor
 from models.ranking.index import InnerProductIndex, InnerProductSource
 from models.ranking.threshold_algorithm import Sources, rank
 from models.ranking.top_k import Ranking
-from models.scorers.blending import Blend, mean_of_sigmoids
+from models.scorers.blending import Blend, DialledBlend, MeanBlend
 from training.data.dataset import open_dataset
 from training.evaluation.tables import markdown_table
 
@@ -82,7 +82,7 @@ def made_up(num_labels: int) -> list[list[str]]:
     labels = np.arange(num_labels)
     indexes = [InnerProductIndex(x / np.float32(40), labels, device="cpu") for x in (first, second)]
     log_priors = np.full(num_labels, -np.log(num_labels), dtype=np.float32)
-    blend = mean_of_sigmoids(("first", "second"), log_priors)
+    blend = MeanBlend(("first", "second"), log_priors)
     sources: dict[int, list[Sources]] = {
         size: [[InnerProductSource(index, queries[:size])] for index in indexes]
         for size in BATCH_SIZES
@@ -121,7 +121,7 @@ def measured(
     def by(most: int) -> Callable[[], Ranking]:
         def ranked() -> Ranking:
             with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", most):
-                return rank(sources, blend.with_tail_dial(0.0), K, num_labels)
+                return rank(sources, DialledBlend.of(blend, 0.0), K, num_labels)
 
         return ranked
 
@@ -135,7 +135,7 @@ def measured(
             started = time.process_time()
             run()
             least[way] = min(least[way], 1000 * (time.process_time() - started))
-    with mock.patch.object(blend, "blended", wraps=blend.blended) as blended:
+    with mock.patch.object(blend, "log_odds", wraps=blend.log_odds) as blended:
         ways["certified"]()
         shapes = [call.args[0].shape for call in blended.call_args_list]
     scored = sum(rows * width for _, rows, width in shapes) / size

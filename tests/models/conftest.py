@@ -21,7 +21,7 @@ from tokenizers.processors import BertProcessing
 from transformers import BertConfig, BertModel, TokenizersBackend
 
 from models.bundle.bundle import Bundle, open_bundle
-from models.bundle.manifest import EncoderInfo, Manifest, digest_of
+from models.bundle.manifest import EncoderInfo, Manifest, RarityBlend, digest_of
 from models.encoders.dual_encoder import DualEncoder
 from models.label_tree.arrays import one_sided_biases
 from models.label_tree.tree import LabelTree
@@ -42,6 +42,22 @@ LABELS = tuple(
     for i, word in enumerate(WORDS[:7])
 )
 Change = Callable[[dict[str, Any]], object]
+ConstantBlend = Callable[[dict[str, float]], RarityBlend]
+
+
+@pytest.fixture(scope="session")
+def constant_blend() -> ConstantBlend:
+    """Makes blends whose weights are the same however often a label was seen."""
+
+    def make(weights: dict[str, float]) -> RarityBlend:
+        return RarityBlend(
+            counts=(0,),
+            intercepts=(0.0,),
+            weights={name: (weight,) for name, weight in weights.items()},
+            floors=dict.fromkeys(weights, -8.0),
+        )
+
+    return make
 
 
 @pytest.fixture(scope="session")

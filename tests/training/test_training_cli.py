@@ -191,7 +191,8 @@ def test_evaluate_prints_the_tables_and_writes_tables_numbers_and_a_picture(eval
 
 def test_evaluate_measures_the_probabilities_before_and_after_calibration(evaluate):
     measured = figures(evaluate("--json", "-", "--no-baselines"))["probabilities"]
-    scorers = {"retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours", "ensemble"}
+    scorers = {"retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours"}
+    scorers |= {"fast", "ensemble"}
     assert set(measured["before"]) == set(measured["after"]) == scorers
     for scorer in ("linear", "sparse"):  # the sigmoid of such a score is no probability at all
         assert measured["after"][scorer]["log_loss"] < measured["before"][scorer]["log_loss"]
@@ -219,7 +220,7 @@ def test_evaluate_writes_a_record_that_is_not_replaced_unasked(evaluate, trained
 def test_evaluate_without_baselines_measures_the_model_alone(evaluate):
     printed = figures(evaluate("--json", "-", "--no-baselines"))
     names = {"retrieval", "classifier", "hybrid", "linear", "linear, uncorrected", "sparse"}
-    assert set(printed["scorers"]) == names | {"neighbours", "ensemble"}
+    assert set(printed["scorers"]) == names | {"names", "neighbours", "fast", "ensemble"}
 
 
 def test_evaluate_turns_the_tail_dial(evaluate):
@@ -268,7 +269,16 @@ def test_evaluate_without_a_model_says_how_to_get_one(fail, tiny_corpus):
 
 def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, trained, tiny_corpus):
     result = evaluate("--predictions", "-k", "20")
-    names = ["hybrid", "linear", "linear-uncorrected", "sparse", "neighbours", "ensemble"]
+    names = [
+        "hybrid",
+        "linear",
+        "linear-uncorrected",
+        "sparse",
+        "names",
+        "neighbours",
+        "fast",
+        "ensemble",
+    ]
     names += ["30-NN-tf-idf", "label-names"]
     written = [f"Written: out/predictions/{name}.txt" for name in names]
     assert result.stdout.splitlines()[-len(names) :] == written

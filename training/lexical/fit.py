@@ -155,8 +155,10 @@ def _is_true(
     labels: Int64[np.ndarray, match],
 ) -> Bool[np.ndarray, match]:
     """Return whether documents carry labels; documents rise."""
-    first, last = int(documents.min(initial=0)), int(documents.max(initial=-1)) + 1
-    part = truth[first : max(first, last)]
+    if not len(documents):
+        return np.zeros(0, dtype=np.bool_)
+    first, last = int(documents[0]), int(documents[-1]) + 1
+    part = truth[first:last]
     num_labels = truth.shape[1]
     rows = np.repeat(np.arange(first, first + part.shape[0]), np.diff(part.indptr))
     there = rows.astype(np.int64) * num_labels + part.indices

@@ -168,10 +168,11 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     if parts.dense is not None:
         texts = [label.pseudo_description for label in parts.catalogue]
         catalogue = catalogue.replaced(pseudo_description=texts)
+    # Names that could be learned from one of the two alone are measured nowhere, or stay as they are.
+    names = None if parts.names is None else found.names or parts.names
     return replace(
-        parts, catalogue=catalogue, sparse=found.sparse, names=found.names,
-        neighbours=found.neighbours,
-    )  # fmt: skip
+        parts, catalogue=catalogue, sparse=found.sparse, names=names, neighbours=found.neighbours
+    )
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:

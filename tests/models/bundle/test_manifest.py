@@ -14,8 +14,8 @@ import pytest
 from models.bundle.bundle import Bundle, open_bundle
 from models.bundle.manifest import (
     Calibration,
-    Ensemble,
     Manifest,
+    RarityBlend,
     digest_of,
 )
 from models.errors import BundleCorruptError, BundleError, BundleVersionError
@@ -219,20 +219,31 @@ def test_a_bundle_that_boasts_of_an_encoder_is_refused(
     assert words in refusal(lie(change, sparse_bundle.folder))
 
 
-# ---- calibrations and ensembles ----
+# ---- calibrations and blends ----
 
 
 LINE = {"knots": [0.0, 1.5], "slopes": [1.0, 0.5, 2.0], "intercept": -1.0}
-WEIGHTS = {"retrieval": 0.25, "sparse": 0.75}
+BLEND = {
+    "counts": [0, 3],
+    "intercepts": [-1.0, 0.5],
+    "weights": {"retrieval": [0.75, 0.25], "sparse": [0.0, 0.75]},
+    "floors": {"retrieval": -9.0, "sparse": -4.5},
+}
+
+
+def weights(**own: Any) -> dict[str, Any]:
+    """A blend of scorers with these weights."""
+    return {"weights": own, "floors": dict.fromkeys(own, -4.5)}
 
 
 def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
-    """Change the manifest to one with calibrations and an ensemble, but for these values."""
+    """Change the manifest to one with calibrations and a blend, but for these values."""
 
     def change(content: dict[str, Any]) -> None:
         line = LINE | {key: value for key, value in changes.items() if key in LINE}
         content["calibrations"] = {"retrieval": LINE, changes.get("name", "sparse"): line}
-        content["ensemble"] = {"weights": changes.get("weights", WEIGHTS)}
+        blend = BLEND | {key: value for key, value in changes.items() if key in BLEND}
+        content["blends"] = {changes.get("blend", "ensemble"): blend}
         content["scorers"] = [*content["scorers"], *changes.get("scorers", ["ensemble"])]
 
     return change
@@ -241,7 +252,14 @@ def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
 def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> None:
     parts = read_parts(open_bundle(lie(blending())))
     assert parts.scorers[-1] == "ensemble"
-    assert parts.ensemble == Ensemble(WEIGHTS)
+    assert parts.blends == {
+        "ensemble": RarityBlend(
+            counts=(0, 3),
+            intercepts=(-1.0, 0.5),
+            weights={"retrieval": (0.75, 0.25), "sparse": (0.0, 0.75)},
+            floors={"retrieval": -9.0, "sparse": -4.5},
+        )
+    }
     found = parts.calibrations["sparse"]
     assert found == Calibration(knots=(0.0, 1.5), slopes=(1.0, 0.5, 2.0), intercept=-1.0)
 
@@ -259,22 +277,38 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> No
         ({"slopes": [1.0, 2.0]}, "expected 3 above 0"),
         ({"intercept": float("nan")}, "not a finite number"),
         ({"intercept": None}, "wrong form"),
-        ({"weights": {"retrieval": 0.5, "sparse": 0.4}}, "expected at least 0 each and 1 in all"),
-        ({"weights": {"retrieval": -0.5, "sparse": 1.5}}, "expected at least 0 each"),
-        ({"weights": {}}, "expected at least 0 each"),
-        ({"weights": {"retrieval": 1}}, "wrong form"),
+        ({"counts": []}, "expected whole numbers from 0 on"),
+        ({"counts": [1, 3]}, "expected whole numbers from 0 on"),
+        ({"counts": [0, 3.0]}, "wrong form"),
+        ({"counts": [0, 0]}, "expected rising ones"),
+        ({"counts": [0, 3, 10]}, "expected as many numbers as the 3 knots"),
+        ({"counts": 0}, "wrong form"),
+        ({"intercepts": [0.0]}, "expected as many numbers as the 2 knots"),
+        ({"intercepts": [0.0, float("inf")]}, "not a finite number"),
+        (weights(retrieval=[0.5, -0.5]), "expected some, at least 0 each"),
+        (weights(), "expected some, at least 0 each"),
+        (weights(retrieval=[0.5, 1]), "wrong form"),
+        (weights(retrieval=[0.5]), "expected as many numbers as the 2 knots"),
+        (weights(retrieval=0.5), "wrong form"),
+        (weights(retrieval="10"), "wrong form"),
         ({"weights": [1.0]}, "wrong form"),
-        ({"weights": {"classifier": 1.0}}, "'classifier', which is not calibrated"),
-        ({"weights": {"svm": 1.0}}, "'svm', which is not calibrated or no scorer"),
-        ({"name": "hybrid", "weights": {"retrieval": 1.0}}, "expected those of scorers"),
-        ({"scorers": []}, "the files make"),
+        (weights(classifier=[1.0, 1.0]), "'classifier', which is not calibrated"),
+        (weights(svm=[1.0, 1.0]), "'svm', which is not calibrated or no scorer"),
+        ({"floors": {"retrieval": -9.0}}, "a floor for each of its weights"),
+        ({"floors": {"retrieval": -9.0, "sparse": 0}}, "wrong form"),
+        ({"floors": ["abc"]}, "wrong form"),
+        ({"floors": 1.0}, "wrong form"),
+        ({"blend": "best"}, "'best': expected a scorer"),
+        ({"blend": "sparse", "scorers": []}, "blends ['sparse'], expected 'ensemble' and 'fast'"),
+        ({"name": "hybrid"} | weights(retrieval=[1.0, 1.0]), "expected those of scorers"),
+        ({"scorers": []}, "expected a scorer"),
         (
-            {"name": "ensemble", "weights": {"ensemble": 1.0}},
+            {"name": "ensemble"} | weights(ensemble=[1.0, 1.0]),
             "weights of ['ensemble'], expected those of scorers",
         ),
     ],
 )
-def test_numbers_that_are_no_calibration_or_ensemble_are_refused(
+def test_numbers_that_are_no_calibration_or_blend_are_refused(
     lie: Lie, changes: dict[str, Any], words: str
 ) -> None:
     assert words in refusal(lie(blending(**changes)))

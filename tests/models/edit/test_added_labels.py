@@ -71,9 +71,21 @@ def test_of_a_trained_bundle_every_scorer_keeps_its_scores(trained, add, tiny_te
     texts = [document["text"] for document in tiny_texts["dev"][:3]]
     old, new = (Predictor.of_bundle(each) for each in (trained.bundle, add(trained.bundle)))
     assert {"hybrid", "ensemble"} <= set(new.scorers)
-    for scorer in old.scorers:
+    for scorer in set(old.scorers) - {"names", "fast", "ensemble"}:
         assert same_scores(old, new, texts, scorer)
     assert new.calibrations == old.calibrations
+
+
+def test_names_that_no_text_has_change_no_score(trained, add, tiny_texts) -> None:
+    """Others may: a longer name hides a shorter one, and a nearer one is the nearest."""
+    texts = [document["text"] for document in tiny_texts["dev"][:3]]
+    strange = [Label("N1", "zyxwv"), Label("N2", "utsrq ponml")]
+    old, new = (Predictor.of_bundle(x) for x in (trained.bundle, add(trained.bundle, strange)))
+    for scorer in ("names", "fast", "ensemble"):
+        labels = np.tile(np.arange(len(old.catalogue)), (len(texts), 1))
+        options = RankingOptions(scorer=scorer)
+        before, after = (each.score(each.read(texts), labels, options) for each in (old, new))
+        np.testing.assert_array_equal(before, after)
 
 
 def test_a_new_label_is_scored_by_the_encoder_of_the_bundle(bundle, dense, add) -> None:
@@ -183,7 +195,7 @@ def test_what_cannot_be_added_is_refused(bundle, labels, words) -> None:
 
 
 def test_a_bundle_without_an_encoder_is_refused(sparse_bundle) -> None:
-    with pytest.raises(BundleError, match=r"'sparse': it has no encoder, .* scorer 'retrieval'"):
+    with pytest.raises(BundleError, match=r"'sparse': it has no encoder and no scorer 'names'"):
         add_labels(sparse_bundle, NEW)
 
 

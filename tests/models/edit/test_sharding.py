@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
 from models.bundle.bundle import Bundle, file_info, open_bundle
-from models.bundle.manifest import Calibration, Ensemble, digest_of
+from models.bundle.manifest import Calibration, RarityBlend, digest_of
 from models.bundle.shard import SHARD_NAME, Shard, shard_ranges
 from models.edit.add_labels import add_labels
 from models.edit.split_shards import part_of, split_bundle, split_parts
@@ -41,6 +41,12 @@ from models.scorers.tfidf import TfidfModel
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")
 TEXTS = ("river law", "steel steel milk tax", "grain", "the fish and the court", "zebra")
 SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours", "ensemble")
+BLEND = RarityBlend(
+    counts=(0, 1, 3),  # labels have 0, 1 or 2 documents
+    intercepts=(-1.0, -0.5, 0.25),
+    weights={"retrieval": (1.0, 0.5, 0.1), "linear": (0.0, 0.25, 0.7), "sparse": (0.0, 0.25, 0.3)},
+    floors={"retrieval": -6.0, "linear": -0.5, "sparse": -2.0},
+)
 MakeParts = Callable[..., ModelParts]
 
 
@@ -195,7 +201,7 @@ def test_an_explanation_without_the_correction(make_parts):
 @pytest.mark.parametrize("num_shards", [1, 3, 7, 16])
 def test_labels_like_others_are_sought_in_all_shards(make_parts, num_shards):
     """Most cosines tie, and labels without weights are like no other."""
-    parts = replace(make_parts(40, "none", seed=9), dense=None, has_hybrid=False, ensemble=None)
+    parts = replace(make_parts(40, "none", seed=9), dense=None, has_hybrid=False, blends={})
     given = {"k": 20, "explain": True}
     wanted = Predictor(parts).predict(TEXTS, **given)
     assert sharded(parts, num_shards).predict(TEXTS, **given) == wanted
@@ -240,7 +246,7 @@ def test_labels_added_behind_the_tree(make_parts):
 def test_a_model_of_retrieval_alone(make_parts):
     parts = make_parts(40, "tree", seed=6)
     dense = replace(parts.dense, classifier=None, linear=None)
-    parts = replace(parts, dense=dense, has_hybrid=False, ensemble=None)
+    parts = replace(parts, dense=dense, has_hybrid=False, blends={})
     whole, shards = Predictor(parts), sharded(parts, 3)
     batch = whole.read(TEXTS)
     options = RankingOptions(9)
@@ -489,7 +495,7 @@ def make_parts(dual_encoder, tokenizer) -> MakeParts:
             has_hybrid=True,
             calibrations=dict.fromkeys([*names, "ensemble"], line)
             | {"neighbours": replace(line, knots=(-5.0,))},
-            ensemble=Ensemble({"retrieval": 0.5, "linear": 0.25, "sparse": 0.25}),
+            blends={"ensemble": BLEND},
             neighbours=memory_of(num_labels, rng),
         )
 

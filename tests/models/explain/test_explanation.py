@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.bundle.manifest import Ensemble
 from models.explain import label_facts
 from models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
 from models.explain.neighbours import VectorNeighbours, WeightNeighbours, nearest_labels
@@ -30,11 +29,11 @@ KNOWING_ALL = ("retrieval", "hybrid", "ensemble")
 
 
 @pytest.fixture(scope="module")
-def predictor(parts: ModelParts) -> Predictor:
+def predictor(parts: ModelParts, constant_blend) -> Predictor:
     """A model with every scorer, blends too."""
     calibrations = {"retrieval": IDENTITY, "linear": IDENTITY, "sparse": IDENTITY}
-    ensemble = Ensemble({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})
-    blended = replace(parts, has_hybrid=True, calibrations=calibrations, ensemble=ensemble)
+    blends = {"ensemble": constant_blend({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})}
+    blended = replace(parts, has_hybrid=True, calibrations=calibrations, blends=blends)
     return Predictor(blended, device="cpu")
 
 

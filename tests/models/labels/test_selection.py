@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.bundle.manifest import Ensemble
 from models.errors import RequestError
 from models.labels.catalogue import Label, LabelCatalogue
 from models.labels.filters import LabelFilter, LabelSet
@@ -193,14 +192,14 @@ def test_labels_are_scored_in_parts_where_there_are_many(monkeypatch):
 
 
 @pytest.fixture(scope="module", params=["tree", "prior", "blends"])
-def predictor(request, parts: ModelParts) -> Predictor:
+def predictor(request, parts: ModelParts, constant_blend) -> Predictor:
     """A model whose linear scorer is corrected by a tree or by the prior; or with blends."""
     if request.param == "tree":
         return Predictor(parts, device="cpu")
     if request.param == "blends":
         calibrations = {"retrieval": IDENTITY, "linear": IDENTITY, "sparse": IDENTITY}
-        ensemble = Ensemble({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})
-        model = replace(parts, has_hybrid=True, calibrations=calibrations, ensemble=ensemble)
+        blends = {"ensemble": constant_blend({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})}
+        model = replace(parts, has_hybrid=True, calibrations=calibrations, blends=blends)
         return Predictor(model, device="cpu")
     dense = parts.dense
     assert dense is not None and dense.linear is not None

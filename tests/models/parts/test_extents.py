@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from models.bundle.manifest import Ensemble
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
 from models.results import Prediction
@@ -58,23 +57,23 @@ def test_special_tokens_that_a_text_spells_out_are_not_known_words(predictor):
     ("weights", "wanted"),
     [
         ({"retrieval": 0.5, "sparse": 0.5}, (MAX_TOKENS, 43, 6, True)),
-        ({"retrieval": 0.0, "sparse": 1.0}, (41, 41, 2, False)),
+        ({"sparse": 1.0}, (41, 41, 2, False)),
     ],
 )
-def test_a_blend_is_counted_as_its_encoder_reads_if_it_has_one(parts, weights, wanted):
-    blended = replace(
-        parts, calibrations=dict.fromkeys(weights, IDENTITY), ensemble=Ensemble(weights)
-    )
+def test_a_blend_is_counted_as_its_encoder_reads_if_it_has_one(
+    parts, constant_blend, weights, wanted
+):
+    blends = {"ensemble": constant_blend(weights)}
+    blended = replace(parts, calibrations=dict.fromkeys(weights, IDENTITY), blends=blends)
     (found,) = Predictor(blended, device="cpu").predict([LONG], scorer="ensemble")
     assert counts(found) == wanted
 
 
-def test_a_blend_knows_what_one_of_its_parts_knows(parts):
+def test_a_blend_knows_what_one_of_its_parts_knows(parts, constant_blend):
     """The sparse model reads what the encoder cuts off, so it may know words that it doesn't."""
     weights = {"retrieval": 0.5, "sparse": 0.5}
-    blended = replace(
-        parts, calibrations=dict.fromkeys(weights, IDENTITY), ensemble=Ensemble(weights)
-    )
+    blends = {"ensemble": constant_blend(weights)}
+    blended = replace(parts, calibrations=dict.fromkeys(weights, IDENTITY), blends=blends)
     predictor = Predictor(blended, device="cpu")
     behind = "zzz " * 20 + "river"
     assert counts(predictor.predict([behind], scorer="ensemble")[0]) == (MAX_TOKENS, 23, 1, True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from models.bundle.bundle import open_bundle
-from models.bundle.manifest import Calibration, Ensemble, Manifest
+from models.bundle.manifest import Calibration, Manifest, RarityBlend
 from models.errors import RequestError
 from models.labels.filters import LabelFilter
 from models.options import RankingOptions
@@ -29,14 +30,23 @@ CALIBRATIONS = {
     for place, name in enumerate(ALL, 1)
     for place in [float(place)]
 }
-WEIGHTS = {"retrieval": 0.5, "classifier": 0.0, "linear": 0.2, "sparse": 0.3}
+COUNTS = (0, 2, 5, 40)
+BLEND = RarityBlend(
+    counts=COUNTS,
+    intercepts=(-0.5, 0.0, 0.25, 1.0),
+    weights={
+        "retrieval": (0.9, 0.6, 0.5, 0.2),
+        "classifier": (0.0, 0.0, 0.0, 0.0),
+        "linear": (0.1, 0.2, 0.2, 0.4),
+        "sparse": (0.1, 0.2, 0.3, 0.4),
+    },
+    floors={"retrieval": -9.0, "classifier": -3.0, "linear": -1.5, "sparse": -0.5},
+)
 
 
 @pytest.fixture(scope="module")
 def blended_parts(parts: ModelParts) -> ModelParts:
-    return replace(
-        parts, has_hybrid=True, calibrations=CALIBRATIONS, ensemble=Ensemble(dict(WEIGHTS))
-    )
+    return replace(parts, has_hybrid=True, calibrations=CALIBRATIONS, blends={"ensemble": BLEND})
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +72,12 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-values))
 
 
-def calibrated(name: str, values: np.ndarray) -> np.ndarray:
+def log_odds(name: str, values: np.ndarray) -> np.ndarray:
+    """Those that a scorer's calibration makes of its scores."""
     line = CALIBRATIONS[name]
     first, second = line.knots
     low, middle, high = line.slopes
-    log_odds = line.intercept + np.where(
+    return line.intercept + np.where(
         values < first,
         low * (values - first),
         np.where(
@@ -75,16 +86,32 @@ def calibrated(name: str, values: np.ndarray) -> np.ndarray:
             middle * (second - first) + high * (values - second),
         ),
     )
-    return sigmoid(log_odds)
+
+
+def calibrated(name: str, values: np.ndarray) -> np.ndarray:
+    return sigmoid(log_odds(name, values))
 
 
 @pytest.fixture(scope="module")
-def wanted(scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The oracle: mean probabilities of the two blends."""
-    return {
-        "hybrid": (sigmoid(scores["retrieval"]) + sigmoid(scores["classifier"])) / 2,
-        "ensemble": sum(w * calibrated(name, scores[name]) for name, w in WEIGHTS.items()),
-    }
+def wanted(scores: dict[str, np.ndarray], parts: ModelParts) -> dict[str, np.ndarray]:
+    """The oracle: log-odds of the two blends."""
+    mean = (sigmoid(scores["retrieval"]) + sigmoid(scores["classifier"])) / 2
+    ensemble = np.empty((len(TEXTS), NUM_LABELS))
+    for label, about in enumerate(parts.catalogue):
+        ensemble[:, label] = at(about.training_count, BLEND.intercepts)
+        for name, weights in BLEND.weights.items():
+            own = np.maximum(log_odds(name, scores[name][:, label]), BLEND.floors[name])
+            ensemble[:, label] += at(about.training_count, weights) * own
+    return {"hybrid": np.log(mean / (1 - mean)), "ensemble": ensemble}
+
+
+def at(count: int, values: tuple[float, ...]) -> float:
+    """What is piecewise linear in ln(1 + n) between the knots, and constant beyond the last."""
+    for place, (start, stop) in enumerate(pairwise(COUNTS)):
+        if count <= stop:
+            share = math.log((1 + count) / (1 + start)) / math.log((1 + stop) / (1 + start))
+            return (1 - share) * values[place] + share * values[place + 1]
+    return values[-1]
 
 
 def log_priors(parts: ModelParts) -> np.ndarray:
@@ -105,8 +132,7 @@ def test_blends_are_ranked_over_all_labels(
     scorer: str,
     dial: float,
 ) -> None:
-    mean = wanted[scorer]
-    right = np.log(mean / (1 - mean)) - dial * log_priors(parts)
+    right = wanted[scorer] - dial * log_priors(parts)
     found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, tail_dial=dial)
     for row, prediction in enumerate(found):
         order = np.argsort(-right[row], kind="stable")
@@ -126,9 +152,11 @@ def test_a_label_without_a_row_has_probability_0_from_that_scorer(
         assert score_of[label] == pytest.approx(math.log(half / (1 - half)), rel=1e-4)
 
 
-def test_without_the_scorers_that_know_a_label_it_is_not_ranked(parts: ModelParts) -> None:
-    ensemble = Ensemble({"classifier": 0.5, "sparse": 0.5})
-    some = replace(parts, calibrations=CALIBRATIONS, ensemble=ensemble)
+def test_without_the_scorers_that_know_a_label_it_is_not_ranked(
+    parts: ModelParts, constant_blend
+) -> None:
+    blends = {"ensemble": constant_blend({"classifier": 0.5, "sparse": 0.5})}
+    some = replace(parts, calibrations=CALIBRATIONS, blends=blends)
     predictor = Predictor(some, device="cpu")
     (found,) = predictor.predict(TEXTS[:1], k=NUM_LABELS, scorer="ensemble")
     assert {label.index for label in found.labels} == set(range(NUM_LABELS)) - UNTRAINED
@@ -154,6 +182,17 @@ def test_blends_heed_a_label_filter_and_are_explained(predictor: Predictor, scor
         assert few.labels == tuple(x for x in all_labels.labels if x.index in {1, 2, 6})
         told = {part.scorer: part.score for part in few.explanations[0].scores}
         assert told[scorer] == few.labels[0].score
+
+
+def test_a_blend_without_calibration_gives_the_sigmoid_of_its_log_odds(
+    parts: ModelParts, wanted: dict[str, np.ndarray]
+) -> None:
+    calibrations = {name: CALIBRATIONS[name] for name in BASE}
+    plain = replace(parts, calibrations=calibrations, blends={"ensemble": BLEND})
+    (found,) = Predictor(plain, device="cpu").predict(TEXTS[:1], k=NUM_LABELS, scorer="ensemble")
+    for label in found.labels:
+        right = sigmoid(wanted["ensemble"][0, label.index])
+        assert label.probability == pytest.approx(right, rel=1e-4)
 
 
 # ---- probabilities ----
@@ -188,7 +227,8 @@ def test_without_a_calibration_a_blend_gives_its_mean_probability(
     assert plain.scorers == ("retrieval", "classifier", "hybrid", "linear", "sparse")
     (found,) = plain.predict(TEXTS[:1], k=NUM_LABELS, scorer="hybrid")
     for label in found.labels:
-        assert label.probability == pytest.approx(wanted["hybrid"][0, label.index], rel=1e-4)
+        right = sigmoid(wanted["hybrid"][0, label.index])
+        assert label.probability == pytest.approx(right, rel=1e-4)
 
 
 @pytest.mark.parametrize("options", [{"tail_dial": 0.5}, {"correction": "none"}])
@@ -210,7 +250,9 @@ def test_another_correction_of_a_blend_is_refused(predictor: Predictor, scorer: 
 # ---- what a blend reads ----
 
 
-def test_a_blend_reads_what_its_scorers_read(predictor: Predictor, parts: ModelParts) -> None:
+def test_a_blend_reads_what_its_scorers_read(
+    predictor: Predictor, parts: ModelParts, constant_blend
+) -> None:
     needs = {name: predictor.needs_encoder(name) for name in ALL}
     assert needs == dict.fromkeys(ALL, True) | {"sparse": False}
     batch = predictor.read(TEXTS)
@@ -220,8 +262,8 @@ def test_a_blend_reads_what_its_scorers_read(predictor: Predictor, parts: ModelP
     prepared = predictor.read(TEXTS)
     predictor.prepare(prepared, "hybrid")
     assert "features" not in vars(prepared)
-    sparse = Ensemble({"retrieval": 0.0, "sparse": 1.0})
-    alone = Predictor(replace(parts, calibrations=CALIBRATIONS, ensemble=sparse), device="cpu")
+    blends = {"ensemble": constant_blend({"sparse": 1.0})}
+    alone = Predictor(replace(parts, calibrations=CALIBRATIONS, blends=blends), device="cpu")
     assert not alone.needs_encoder("ensemble")
     (found,) = alone.predict(TEXTS[:1], scorer="ensemble")
     assert found.num_tokens == 2
@@ -240,7 +282,7 @@ def write(blended_parts: ModelParts, manifest: Manifest, tmp_path: Path) -> Call
             scorers=ALL,
             default_scorer="ensemble",
             calibrations=CALIBRATIONS,
-            ensemble=Ensemble(dict(WEIGHTS)),
+            blends={"ensemble": BLEND},
             **changes,
         )
         write_parts(tmp_path / "bundle", blended_parts, told, tmp_path / "scratch")

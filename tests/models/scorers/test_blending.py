@@ -12,16 +12,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.bundle.manifest import Calibration
+from models.bundle.manifest import Calibration, RarityBlend
 from models.labels.selection import Selection
 from models.ranking.threshold_algorithm import Sources, rank
 from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from models.scorers.blending import Blend, Member, mean_of_sigmoids, weighted_blend
+from models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend, knot_shares
 from models.scorers.calibration import IDENTITY
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
 CALIBRATIONS = (IDENTITY, BENT, STEEP)
+KNOTS = ((0,), (0, 1), (0, 1, 3, 10), (0, 100, 1000), (0, 2, 3, 4, 5, 6, 1000))
 TIED = st.sampled_from([-1.0, 0.0, 0.5, 60.0])
 SPREAD = st.floats(-20, 20, width=16).map(float)
 
@@ -62,7 +63,7 @@ def ranked(
     selection: Selection | None = None,
 ) -> Ranking:
     num_labels = sources[0][0].scores.shape[1]
-    return rank(sources, blend.with_tail_dial(dial), k, num_labels, selection)
+    return rank(sources, DialledBlend.of(blend, dial), k, num_labels, selection)
 
 
 def log_priors(num_labels: int) -> np.ndarray:
@@ -72,32 +73,81 @@ def log_priors(num_labels: int) -> np.ndarray:
 
 def wanted(blend: Blend, parts: list[list[np.ndarray]], k: int, dial: float, some=None) -> Ranking:
     """The oracle: the blends of all labels, written out, and a full sort."""
-    mean = np.zeros(parts[0][0].shape)
-    is_scored = np.zeros(mean.shape, dtype=bool)
-    for member, scores in zip(blend.members, parts, strict=True):
-        total = scores[0] if len(scores) == 1 else scores[0] + scores[1]
-        line = member.calibration
-        x = np.where(np.isneginf(total), 0, total).astype(np.float64)
-        log_odds = line.intercept + line.slopes[0] * np.minimum(x - line.knots[0], 0)
-        for start, stop, slope in zip(
-            line.knots, (*line.knots[1:], np.inf), line.slopes[1:], strict=True
-        ):
-            log_odds += slope * (np.clip(x, start, stop) - start)
-        probability = np.where(np.isneginf(total), 0, 1 / (1 + np.exp(-np.maximum(log_odds, -700))))
-        mean += member.weight * probability
-        is_scored |= ~np.isneginf(total)
-    mean = np.clip(mean, 1e-300, 1 - 2.0**-53)
-    blended = np.log(mean / (1 - mean)) - dial * log_priors(mean.shape[1]).astype(np.float64)
-    blended[~is_scored] = -np.inf
+    totals = [scores[0] if len(scores) == 1 else scores[0] + scores[1] for scores in parts]
+    log_odds = mean_of if isinstance(blend, MeanBlend) else fitted_of
+    blended = log_odds(blend, totals) - dial * blend.log_priors.astype(np.float64)
+    blended[np.all(np.isneginf(totals), axis=0)] = -np.inf
     if some is not None:
         blended[:, ~some] = -np.inf
     return top_of_scores(blended.astype(np.float32), k)
 
 
-def blend_of(num: int, num_labels: int) -> Blend:
-    weights = {0: 0.5, 1: 0.3, 2: 0.2}
-    members = [Member(str(i), weights[i], CALIBRATIONS[i]) for i in range(num)]
-    return Blend(members, log_priors(num_labels))
+def mean_of(blend: MeanBlend, totals: list[np.ndarray]) -> np.ndarray:
+    """The log-odds of the mean of the sigmoids."""
+    mean = np.zeros(totals[0].shape)
+    for total in totals:
+        x = np.maximum(total.astype(np.float64), -700)
+        mean += np.where(np.isneginf(total), 0, 1 / (1 + np.exp(-x))) / len(totals)
+    mean = np.clip(mean, 1e-300, 1 - 2.0**-53)
+    return np.log(mean / (1 - mean))
+
+
+def fitted_of(blend: FittedBlend, totals: list[np.ndarray]) -> np.ndarray:
+    """A sum whose weights are interpolated label by label."""
+    fitted, counts = PROBLEM[blend]
+    blended = np.empty(totals[0].shape)
+    for label, count in enumerate(counts.tolist()):
+        place, knots = np.log(1 + count), np.log(1 + np.array(fitted.counts))
+        blended[:, label] = np.interp(place, knots, fitted.intercepts)
+        for name, line, total in zip(fitted.weights, CALIBRATIONS, totals, strict=False):
+            own = np.maximum(line_at(line, total[:, label]), fitted.floors[name])
+            blended[:, label] += np.interp(place, knots, fitted.weights[name]) * own
+    return blended
+
+
+def line_at(line: Calibration, scores: np.ndarray) -> np.ndarray:
+    """The calibrated log-odds of scores."""
+    is_known = ~np.isneginf(scores)
+    x = np.where(is_known, scores, 0).astype(np.float64)
+    log_odds = line.intercept + line.slopes[0] * np.minimum(x - line.knots[0], 0)
+    for start, stop, slope in zip(
+        line.knots, (*line.knots[1:], np.inf), line.slopes[1:], strict=True
+    ):
+        log_odds += slope * (np.clip(x, start, stop) - start)
+    return np.where(is_known, log_odds, -np.inf)
+
+
+PROBLEM: dict[Blend, tuple[RarityBlend, np.ndarray]] = {}
+"""What fitted blends were made of, for the oracle."""
+
+
+def fitted_blend(fitted: RarityBlend, counts: np.ndarray) -> FittedBlend:
+    calibrations = CALIBRATIONS[: len(fitted.weights)]
+    blend = FittedBlend(fitted, calibrations, counts, log_priors(len(counts)))
+    PROBLEM.clear()
+    PROBLEM[blend] = fitted, counts
+    return blend
+
+
+def draw_blend(draw, num: int, num_labels: int) -> Blend:
+    """The mean, or weights at some knots, beyond which there may be no label."""
+    names = [str(i) for i in range(num)]
+    if draw(st.booleans()):
+        return MeanBlend(names, log_priors(num_labels))
+    knots = draw(st.sampled_from(KNOTS))
+
+    def row(least: float) -> tuple[float, ...]:
+        numbers = st.sampled_from([least, 0.0, 0.5, 1.0]) | st.floats(least, 3)
+        return tuple(draw(st.tuples(*[numbers] * len(knots))))
+
+    fitted = RarityBlend(
+        counts=knots,
+        intercepts=row(-3.0),
+        weights={name: row(0.0) for name in names},
+        floors={name: draw(st.sampled_from([-14.0, -2.5, 0.0])) for name in names},
+    )
+    counts = draw(st.lists(st.integers(0, 50), min_size=num_labels, max_size=num_labels))
+    return fitted_blend(fitted, np.array(counts))
 
 
 def sources_of(parts: list[list[np.ndarray]]) -> list[Sources]:
@@ -121,7 +171,7 @@ def draw_problem(data: st.DataObject) -> tuple[Blend, list[list[np.ndarray]], in
         for scores in member[:1]:
             scores[:, sorted(unknown)] = -np.inf
         parts.append(member)
-    return blend_of(num, num_labels), parts, draw(st.integers(1, num_labels + 2))
+    return draw_blend(draw, num, num_labels), parts, draw(st.integers(1, num_labels + 2))
 
 
 def assert_ranks(found: Ranking, right: Ranking) -> None:
@@ -169,7 +219,7 @@ def test_selected_labels_are_ranked_alone(dial: float, data: st.DataObject) -> N
 
 def test_equal_blends_come_by_their_index() -> None:
     scores = np.array([[0, 2, 2, -1, 2]], dtype=np.float32)
-    blend = mean_of_sigmoids(("a", "b"), log_priors(5))
+    blend = MeanBlend(("a", "b"), log_priors(5))
     with shallow():
         found = ranked(blend, [[DenseSource(scores)], [DenseSource(scores[:, ::-1].copy())]], 5)
     # 1 and 3 tie (2 and -1, -1 and 2), so do 0 and 4.
@@ -179,7 +229,7 @@ def test_equal_blends_come_by_their_index() -> None:
 def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability() -> None:
     first = np.array([[3.0, 3.0]], dtype=np.float32)
     second = np.array([[-np.inf, -2.0]], dtype=np.float32)
-    blend = mean_of_sigmoids(("first", "second"), log_priors(2))
+    blend = MeanBlend(("first", "second"), log_priors(2))
     found = ranked(blend, [[DenseSource(first)], [DenseSource(second)]], 2)
     halves = 1 / (1 + np.exp([-3.0, 2.0])) / 2
     means = np.array([halves.sum(), halves[0]])
@@ -189,7 +239,7 @@ def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability()
 
 def test_a_label_that_no_scorer_knows_is_not_ranked() -> None:
     scores = np.array([[1.0, -np.inf, 0.0]], dtype=np.float32)
-    blend = mean_of_sigmoids(("a",), log_priors(3))
+    blend = MeanBlend(("a",), log_priors(3))
     with shallow():
         found = ranked(blend, [[DenseSource(scores)]], 3, 2.0)
     assert sorted(found.labels[0].tolist()) == [NO_LABEL, 0, 2]
@@ -198,7 +248,7 @@ def test_a_label_that_no_scorer_knows_is_not_ranked() -> None:
 
 def test_probabilities_that_round_to_1_still_have_finite_scores_in_order() -> None:
     scores = np.array([[5.0, 900.0, 38.0, 30.0]], dtype=np.float32)
-    blend = mean_of_sigmoids(("a",), log_priors(4))
+    blend = MeanBlend(("a",), log_priors(4))
     with shallow():
         found = ranked(blend, [[DenseSource(scores)]], 4)
     assert found.labels.tolist() == [[1, 2, 3, 0]]
@@ -210,21 +260,96 @@ def test_scorers_that_agree_are_read_little() -> None:
     base = 3 * rng.normal(size=(1, 10_000)).astype(np.float32) - 8
     noise = rng.normal(scale=0.3, size=(2, 1, 10_000)).astype(np.float32)
     sources = [DenseSource(base + one) for one in noise]
-    blend = mean_of_sigmoids(("a", "b"), log_priors(10_000))
+    blend = MeanBlend(("a", "b"), log_priors(10_000))
     found = ranked(blend, [[one] for one in sources], 5)
     assert_ranks(found, wanted(blend, [[one.scores] for one in sources], 5, 0.0))
     assert max(source.num_read for source in sources) < 500
 
 
-def test_scorers_of_weight_0_take_no_part() -> None:
-    calibrations = {"a": IDENTITY, "b": BENT, "c": STEEP}
-    blend = weighted_blend({"a": 0.25, "b": 0.0, "c": 0.75}, calibrations, log_priors(2))
-    assert [(member.name, member.weight) for member in blend.members] == [("a", 0.25), ("c", 0.75)]
+@settings(max_examples=100)
+@given(
+    data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]), scale=st.sampled_from([1, 1e-3, 1e4])
+)
+def test_no_label_that_is_not_named_exceeds_the_bound(data, dial: float, scale: float) -> None:
+    """Not by a single bit, or a ranking would be certified that is none."""
+    blend, parts, _ = draw_problem(data)
+    num_labels = parts[0][0].shape[1]
+    scores = np.stack([member[0] for member in parts]) * np.float32(scale)  # (member, row, label)
+    labels = np.tile(np.arange(num_labels), (scores.shape[1], 1))
+    dialled = DialledBlend.of(blend, dial)
+    combined = dialled.combine(scores, labels)
+    depth = data.draw(st.integers(1, num_labels))
+    unnamed = np.setdiff1d(np.arange(num_labels), dialled.leading(depth))
+    assume(len(unnamed))
+    frontiers = scores[:, :, unnamed].max(axis=2)
+    assert (combined[:, unnamed].max(axis=1) <= dialled.bound(frontiers, depth)).all()
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data) -> None:
+    """So a shard, which knows its own labels only, scores them as the whole model does."""
+    counts = np.array(data.draw(st.lists(st.integers(0, 3000), min_size=1, max_size=70)))
+    rng = np.random.default_rng(len(counts))
+    knots = (0, 1, 3, 10, 30, 100, 1000)
+    fitted = RarityBlend(
+        counts=knots,
+        intercepts=tuple(rng.normal(size=7).tolist()),
+        weights={str(i): tuple(rng.random(7).tolist()) for i in range(3)},
+        floors={str(i): -4.0 for i in range(3)},
+    )
+    scores = rng.normal(size=(3, 1, len(counts))).astype(np.float32)
+    labels = np.arange(len(counts))[None]
+    whole = fitted_blend(fitted, counts).log_odds(scores, labels)
+    first = data.draw(st.integers(0, len(counts) - 1))
+    stop = data.draw(st.integers(first + 1, len(counts)))
+    part = fitted_blend(fitted, counts[first:stop])
+    found = part.log_odds(scores[..., first:stop], labels[:, : stop - first])
+    assert found.tobytes() == whole[:, first:stop].tobytes()
+
+
+def test_a_label_that_a_scorer_gives_no_score_has_its_floor() -> None:
+    weights = {"0": (0.5,), "1": (2.0,)}
+    fitted = RarityBlend((0,), (0.25,), weights, {"0": -9.0, "1": -1.5})
+    first = np.array([[3.0, -20.0, -np.inf]], dtype=np.float32)
+    second = np.array([[-np.inf, 0.0, -np.inf]], dtype=np.float32)
+    blend = fitted_blend(fitted, np.array([0, 3, 5]))
+    found = ranked(blend, [[DenseSource(first)], [DenseSource(second)]], 3)
+    # BENT is 0 at 0: -1 at its first knot, -0.5, and from there 2 a score.
+    assert found.labels.tolist() == [[0, 1, NO_LABEL]]
+    assert found.scores.tolist() == [[0.25 + 0.5 * 3 + 2 * -1.5, 0.25 + 0.5 * -9, -np.inf]]
+
+
+def test_what_each_scorer_adds_and_the_intercept_make_the_blend() -> None:
+    weights = {"0": (0.5, 0.1), "1": (2.0, 0.0)}
+    fitted = RarityBlend((0, 10), (0.25, -0.5), weights, {"0": -9.0, "1": -1.5})
+    scores = np.array([[[3.0, -20.0, -1.0]], [[-np.inf, 0.0, 2.0]]], dtype=np.float32)
+    counts, labels = np.array([0, 3, 90]), np.arange(3)[None]
+    blend = fitted_blend(fitted, counts)
+    intercepts = np.interp(np.log1p(counts), np.log1p([0, 10]), fitted.intercepts)
+    total = blend.evidence(scores, labels).sum(axis=0) + intercepts
+    np.testing.assert_allclose(total, blend.log_odds(scores, labels), rtol=1e-12)
+
+
+@given(
+    counts=st.lists(st.integers(0, 10**6), max_size=30),
+    knots=st.sampled_from([*KNOTS, (0, 5, 10**5)]),
+)
+def test_labels_lie_between_two_knots_or_beyond_the_last(counts: list[int], knots) -> None:
+    shares = knot_shares(np.array(counts, dtype=np.int64), knots)
+    assert shares.shape == (len(counts), len(knots))
+    for count, own in zip(counts, shares, strict=True):
+        assert own.sum() == pytest.approx(1)
+        assert own.min() >= 0
+        reached = own @ np.log1p(knots)
+        assert reached == pytest.approx(np.log1p(min(count, knots[-1])))
+        there = np.flatnonzero(own)
+        assert len(there) <= 2 and np.ptp(there) <= 1
 
 
 @pytest.mark.parametrize("num_labels", [5, 2000])
 def test_no_queries_have_no_ranking(num_labels: int) -> None:
     source = DenseSource(np.empty((0, num_labels), dtype=np.float32))
     source.num_labels = num_labels
-    blend = mean_of_sigmoids(("a",), log_priors(num_labels))
+    blend = MeanBlend(("a",), log_priors(num_labels))
     assert ranked(blend, [[source]], 2).labels.shape == (0, 2)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from models.bundle.manifest import Ensemble
 from models.edit.split_shards import split_parts
 from models.labels.catalogue import LabelCatalogue
 from models.parts.model_parts import ModelParts
@@ -25,12 +24,12 @@ SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
 
 
 @pytest.fixture(scope="module")
-def calibrated(parts: ModelParts) -> ModelParts:
+def calibrated(parts: ModelParts, constant_blend) -> ModelParts:
     return replace(
         parts,
         has_hybrid=True,
         calibrations=dict.fromkeys(SCORERS, IDENTITY),
-        ensemble=Ensemble({"retrieval": 0.5, "sparse": 0.5}),
+        blends={"ensemble": constant_blend({"retrieval": 0.5, "sparse": 0.5})},
     )
 
 
@@ -78,12 +77,13 @@ def test_scorers_that_learn_from_a_labels_documents_do_not_warn(predictor, score
     assert not any(x.warnings for x in predictor.predict(TEXTS, scorer=scorer, threshold=0.0))
 
 
-@pytest.mark.parametrize(("weight", "is_warned"), [(0.5, False), (0.75, True)])
-def test_a_blend_warns_if_it_is_mostly_retrieval(calibrated, weight, is_warned):
-    ensemble = Ensemble({"retrieval": weight, "sparse": 1 - weight})
-    predictor = Predictor(replace(calibrated, ensemble=ensemble), device="cpu")
+@pytest.mark.parametrize("weight", [0.5, 1.0])
+def test_a_blend_that_knows_how_rare_labels_are_does_not_warn(calibrated, constant_blend, weight):
+    """Even if it is mostly `retrieval`: its weights were fitted for such labels."""
+    blend = constant_blend({"retrieval": weight, "sparse": 1 - weight})
+    predictor = Predictor(replace(calibrated, blends={"ensemble": blend}), device="cpu")
     found = predictor.predict(TEXTS, k=7, scorer="ensemble", threshold=0.0)
-    assert any(each.warnings for each in found) is is_warned
+    assert not any(each.warnings for each in found)
 
 
 def test_where_there_are_no_probabilities_there_is_nothing_to_warn_of(predictor):

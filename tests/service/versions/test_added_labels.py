@@ -55,6 +55,8 @@ def test_a_service_answers_with_a_new_label_after_the_swap(add, copied):
         assert client.get("/v1/labels/NEW-1").json()["scorers"] == [
             "retrieval",
             "hybrid",
+            "names",
+            "fast",
             "ensemble",
         ]
 

@@ -161,7 +161,8 @@ def test_calibration_brings_the_mean_probability_of_the_top_near_its_precision(r
 
 def test_the_report_has_a_row_and_a_panel_a_scorer(report):
     table = report.to_markdown()
-    for scorer in ("retrieval", "classifier", "linear", "sparse", "neighbours", "ensemble"):
+    scorers = ["retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours"]
+    for scorer in [*scorers, "fast", "ensemble"]:
         assert f"\n| {scorer} " in table
     titles = [axes.get_title() for axes in draw_reliability(report).axes]
     assert [title for title in titles if title] == list(report.before)  # the last row may be short

@@ -197,6 +197,8 @@ def test_a_configuration_can_not_be_changed():
         (["sparse"], False),
         (["sparse", "retrieval"], True),
         (["classifier", "sparse", "retrieval"], True),
+        (["ensemble", "names", "sparse"], False),
+        (["fast", "retrieval", "names", "sparse"], True),
     ],
 )
 def test_scorers_are_taken_in_any_order(given, is_dense):
@@ -219,7 +221,7 @@ def test_scorers_are_taken_in_any_order(given, is_dense):
             "scorers.1: got 'dense'; expected 'retrieval', 'classifier', 'hybrid', 'linear', ",
         ),
         ("sparse", "scorers: got 'sparse'; expected a list"),
-        (["sparse", "ensemble"], "'ensemble' without 'retrieval'; add it, or leave both out"),
+        (["sparse", "names", "fast"], "'fast' without 'retrieval'; add it, or leave both out"),
         (["sparse", "retrieval", "hybrid"], "'hybrid' without 'classifier'; add it, or leave"),
     ],
 )
@@ -239,20 +241,19 @@ def leaves(content: dict, *path: str) -> set[str]:
 
 
 SPARSE = TrainingConfig(scorers=("sparse",))
-DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.", "ensemble.")
+DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.")
 
 
-def test_an_ensemble_that_is_to_be_good_at_nothing_is_refused():
-    weights = {"precision": 0, "propensity_scored_precision": 0, "tail_f1": 0}
-    with pytest.raises(ConfigError, match=r"ensemble: .*all three weights are 0; give one"):
-        read_config(None, {"ensemble": weights})
+def test_what_an_ensemble_was_to_be_good_at_is_no_setting_any_more():
+    with pytest.raises(ConfigError, match=r"ensemble: unknown; remove it"):
+        read_config(None, {"ensemble": {"precision": 1.0}})
 
 
-def test_without_an_ensemble_its_settings_do_not_count():
-    content = {"scorers": ["retrieval", "sparse"], "ensemble": {"cut_off": 3}}
+def test_without_the_linear_scorer_its_settings_do_not_count():
+    content = {"scorers": ["retrieval", "sparse"], "linear": {"epochs": 3}}
     config = TrainingConfig.model_validate(content)
-    assert not {"ensemble", "linear"} & set(config.settings_used)
-    assert config.keys_ignored == ["ensemble"]
+    assert "linear" not in config.settings_used
+    assert config.keys_ignored == ["linear.epochs"]
 
 
 def test_all_settings_count_where_there_is_an_encoder():

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from models.names import BLENDABLE, WITHOUT_ENCODER
 from models.parts.batches import TextBatch
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from training.assessment.assess import assess
-from training.configuration.sections import EnsembleConfig
 from training.data.dataset import open_dataset
 from training.pipeline import dev_split as module
 from training.pipeline.dev_split import DevSplit
+
+BLENDS = {"ensemble": BLENDABLE, "fast": WITHOUT_ENCODER}
 
 
 @pytest.fixture
@@ -32,16 +34,16 @@ def encoded(monkeypatch) -> list[int]:
 
 @pytest.fixture
 def dev(trained, tiny_corpus) -> DevSplit:
-    parts = replace(read_parts(trained.bundle), calibrations={}, ensemble=None)
+    parts = replace(read_parts(trained.bundle), calibrations={}, blends={})
     return DevSplit.of(open_dataset(tiny_corpus), parts, 60)
 
 
 def test_every_text_is_encoded_once(dev, encoded, tmp_path):
-    dev.metrics(dev.blending(EnsembleConfig(), tmp_path))
+    dev.metrics(dev.blending(BLENDS, tmp_path))
     assert encoded == [20]
 
 
-def test_every_scorer_ranks_once_and_the_ensemble_last(dev, monkeypatch, tmp_path):
+def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch, tmp_path):
     ranked: list[tuple[str, str | None]] = []
     rank = Predictor.rank
 
@@ -50,17 +52,18 @@ def test_every_scorer_ranks_once_and_the_ensemble_last(dev, monkeypatch, tmp_pat
         return rank(self, batch, options)
 
     monkeypatch.setattr(Predictor, "rank", counted)
-    dev.metrics(dev.blending(EnsembleConfig(), tmp_path))
+    dev.metrics(dev.blending(BLENDS, tmp_path))
     assert len(ranked) == len(set(ranked))
-    assert {name for name, _ in ranked} == {*dev.predictor.scorers, "ensemble"}
+    assert {name for name, _ in ranked} == {*dev.predictor.scorers, "ensemble", "fast"}
+    assert {name for name, _ in ranked[-2:]} == {"ensemble", "fast"}
 
 
 def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
     dev, trained, tiny_corpus, tmp_path
 ):
     manifest = trained.bundle.manifest
-    blending = dev.blending(EnsembleConfig(), tmp_path)
-    assert (blending.calibrations, blending.ensemble) == (manifest.calibrations, manifest.ensemble)
+    blending = dev.blending(BLENDS, tmp_path)
+    assert (blending.calibrations, blending.blends) == (manifest.calibrations, manifest.blends)
     assert dev.aims(blending, tmp_path) == read_parts(trained.bundle).aims
     metrics = dev.metrics(blending)
     assert metrics == manifest.metrics["dev"]
@@ -72,10 +75,10 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
 
 
 def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypatch, tmp_path):
-    first = dev.blending(EnsembleConfig(), tmp_path)
+    first = dev.blending(BLENDS, tmp_path)
     encoded.clear()
     monkeypatch.setattr(module, "fit_blending", lambda *_: pytest.fail("fitted again"))
     again = DevSplit(dev.dataset, dev.predictor, 60)
-    assert again.blending(EnsembleConfig(), tmp_path) == first
+    assert again.blending(BLENDS, tmp_path) == first
     again.metrics(first)
     assert encoded == [20]

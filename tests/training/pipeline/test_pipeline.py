@@ -23,6 +23,7 @@ import yaml
 from scipy.sparse import csr_array
 from transformers import BertConfig, BertModel
 
+from models.bundle.manifest import blend_of
 from models.bundle.registry import Registry
 from models.encoders.pretrained import find_encoder, load_transformer
 from models.encoders.tokens import tokenize_texts
@@ -189,6 +190,18 @@ def test_a_retrieval_loss_with_as_many_places_as_labels_is_refused(tiny_config):
         start_dense(tiny_config.model_copy(update={"retrieval": retrieval}), truth)
 
 
+def test_all_that_needs_no_encoder_is_trained_without_one(
+    train_in, tiny_config, tiny_corpus, trained, tmp_path
+):
+    config = changed(tiny_config, scorers=["sparse", "names", "ensemble"], encoder="nowhere")
+    manifest = train_in(tmp_path, config, tiny_corpus).bundle.manifest
+    assert manifest.encoder is None
+    assert manifest.scorers == ("sparse", "names", "ensemble")
+    whole = trained.bundle.manifest
+    assert manifest.blends["ensemble"] == whole.blends["fast"]
+    assert manifest.files["names.safetensors"] == whole.files["names.safetensors"]
+
+
 # ---- killed ----
 
 
@@ -313,7 +326,8 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
 def test_the_default_scorer_is_the_best_on_dev(trained):
     manifest = trained.bundle.manifest
     found = {name: subsets["all"]["P@5"] for name, subsets in manifest.metrics["dev"].items()}
-    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours", "ensemble")
+    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours")
+    names += ("fast", "ensemble")
     assert manifest.scorers == names and set(found) == set(names)
     assert found[manifest.default_scorer] == max(found.values())
 
@@ -359,8 +373,8 @@ def test_without_its_classifier_a_bundle_has_no_such_scorer(
     config = changed(tiny_config, scorers=["sparse", "retrieval"])
     bundle = train_in(tmp_path, config, tiny_corpus).bundle
     assert bundle.manifest.scorers == ("retrieval", "sparse")
-    assert (bundle.manifest.ensemble, set(bundle.manifest.calibrations)) == (
-        None,
+    assert (bundle.manifest.blends, set(bundle.manifest.calibrations)) == (
+        {},
         {"retrieval", "sparse"},
     )
     assert not {"classifier.safetensors", "linear.safetensors"} & set(bundle.manifest.files)
@@ -390,9 +404,9 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
         manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
     assert manifest.scorers == (
-        "retrieval", "classifier", "hybrid", "linear", "sparse", "neighbours",
+        "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours",
     )  # fmt: skip
-    assert (manifest.calibrations, manifest.ensemble) == ({}, None)
+    assert (manifest.calibrations, manifest.blends) == ({}, {})
     assert "no dev split: no probabilities are calibrated, there is no ensemble" in caplog.text
     assert "and the default scorer is not chosen" in caplog.text
 
@@ -400,19 +414,22 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
 def test_the_ensembles_weights_and_every_calibration_are_published(trained):
     manifest = trained.bundle.manifest
     assert set(manifest.calibrations) == set(manifest.scorers)
-    assert set(manifest.ensemble.weights) == {"retrieval", "classifier", "linear", "sparse"}
-    assert sum(manifest.ensemble.weights.values()) == pytest.approx(1)
+    without_encoder = ["sparse", "names"]
+    members = {name: list(blend.weights) for name, blend in manifest.blends.items()}
+    assert members == {
+        "ensemble": ["retrieval", "classifier", "linear", *without_encoder],
+        "fast": without_encoder,
+    }
     kept = json.loads((trained.work / "blending" / "blending.json").read_text())
-    assert kept["ensemble"] == {"weights": manifest.ensemble.weights}
+    assert {name: blend_of(blend) for name, blend in kept["blends"].items()} == manifest.blends
 
 
 def test_the_ensemble_is_as_good_on_dev_as_any_scorer_that_it_blends(trained):
-    def objective(scorer: str) -> float:
-        subsets = trained.bundle.manifest.metrics["dev"][scorer]
-        return subsets["all"]["P@5"] + subsets["all"]["PSP@5"] + subsets["1-9"]["macro-F1@5"]
+    def precision(scorer: str) -> float:
+        return trained.bundle.manifest.metrics["dev"][scorer]["all"]["P@5"]
 
-    values = {name: objective(name) for name in trained.bundle.manifest.ensemble.weights}
-    assert objective("ensemble") >= max(values.values()) - 1e-9
+    for blend, fitted in trained.bundle.manifest.blends.items():
+        assert precision(blend) >= max(map(precision, fitted.weights))
 
 
 def test_all_scorers_of_a_published_bundle_give_probabilities(trained):

@@ -30,7 +30,7 @@ _DEV_NOTE = (
     "The weights of the ensemble were found on this split, so its figures are somewhat too high."
 )
 _AFTER_CLASSIFIER = (
-    "scorers", "warmup_texts", "sparse", "descriptions", "retrieval", "linear", "ensemble",
+    "scorers", "warmup_texts", "sparse", "descriptions", "retrieval", "linear",
 )  # fmt: skip
 """Settings that the classifier's stage, which comes before the dual encoder's, does not read."""
 

@@ -23,7 +23,7 @@ FILES = [
     "configuration.json", "measured", "results.json", "results.md", "results.png", "shared",
     "trials", "work",
 ]  # fmt: skip
-SCORERS = ["classifier", "ensemble", "hybrid", "retrieval", "sparse"]
+SCORERS = ["classifier", "ensemble", "fast", "hybrid", "names", "retrieval", "sparse"]
 
 
 class StoppedError(Exception):
