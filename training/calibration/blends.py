@@ -29,6 +29,7 @@ _SMOOTHNESS = 4.0
 _RIDGE = 0.5
 """Weight of the squared distance from equal shares of one, in true pairs."""
 _LEAST_FLOOR = -14.0
+"""Nats; lower log-odds count as these."""
 _DIGITS = 6
 """Significant ones kept; the optimiser's last bits may differ from machine to machine."""
 
@@ -139,11 +140,20 @@ def _places(
 def _floor(
     scores: np.ndarray, is_true: Bool[np.ndarray, pair], weights: Float64[np.ndarray, pair]
 ) -> float:
-    """Return the log-odds that a label is right which a scorer gives no score."""
+    """Return the log-odds that a label is right which a scorer gives no score.
+
+    One pair more than there are is as often right as all are; where the scorer gives every label a
+    score, the floor takes no evidence off.
+    """
     is_missing = np.isneginf(scores)
-    num_true = float(weights[is_missing & is_true].sum())
-    num_false = float(weights[is_missing & ~is_true].sum())
-    return _rounded(max(_LEAST_FLOOR, float(np.log((num_true + 0.5) / (num_false + 0.5)))))
+    if not is_missing.any():
+        return _LEAST_FLOOR
+    share = float(weights[is_true].sum() / weights.sum())
+    num_true = float(weights[is_missing & is_true].sum()) + share
+    num_false = float(weights[is_missing & ~is_true].sum()) + 1 - share
+    if not num_true:
+        return _LEAST_FLOOR
+    return _rounded(max(_LEAST_FLOOR, float(np.log(num_true) - np.log(num_false))))
 
 
 def _rounded(value: float) -> float:
