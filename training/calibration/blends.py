@@ -22,7 +22,7 @@ from models.scorers.calibration import log_odds_of
 from training.calibration.blend_kernel import log_loss_and_gradient
 from training.calibration.scored_pairs import ScoredPairs
 
-_COUNTS = (0, 1, 3, 10, 30, 100, 1000)
+COUNTS = (0, 1, 3, 10, 30, 100, 1000)
 """Training documents at the knots."""
 _SMOOTHNESS = 4.0
 """Weight of the squared difference of neighbouring knots, in true pairs."""
@@ -88,6 +88,8 @@ def fit_blend(
     members: Sequence[str],
     calibrations: Mapping[str, Calibration],
     training_counts: Int64[np.ndarray, label],
+    *,
+    counts: Sequence[int] = COUNTS,
 ) -> RarityBlend:
     """Fit the weights of scorers by how often a label was seen.
 
@@ -98,6 +100,7 @@ def fit_blend(
         members: Scorers; at least one.
         calibrations: Of each of them.
         training_counts: Training documents of each label.
+        counts: Training documents at the knots, rising from 0; those far above all are left out.
     """
     members = sorted(members)  # as they come out of JSON, so that sums are the same
     is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
@@ -109,7 +112,7 @@ def fit_blend(
         found = log_odds_of(calibrations[name], pairs.scores[name][is_used])
         columns.append(np.maximum(found, floors[name]))
     most = int(training_counts.max(initial=0))
-    counts = tuple(x for i, x in enumerate(_COUNTS) if i == 0 or _COUNTS[i - 1] < most)
+    counts = tuple(x for i, x in enumerate(counts) if i == 0 or counts[i - 1] < most)
     knots, shares = _places(training_counts[pairs.labels[is_used]], counts)
     evidence = np.ascontiguousarray(np.column_stack(columns))
     problem = _Problem(evidence, knots, shares, is_true, weights, len(counts))

@@ -14,6 +14,7 @@ EXPERIMENTS = {
     "sampling-bias": (f"{_HERE}.sampling_bias", "Weights on head and tail (Rawat et al. 2021)."),
     "negative-mining": (f"{_HERE}.negative_mining", "Hard negatives (Reddi et al. 2019)."),
     "adversarial": (f"{_HERE}.adversarial.experiment", "The label tree (Bamler & Mandt 2020)."),
+    "blend": (f"{_HERE}.blend", "The blend without an encoder, its parts left out in turn."),
     "depl": (f"{_HERE}.depl.experiment", "Ablations of DEPL (Zhang et al. 2023)."),
 }
 """By the name of the command: the module, whose `command` it is, and what the list says of it."""
