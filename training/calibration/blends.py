@@ -102,6 +102,7 @@ def fit_blend(
         calibrations: Of each of them.
         training_counts: Training documents of each label.
     """
+    members = sorted(members)  # as a manifest has them: sums in this order are the same to the bit
     is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
     is_used = (pairs.weights > 0) & is_scored
     is_true, weights = pairs.is_true[is_used], pairs.weights[is_used].astype(np.float64)
