@@ -102,7 +102,7 @@ def fit_blend(
         training_counts: Training documents of each label.
         counts: Training documents at the knots, rising from 0; those far above all are left out.
     """
-    members = sorted(members)  # as they come out of JSON, so that sums are the same
+    members = sorted(members)  # as a manifest has them: sums in this order are the same to the bit
     is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
     is_used = (pairs.weights > 0) & is_scored
     is_true, weights = pairs.is_true[is_used], pairs.weights[is_used].astype(np.float64)

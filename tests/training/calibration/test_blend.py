@@ -1,29 +1,186 @@
-"""The search for weights, its objective, and dev splits that teach little."""
+"""Blends by rarity as they are fitted, and dev splits that teach little."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.special import expit
 
+from models.bundle.manifest import RarityBlend
 from models.labels.catalogue import Label, LabelCatalogue
-from models.ranking.top_k import top_of_scores
-from training.calibration.ensemble import (
-    Blending,
-    BlendObjective,
-    find_weights,
-    fit_blending,
-    kept_blending,
-)
+from models.ranking.top_k import NO_LABEL
+from models.scorers.blending import FittedBlend
+from models.scorers.calibration import IDENTITY
+from training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
+from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.scored_pairs import ScoredPairs
-from training.configuration.sections import EnsembleConfig
-from training.evaluation.by_frequency import evaluate
 
 NUM_LABELS = 30
+BLENDS = {"ensemble": ("retrieval", "linear", "sparse"), "fast": ("sparse",)}
+COUNTS = np.array([0, 1, 3, 10, 30, 100], dtype=np.int64)
+
+
+def pairs_of(truth: np.ndarray, scores: dict[str, np.ndarray]) -> ScoredPairs:
+    """All pairs of documents and labels."""
+    shape = truth.shape
+    return ScoredPairs(
+        labels=np.tile(np.arange(shape[1]), (shape[0], 1)),
+        is_true=truth > 0,
+        is_best=np.ones(shape, dtype=bool),
+        weights=np.ones(shape, dtype=np.float32),
+        scores={name: some.astype(np.float32) for name, some in scores.items()},
+    )
+
+
+def drawn(weights: dict[str, list[float]], intercepts: list[float], num: int, seed: int = 0):
+    """Pairs of labels with `COUNTS` documents that are right as a blend with these weights says."""
+    rng = np.random.default_rng(seed)
+    scores = {name: rng.normal(scale=2, size=(num, len(COUNTS))) for name in weights}
+    log_odds = np.array(intercepts) + sum(np.array(weights[x]) * scores[x] for x in weights)
+    return pairs_of(rng.random(log_odds.shape) < expit(log_odds), scores)
+
+
+def fitted(pairs: ScoredPairs, counts: np.ndarray = COUNTS) -> RarityBlend:
+    names = list(pairs.scores)
+    return fit_blend(pairs, names, dict.fromkeys(names, IDENTITY), counts)
+
+
+# ---- weights ----
+
+
+def test_the_weights_that_the_pairs_were_drawn_with_are_found():
+    weights = {"a": [0.2, 0.4, 0.6, 0.8, 1.0, 1.2], "b": [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]}
+    intercepts = [-2.0, -1.5, -1.0, -1.0, -0.5, 0.0]
+    found = fitted(drawn(weights, intercepts, 10_000))
+    assert found.counts == (0, 1, 3, 10, 30, 100)
+    np.testing.assert_allclose(found.intercepts, intercepts, atol=0.15)
+    for name, right in weights.items():
+        np.testing.assert_allclose(found.weights[name], right, atol=0.12)
+
+
+def test_labels_that_were_never_seen_have_their_own_weight():
+    """What finds them may be worth nothing elsewhere."""
+    right = {"names": [1.0, 0, 0, 0, 0, 0], "sparse": [0.0, 1, 1, 1, 1, 1]}
+    found = fitted(drawn(right, [-1.0] * 6, 5000))
+    assert found.weights["names"][0] > 0.9 > 0.1 > max(found.weights["names"][1:])
+    assert found.weights["sparse"][0] < 0.1 < 0.9 < min(found.weights["sparse"][1:])
+
+
+def test_no_weight_is_negative_however_wrong_a_scorer_is():
+    found = fitted(drawn({"right": [1.0] * 6, "wrong": [-1.0] * 6}, [-1.0] * 6, 2000))
+    assert found.weights["wrong"] == (0.0,) * 6
+    assert min(found.weights["right"]) > 0.3
+
+
+def test_nothing_near_the_answer_has_a_smaller_loss():
+    """The oracle: likelihood and penalties, written out."""
+    pairs = drawn({"a": [0.5] * 6, "b": [-0.2] * 6}, [-1.0] * 6, 60)
+    found = fitted(pairs)
+
+    def loss(intercepts: np.ndarray, weights: np.ndarray) -> float:
+        total = 0.0
+        for label in range(len(COUNTS)):
+            for row, is_true in enumerate(pairs.is_true[:, label]):
+                own = [pairs.scores[name][row, label] for name in ("a", "b")]
+                score = intercepts[label] + weights[label] @ own
+                total += np.log1p(np.exp(-score if is_true else score))
+        steps = (np.diff(intercepts) ** 2).sum() + (np.diff(weights, axis=0) ** 2).sum()
+        return total + _SMOOTHNESS * steps + _RIDGE * ((weights - 0.5) ** 2).sum()
+
+    intercepts, weights = np.array(found.intercepts), np.array(list(found.weights.values())).T
+    least, rng = loss(intercepts, weights), np.random.default_rng(0)
+    for size in (1e-3, 1e-2, 0.1):
+        for _ in range(5):
+            other = np.maximum(0, weights + size * rng.normal(size=weights.shape))
+            assert loss(intercepts + size * rng.normal(size=6), other) > least - 1e-4
+
+
+@pytest.mark.parametrize(
+    ("most", "counts"),
+    [
+        (0, (0,)),
+        (1, (0, 1)),
+        (2, (0, 1, 3)),
+        (3, (0, 1, 3)),
+        (4, (0, 1, 3, 10)),
+        (999, (0, 1, 3, 10, 30, 100, 1000)),
+        (10**6, (0, 1, 3, 10, 30, 100, 1000)),
+    ],
+)
+def test_there_are_no_knots_beyond_the_first_that_no_label_exceeds(most, counts):
+    pairs = drawn({"a": [1.0] * 6}, [-1.0] * 6, 20)
+    found = fitted(pairs, np.minimum(COUNTS, most) if most < 100 else COUNTS * most // 100)
+    assert found.counts == counts
+    assert {len(found.intercepts), *map(len, found.weights.values())} == {len(counts)}
+
+
+def test_a_knot_without_pairs_has_weights_between_its_neighbours():
+    """A dev split has few rare labels, or none at all with so many documents."""
+    weights = {"a": [0.2, 0.4, 0.6, 0.8, 1.0, 1.2], "b": [0.5] * 6}
+    pairs = drawn(weights, [-1.0] * 6, 5000)
+    unseen = replace(pairs, weights=np.where(COUNTS == 10, 0, pairs.weights).astype(np.float32))
+    found = fitted(unseen).weights["a"]
+    assert found[2] < found[3] < found[4]
+
+
+def test_a_weighted_sample_of_the_wrong_pairs_gives_about_the_weights_of_all():
+    pairs = drawn({"a": [1.0] * 6, "b": [0.5, 0.4, 0.3, 0.2, 0.1, 0.0]}, [-4.0] * 6, 20_000)
+    rng = np.random.default_rng(1)
+    is_kept = pairs.is_true | (rng.random(pairs.is_true.shape) < 0.25)
+    weights = np.where(pairs.is_true, 1, np.where(is_kept, 4, 0)).astype(np.float32)
+    everything, sampled = fitted(pairs), fitted(replace(pairs, weights=weights))
+    np.testing.assert_allclose(sampled.intercepts, everything.intercepts, atol=0.15)
+    for name in ("a", "b"):
+        np.testing.assert_allclose(sampled.weights[name], everything.weights[name], atol=0.12)
+
+
+def test_pairs_that_stand_for_none_or_that_nobody_scores_teach_nothing():
+    pairs = drawn({"a": [1.0] * 6, "b": [0.5] * 6}, [-1.0] * 6, 300)
+    labels, is_true, weights = pairs.labels.copy(), pairs.is_true.copy(), pairs.weights.copy()
+    scores = {name: some.copy() for name, some in pairs.scores.items()}
+    labels[:100], weights[:100] = NO_LABEL, 0
+    is_true[100:200] = True
+    for some in scores.values():
+        some[100:200] = -np.inf
+    odd = ScoredPairs(labels, is_true, pairs.is_best, weights, scores)
+    rest = ScoredPairs(
+        labels[200:], is_true[200:], pairs.is_best[200:], weights[200:],
+        {name: some[200:] for name, some in scores.items()},
+    )  # fmt: skip
+    assert fitted(odd) == fitted(rest)
+
+
+def test_the_floor_is_the_log_odds_of_labels_without_a_score():
+    pairs = drawn({"a": [1.0] * 6, "b": [1.0] * 6}, [-1.0] * 6, 1000)
+    pairs.scores["b"][:, :2] = -np.inf
+    is_true, share = pairs.is_true[:, :2], pairs.is_true.mean()
+    right = np.log((is_true.sum() + share) / ((~is_true).sum() + 1 - share))
+    found = fitted(pairs).floors
+    assert found["b"] == pytest.approx(right, rel=1e-5)
+    assert found["a"] == -14.0  # none is missing, so all evidence counts
+
+
+def test_few_labels_without_a_score_that_are_not_right_have_a_low_floor():
+    pairs = drawn({"a": [1.0] * 6, "b": [1.0] * 6}, [-4.0] * 6, 500)
+    pairs.scores["b"][:3, 0] = -np.inf
+    is_true = pairs.is_true.copy()
+    is_true[:3, 0] = False
+    assert fitted(replace(pairs, is_true=is_true)).floors["b"] < -3.0
+
+
+def test_labels_without_a_score_that_are_never_right_have_the_least_floor():
+    pairs = drawn({"a": [1.0] * 6, "b": [1.0] * 6}, [-1.0] * 6, 10)
+    pairs.scores["b"][0] = -np.inf
+    is_true, weights = pairs.is_true.copy(), pairs.weights.copy()
+    is_true[0], weights[0] = False, 1e9
+    assert fitted(replace(pairs, is_true=is_true, weights=weights)).floors["b"] == -14.0
+
+
+# ---- all of it ----
 
 
 @pytest.fixture
@@ -33,138 +190,94 @@ def catalogue() -> LabelCatalogue:
 
 
 @pytest.fixture
-def truth() -> csr_array:
+def truth() -> np.ndarray:
     rng = np.random.default_rng(0)
-    dense = (rng.random((40, NUM_LABELS)) < 0.15).astype(np.float32)
-    return csr_array(dense)
-
-
-def pairs_of(truth: csr_array, scores: dict[str, np.ndarray]) -> ScoredPairs:
-    shape = truth.shape
-    return ScoredPairs(
-        labels=np.tile(np.arange(shape[1]), (shape[0], 1)),
-        is_true=truth.toarray() > 0,
-        is_best=np.ones(shape, dtype=bool),
-        weights=np.ones(shape, dtype=np.float32),
-        scores=scores,
-    )
+    return (rng.random((40, NUM_LABELS)) < 0.15).astype(np.float32)
 
 
 @pytest.fixture
 def pairs(truth) -> ScoredPairs:
     """One scorer that is right, one that is half right and one that knows nothing."""
     rng = np.random.default_rng(1)
-    noise = rng.normal(size=(3, *truth.shape)).astype(np.float32)
-    right = truth.toarray()
-    scores = {"retrieval": 2 * right + noise[0], "sparse": right + noise[1], "linear": noise[2]}
+    noise = rng.normal(size=(3, *truth.shape))
+    scores = {"retrieval": 2 * truth + noise[0], "sparse": truth + noise[1], "linear": noise[2]}
     scores["sparse"][:, 0] = -np.inf
     return pairs_of(truth, scores)
 
 
-# ---- weights ----
+def log_loss(log_odds: np.ndarray, is_true: np.ndarray) -> float:
+    return float(np.logaddexp(0, np.where(is_true, -log_odds, log_odds)).mean())
 
 
-def test_the_best_weights_of_a_smooth_value_are_found():
-    wanted = np.array([0.475, 0.15, 0.375])
-    found = find_weights(3, lambda weights: -float(((weights - wanted) ** 2).sum()))
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+def blend_of(found: Blending, name: str, catalogue: LabelCatalogue) -> FittedBlend:
+    fitted = found.blends[name]
+    calibrations = [found.calibrations[each] for each in fitted.weights]
+    return FittedBlend(fitted, calibrations, catalogue.training_counts, catalogue.log_priors)
 
 
-def test_no_grid_point_is_better_than_what_is_found():
-    def value(weights: np.ndarray) -> float:
-        return float(np.sin(20 * weights[0]) + np.cos(13 * weights[1]) * weights[2])
-
-    tenths = [np.array([a, b, 10 - a - b]) / 10
-              for a, b in itertools.product(range(11), repeat=2) if a + b <= 10]  # fmt: skip
-    found = find_weights(3, value)
-    assert value(found) >= max(map(value, tenths))
-    assert found.sum() == pytest.approx(1) and found.min() >= 0
-
-
-def test_of_equal_values_the_first_tried_stays():
-    assert find_weights(2, lambda weights: 0.0).tolist() == [0.0, 1.0]
+def test_the_scorer_that_is_right_decides_most(pairs, catalogue):
+    found = fit_blending(pairs, catalogue, BLENDS)
+    blend = blend_of(found, "ensemble", catalogue)
+    assert blend.members == ("linear", "retrieval", "sparse")  # as in the manifest
+    scores = np.stack([pairs.scores[name] for name in blend.members])
+    spreads = blend.evidence(scores[:, :, 1:], pairs.labels[:, 1:]).std(axis=(1, 2))
+    assert spreads[1] > 1.5 * spreads[2] > 3 * spreads[0]
+    assert list(found.blends["fast"].weights) == ["sparse"]
+    assert set(found.calibrations) == {"retrieval", "linear", "sparse", "ensemble", "fast"}
 
 
-def test_one_scorer_gets_all_the_weight():
-    assert find_weights(1, lambda weights: float(weights[0])).tolist() == [1.0]
+def test_a_blend_says_more_than_each_of_its_scorers(pairs, catalogue):
+    blends = {"all": BLENDS["ensemble"]} | {f"only {x}": (x,) for x in BLENDS["ensemble"]}
+    found = fit_blending(pairs, catalogue, blends)
+    losses = {}
+    for name in blends:
+        blend = blend_of(found, name, catalogue)
+        scores = np.stack([pairs.scores[member] for member in blend.members])
+        losses[name] = log_loss(blend.log_odds(scores, pairs.labels), pairs.is_true)
+    assert min(losses, key=losses.get) == "all"
 
 
-# ---- what they are to be good at ----
+def test_without_blends_every_scorer_is_calibrated(pairs, catalogue):
+    found = fit_blending(pairs, catalogue, {})
+    assert (set(found.calibrations), found.blends) == ({"retrieval", "linear", "sparse"}, {})
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        EnsembleConfig(),
-        EnsembleConfig(cut_off=3, precision=0, tail_f1=2),
-        EnsembleConfig(propensity_scored_precision=0.5, tail_f1=0),
-    ],
-)
-def test_the_objective_is_the_weighted_sum_of_the_metrics(pairs, truth, catalogue, config):
-    rng = np.random.default_rng(2)
-    scores = rng.random(truth.shape).astype(np.float32)
-    k = config.cut_off
-    ranking = top_of_scores(scores, k)
-    found = evaluate({"x": ranking}, truth, catalogue.training_counts, 100, ks=[k]).scorers["x"]
-    wanted = config.precision * found["all"].values[f"P@{k}"]
-    wanted += config.propensity_scored_precision * found["all"].values[f"PSP@{k}"]
-    wanted += config.tail_f1 * found["1-9"].values[f"macro-F1@{k}"]
-    value = BlendObjective(pairs, truth, catalogue, 100, config).value(scores)
-    assert value == pytest.approx(wanted)
-
-
-def test_labels_of_score_0_are_not_ranked(pairs, truth, catalogue):
-    objective = BlendObjective(pairs, truth, catalogue, 100, EnsembleConfig())
-    assert objective.value(np.zeros(truth.shape, dtype=np.float32)) == 0
-
-
-# ---- all of it ----
-
-
-def test_the_scorer_that_is_right_gets_the_most_weight(pairs, truth, catalogue):
-    found = fit_blending(pairs, truth, catalogue, 100, EnsembleConfig())
-    weights = found.ensemble.weights
-    assert list(weights) == ["retrieval", "linear", "sparse"]
-    assert max(weights, key=weights.get) == "retrieval"
-    assert set(found.calibrations) == {"retrieval", "linear", "sparse", "ensemble"}
-
-
-def test_without_an_ensemble_every_scorer_is_calibrated(pairs, truth, catalogue):
-    found = fit_blending(pairs, truth, catalogue, 100, None)
-    assert (set(found.calibrations), found.ensemble) == ({"retrieval", "linear", "sparse"}, None)
+def test_scorers_that_there_are_not_or_that_can_not_be_calibrated_are_left_out(pairs, catalogue):
+    scores = pairs.scores | {"names": np.full_like(pairs.scores["sparse"], -np.inf)}
+    candidates = {"ensemble": ("retrieval", "classifier", "names", "sparse")}
+    found = fit_blending(replace(pairs, scores=scores), catalogue, candidates)
+    assert list(found.blends["ensemble"].weights) == ["retrieval", "sparse"]
+    assert "names" not in found.calibrations
 
 
 def test_one_document_is_enough(pairs, truth, catalogue):
     row = int(np.flatnonzero(truth.sum(axis=1))[0])
     scores = {name: some[row : row + 1] for name, some in pairs.scores.items()}
-    one = truth[[row]]
-    found = fit_blending(pairs_of(one, scores), one, catalogue, 100, EnsembleConfig())
-    assert sum(found.ensemble.weights.values()) == pytest.approx(1)
+    found = fit_blending(pairs_of(truth[[row]], scores), catalogue, BLENDS)
+    assert set(found.blends) == {"ensemble", "fast"}
 
 
-def test_true_labels_that_nobody_finds_leave_the_first_weights_tried(truth, catalogue):
-    scores = {name: -5 * truth.toarray() for name in ("retrieval", "sparse")}
-    pairs = pairs_of(truth, scores)
-    found = fit_blending(pairs, truth, catalogue, 100, EnsembleConfig())
-    assert sum(found.ensemble.weights.values()) == 1
+def test_true_labels_that_nobody_finds_leave_rising_calibrations(truth, catalogue):
+    scores = dict.fromkeys(("retrieval", "sparse"), -5 * truth)
+    found = fit_blending(pairs_of(truth, scores), catalogue, BLENDS)
     assert all(min(line.slopes) > 0 for line in found.calibrations.values())
+    assert all(min(row) >= 0 for x in found.blends.values() for row in x.weights.values())
 
 
 def test_documents_without_labels_leave_everything_uncalibrated(pairs, truth, catalogue, caplog):
-    nothing = csr_array(truth.shape, dtype=np.float32)
+    nothing = np.zeros_like(truth)
     with caplog.at_level(logging.WARNING, "training.calibration.ensemble"):
-        found = fit_blending(
-            pairs_of(nothing, pairs.scores), nothing, catalogue, 100, EnsembleConfig()
-        )
-    assert found == Blending({}, None)
+        found = fit_blending(pairs_of(nothing, pairs.scores), catalogue, BLENDS)
+    assert found == Blending({}, {})
     assert "sparse can't be calibrated: no true label to learn from" in caplog.text
-    assert "so there is no ensemble" in caplog.text
+    for name in BLENDS:
+        assert f"so there is no '{name}'" in caplog.text
 
 
-def test_what_was_fitted_is_kept_and_not_fitted_again(pairs, truth, catalogue, tmp_path):
-    fitted = fit_blending(pairs, truth, catalogue, 100, EnsembleConfig())
+def test_what_was_fitted_is_kept_and_not_fitted_again(pairs, catalogue, tmp_path):
+    fitted = fit_blending(pairs, catalogue, BLENDS)
     assert kept_blending(tmp_path / "blending", lambda: fitted) == fitted
     again = kept_blending(tmp_path / "blending", lambda: pytest.fail("fitted again"))
     assert again == fitted
-    plain = Blending(fitted.calibrations, None)
+    plain = Blending(fitted.calibrations, {})
     assert Blending.from_json(json.loads(json.dumps(plain.to_json()))) == plain

@@ -165,7 +165,7 @@ def test_the_report_has_a_row_and_a_panel_a_scorer(report):
     for scorer in [*scorers, "fast", "ensemble"]:
         assert f"\n| {scorer} " in table
     titles = [axes.get_title() for axes in draw_reliability(report).axes]
-    assert [title for title in titles if title] == list(report.before)  # the last row may be short
+    assert [title for title in titles if title] == list(report.before)
     assert json.loads(json.dumps(report.to_json()))["after"]["sparse"]["log_loss"] > 0
 
 
