@@ -1,0 +1,88 @@
+"""Names of labels as sequences of words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.lexical.terms import MAX_WORDS, LabelTerms, names_of
+from models.lexical.words import NameWords
+
+
+def terms_of(*labels: Label) -> tuple[LabelTerms, NameWords]:
+    words = NameWords.of_names(name for label in labels for name in names_of(label))
+    return LabelTerms.of(LabelCatalogue(labels), words), words
+
+
+def spelt(terms: LabelTerms, words: NameWords) -> list[list[str]]:
+    """The words of each term."""
+    numbers = np.split(terms.words, terms.starts[1:-1])
+    return [[words.words[number] for number in own] for own in numbers]
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "right"),
+    [
+        ("fish", (), ["fish"]),
+        ("seal (animal)", (), ["seal (animal)", "seal"]),
+        ("seal [animal] skin", (), ["seal [animal] skin", "seal skin"]),
+        ("(un)known", (), ["(un)known", "known"]),
+        ("fish", ("fishes", "", "fish"), ["fish", "fishes"]),
+        ("(all)", ("all",), ["(all)", "all"]),
+    ],
+)
+def test_a_label_has_its_name_that_without_brackets_and_others(name, others, right):
+    assert list(names_of(Label("L", name, alternative_names=others))) == right
+
+
+def test_terms_stand_in_the_order_of_their_labels():
+    terms, words = terms_of(
+        Label("A", "Seal (animal)", alternative_names=("sea dog", "???")),
+        Label("B", "..."),
+        Label("C", "dogs"),
+    )
+    assert terms.names == ("Seal (animal)", "Seal", "sea dog", "dogs")
+    assert spelt(terms, words) == [["seal", "animal"], ["seal"], ["sea", "dog"], ["dog"]]
+    assert terms.labels.tolist() == [0, 0, 0, 2]
+    assert terms.starts_of_labels.tolist() == [0, 3, 3, 4]
+    assert terms.is_preferred.tolist() == [True, False, False, True]
+
+
+def test_names_of_one_label_with_the_same_words_count_once():
+    terms, _ = terms_of(Label("A", "rivers", alternative_names=("River", "the river")))
+    assert terms.names == ("rivers", "the river")
+
+
+def test_labels_with_the_same_words_are_counted_in_any_order_but_not_the_label_itself():
+    terms, _ = terms_of(
+        Label("A", "river law", alternative_names=("law river", "law")),
+        Label("B", "laws of a river"),
+        Label("C", "Law River"),
+        Label("D", "law law"),
+    )
+    assert terms.names == ("river law", "law river", "law", "laws of a river", "Law River", "law law")
+    assert terms.num_alike.tolist() == [1, 1, 1, 0, 1, 1]
+
+
+def test_what_a_long_name_has_beyond_is_not_compared():
+    long = " ".join(f"w{i}" for i in range(MAX_WORDS + 4))
+    terms, words = terms_of(Label("A", long))
+    assert spelt(terms, words) == [[f"w{i}" for i in range(MAX_WORDS)]]
+
+
+def test_relatives_are_parents_and_children():
+    terms, _ = terms_of(
+        Label("A", "animal"),
+        Label("B", "fish", parents=("animal", "gone", "fish")),
+        Label("C", "eel", parents=("fish", "animal")),
+        Label("D", "animal"),  # of equal names the first is meant
+    )
+    found = np.split(terms.relatives, terms.starts_of_relatives[1:-1])
+    assert [own.tolist() for own in found] == [[1, 2], [0, 2], [0, 1], []]
+
+
+def test_a_term_weighs_what_its_different_words_do():
+    terms, words = terms_of(Label("A", "law of law"), Label("B", "river"))
+    idf = np.array([{"law": 2.0, "of": 0.5, "river": 4.0}[x] for x in words.words], np.float32)
+    assert terms.weights(idf).tolist() == [2.5, 4.0]

@@ -1,0 +1,138 @@
+"""Words in the form in which names and texts are compared."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.lexical import words as module
+from models.lexical.words import (
+    SENTENCE_END,
+    UNKNOWN,
+    NameWords,
+    compared_form,
+    pieces,
+    singular,
+    without_accents,
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "right"),
+    [
+        ("policies", "policy"),
+        ("fishes", "fish"),
+        ("churches", "church"),
+        ("classes", "class"),
+        ("taxes", "tax"),
+        ("sizes", "size"),
+        ("prizes", "prize"),
+        ("rivers", "river"),
+        ("houses", "house"),
+        ("movies", "movy"),  # as in texts: nobody reads it
+        ("virus", "virus"),
+        ("glass", "glass"),
+        ("analysis", "analysis"),
+        ("gas", "gas"),  # shorter than any plural
+        ("gps", "gps"),
+        ("fish", "fish"),
+        ("", ""),
+    ],
+)
+def test_plurals_lose_their_ending(word, right):
+    assert singular(word) == right
+
+
+@pytest.mark.parametrize("word", ["river", "policy", "class", "tax", "size", "church", "dish"])
+def test_a_word_and_its_plural_are_compared_alike(word):
+    ending = {"y": "ies", "s": "ses"[1:], "x": "es", "h": "es"}.get(word[-1], "s")
+    plural = word[:-1] + ending if word.endswith("y") else word + ending
+    assert compared_form(plural, {}) == compared_form(word, {}) == word
+
+
+@pytest.mark.parametrize(
+    ("word", "right"),
+    [
+        ("café", "cafe"),
+        ("cafe\u0301", "cafe"),
+        ("ﬁsh", "fish"),
+        ("ångström", "angstrom"),
+        ("λόγος", "λογος"),
+        ("straße", "straße"),
+        ("plain", "plain"),
+    ],
+)
+def test_accents_are_taken_off(word, right):
+    assert without_accents(word) == right
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("Decision-making", ["decision", "making"]),
+        ("snake_case, and/or", ["snake", "case", "and", "or"]),
+        ("O'Neill's", ["o", "neill", "s"]),
+        ("AIDS and the EU", ["aids", "and", "the", "eu"]),
+        ("IPv6 in 2024", ["ipv6", "in", "2024"]),
+        ("One. Two", ["one", ".", "two"]),
+        ("Why? No! So; end", ["why", "?", "no", "!", "so", ";", "end"]),
+        ("2.5 and a.b", ["2", "5", "and", "a", "b"]),
+        ("end.", ["end", "."]),
+        ("line\nnext", ["line", "next"]),
+        ("title\n\nnext", ["title", "\n", "next"]),
+        ("水资源。Policy", ["水", "资", "源", "。", "policy"]),
+        ("ภาษา law", [*"ภาษา", "law"]),
+        ("नीति है", ["नीति", "है"]),
+        ("Ünïcode. Fin", ["ünïcode", ".", "fin"]),
+        ("...", ["."]),
+        ("", []),
+    ],
+)
+def test_texts_are_cut_into_words_and_ends_of_sentences(text, right):
+    assert list(pieces(text)) == right
+
+
+@given(st.text(alphabet="aé水-.!\n S_7", max_size=20))
+def test_ascii_texts_are_read_as_all_others(text):
+    """There are two expressions; a sign that is none in ASCII must not change what is beside it."""
+    assert list(pieces(text + " é"))[:-1] == list(pieces(text + " "))
+
+
+def test_words_are_numbered_in_the_order_of_the_alphabet():
+    words = NameWords.of_names(["River Policies.", "the Café", "river law"])
+    assert words.words == ("cafe", "law", "policy", "river", "the")
+    assert len(words) == 5
+
+
+def test_texts_are_read_as_numbers():
+    words = NameWords.of_names(["river policy", "law"])
+    assert words.read("The Rivers. Policies!").tolist() == [UNKNOWN, 2, SENTENCE_END, 1, SENTENCE_END]
+    assert words.read("").tolist() == []
+
+
+def test_names_are_read_without_signs_and_unknown_words():
+    words = NameWords.of_names(["river policy"])
+    assert words.read_name("River. Fish policy?") == [1, 0]
+
+
+def test_lemmas_come_before_accents_and_plurals():
+    words = NameWords.of_names(["mice", "Indices"], {"mice": "mouse", "indices": "indexes"})
+    assert words.words == ("index", "mouse")
+    assert words.read("Mice mouse MOUSES index indices").tolist() == [1, 1, 1, 0, 0]
+
+
+def test_what_is_kept_of_words_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_KEPT_FORMS", 3)
+    words = NameWords.of_names(["a b c d"])
+    texts = ["a b c d", "x y z", "d c b a", "q"]
+    found = [words.read(text).tolist() for text in texts]
+    assert found == [[0, 1, 2, 3], [UNKNOWN] * 3, [3, 2, 1, 0], [UNKNOWN]]
+    assert len(words._by_form) <= 3 + 4  # those of one text may go beyond
+
+
+@given(st.lists(st.sampled_from(["river", "rivers", "Fish", "laws.", "é", "x-ray"]), max_size=8))
+def test_a_name_is_found_in_itself(names):
+    name = " ".join(names)
+    words = NameWords.of_names([name])
+    assert UNKNOWN not in words.read(name)
