@@ -12,6 +12,13 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
 from models.jit import compiled
+from models.lexical.place_kernels import (
+    count_phrases,
+    in_sentences,
+    is_repeat,
+    mark_phrases,
+    shared_idf,
+)
 
 NameIndex = namedtuple(
     "NameIndex",
@@ -207,36 +214,12 @@ def _chosen(touched, dots, counts, index, least_share, num_nearest):
         is_matched = dots[label] >= least_dot
         term = index.starts_of_labels[label]
         while not is_matched and term < index.starts_of_labels[label + 1]:
-            is_matched = _shared(term, counts, index) >= least_share * index.weights[term]
+            is_matched = shared_idf(term, counts, index) >= least_share * index.weights[term]
             term += 1
         if is_matched:
             chosen[size] = label
             size += 1
     return chosen[:size]
-
-
-@compiled
-def _shared(term, counts, index):
-    """Return the idf of the different words of a term that are in the text."""
-    total = 0.0
-    for at in range(index.starts[term], index.starts[term + 1]):
-        if counts[index.words[at]] and not _is_repeat(index, term, at):
-            total += index.idf[index.words[at]]
-    return total
-
-
-@compiled
-def _is_repeat(index, term, at):
-    return (index.words[index.starts[term] : at] == index.words[at]).any()
-
-
-@compiled
-def _range_of(places, word):
-    """Return where the places of a word begin and end."""
-    return (
-        np.searchsorted(places[:, 0], word),
-        np.searchsorted(places[:, 0], word + 1),
-    )
 
 
 @compiled
@@ -249,7 +232,7 @@ def _describe(
     for label in chosen:
         largest = max(largest, dots[label])
         for term in range(index.starts_of_labels[label], index.starts_of_labels[label + 1]):
-            _mark_phrases(pieces, places, term, counts, index, longest)
+            mark_phrases(pieces, places, term, counts, index, longest)
     in_title = np.zeros(len(index.idf), dtype=np.bool_)
     for piece in pieces[:title_length]:
         if piece >= 0:
@@ -273,11 +256,11 @@ def _describe_label(pieces, places, label, counts, index, longest, features):
     """Write the features of a match that its places decide; return its best term and the kind."""
     best, best_term, best_kind, num_phrases, num_free = -1.0, 0, 0, 0, 0
     for term in range(index.starts_of_labels[label], index.starts_of_labels[label + 1]):
-        own_phrases, own_free = _phrases(pieces, places, term, counts, index, longest)
+        own_phrases, own_free = count_phrases(pieces, places, term, counts, index, longest)
         num_phrases += own_phrases
         num_free += own_free
-        share, num_whole, first, last = _in_sentences(places, term, counts, index)
-        shared = _shared(term, counts, index) / index.weights[term]
+        share, num_whole, first, last = in_sentences(places, term, counts, index)
+        shared = shared_idf(term, counts, index) / index.weights[term]
         kind = AS_A_PHRASE if own_free else IN_A_SENTENCE if num_whole else PARTLY
         # The kind decides, then the share in a sentence, then that anywhere; ties: the first.
         value = 4 * kind + 2 * share + shared
@@ -297,7 +280,7 @@ def _describe_term(term, in_title, index, features):
     """Write the features of a match that its term and the title decide."""
     total = 0.0
     for at in range(index.starts[term], index.starts[term + 1]):
-        if in_title[index.words[at]] and not _is_repeat(index, term, at):
+        if in_title[index.words[at]] and not is_repeat(index, term, at):
             total += index.idf[index.words[at]]
     features[6] = total / index.weights[term]
     features[7] = index.is_preferred[term]
@@ -315,108 +298,3 @@ def _num_whole_relatives(chosen, label, kinds, index):
         if other < len(chosen) and chosen[other] == index.relatives[at]:
             count += kinds[other] != PARTLY
     return count
-
-
-@compiled
-def _phrases(pieces, places, term, counts, index, longest):
-    """Return how often the words of a term stand in order, and how often in no longer name."""
-    size = index.starts[term + 1] - index.starts[term]
-    for offset in range(size):
-        if not counts[index.words[index.starts[term] + offset]]:
-            return 0, 0
-    begin, end = _range_of(places, index.words[index.starts[term]])
-    count, num_free = 0, 0
-    for at in range(begin, end):
-        place = places[at, 1]
-        if _is_phrase(pieces, place, term, index):
-            count += 1
-            num_free += longest[place] <= size
-    return count, num_free
-
-
-@compiled
-def _is_phrase(pieces, place, term, index):
-    """Return whether the words of a term stand at a place, in their order."""
-    size = index.starts[term + 1] - index.starts[term]
-    if place + size > len(pieces):
-        return False
-    for offset in range(size):
-        if pieces[place + offset] != index.words[index.starts[term] + offset]:
-            return False
-    return True
-
-
-@compiled
-def _mark_phrases(pieces, places, term, counts, index, longest):
-    """Note at each place the size of the longest name that covers it in its order."""
-    size = index.starts[term + 1] - index.starts[term]
-    for offset in range(size):
-        if not counts[index.words[index.starts[term] + offset]]:
-            return
-    begin, end = _range_of(places, index.words[index.starts[term]])
-    for at in range(begin, end):
-        place = places[at, 1]
-        if _is_phrase(pieces, place, term, index):
-            for offset in range(size):
-                longest[place + offset] = max(longest[place + offset], size)
-
-
-@compiled
-def _rarest(term, counts, index):
-    """Return the word of a term that occurs in the text the fewest times; -1 if none does."""
-    rarest, least = -1, 0
-    for at in range(index.starts[term], index.starts[term + 1]):
-        word = index.words[at]
-        if counts[word] and (rarest < 0 or counts[word] < least):
-            rarest, least = word, counts[word]
-    return rarest
-
-
-@compiled
-def _in_sentences(places, term, counts, index):
-    """Return the largest share of a term's idf in a sentence with its rarest word, and where.
-
-    That is: the share, the number of sentences with all of its words, and the first and last place
-    of the rarest word of the term, in the text, in a sentence of the largest share.
-    """
-    rarest = _rarest(term, counts, index)
-    if rarest < 0:
-        return 0.0, 0, 0, 0
-    begin, end = _range_of(places, rarest)
-    best, num_whole, first, last, before = 0.0, 0, places[begin, 1], places[begin, 1], -1
-    for at in range(begin, end):
-        sentence = places[at, 2]
-        if sentence == before:
-            continue
-        before = sentence
-        share = _share_in(places, term, sentence, counts, index)
-        num_whole += share > 0.999
-        if share > best:
-            best, first = share, places[at, 1]
-        if share == best:
-            last = places[at, 1]
-    return best, num_whole, first, last
-
-
-@compiled
-def _share_in(places, term, sentence, counts, index):
-    """Return the share of a term's idf that is in one sentence."""
-    total = 0.0
-    for at in range(index.starts[term], index.starts[term + 1]):
-        word = index.words[at]
-        if counts[word] and not _is_repeat(index, term, at) and _occurs(places, word, sentence):
-            total += index.idf[word]
-    return total / index.weights[term]
-
-
-@compiled
-def _occurs(places, word, sentence):
-    """Return whether a word occurs in a sentence."""
-    begin, end = _range_of(places, word)
-    while begin < end:
-        middle = (begin + end) // 2
-        if places[middle, 2] < sentence:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin < len(places) and places[begin, 0] == word and places[begin, 2] == sentence

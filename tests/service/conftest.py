@@ -29,9 +29,13 @@ from models.labels.selection import LabelSelector
 from models.options import RankingOptions
 from models.results import (
     AnswerWarning,
+    BlendPart,
+    CarryingDocument,
+    Evidence,
     Explanation,
     Keyword,
     LabelDetails,
+    NameMatch,
     NearLabel,
     ScoreParts,
     SparseParts,
@@ -49,6 +53,11 @@ EXPLANATION = Explanation(
     nearest=(NearLabel(1, "L1", "Label 1", 0.75),),
     training_count=3,
     scores=(ScoreParts("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
+    evidence=Evidence(
+        name=NameMatch("Name", is_own_name=False, manner="phrase", count=2, in_title=True),
+        documents=(CarryingDocument("D7", similarity=0.5, share=0.75),),
+        blend=(BlendPart("sparse", weight=1.5, contribution=-0.25),),
+    ),
 )
 
 

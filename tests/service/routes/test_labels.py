@@ -166,6 +166,11 @@ def test_labels_are_explained_where_asked(client):
                 "tail_dial": 0.25,
             }
         ],
+        "name": {
+            "name": "Name", "is_own_name": False, "manner": "phrase", "count": 2, "in_title": True,
+        },
+        "documents": [{"id": "D7", "similarity": 0.5, "share": 0.75}],
+        "blend": [{"scorer": "sparse", "weight": 1.5, "contribution": -0.25}],
     }  # fmt: skip
 
 
