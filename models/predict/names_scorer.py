@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from models.lexical.name_model import NameModel
 from models.names import NAMES, CorrectionName
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
@@ -23,12 +24,14 @@ class NamesScorer:
 
     traits = ScorerTraits(reads="names", gives_logits=True)
 
-    def __init__(self, log_priors: Float32[np.ndarray, label]) -> None:
-        """Take what the tail dial needs.
+    def __init__(self, names: NameModel, log_priors: Float32[np.ndarray, label]) -> None:
+        """Take what gives scores, and what the tail dial needs.
 
         Args:
+            names: Which has read the texts, or another shard's of the same model has.
             log_priors: log pi of each label of the catalogue, in nats.
         """
+        self._names = names
         self._log_priors = log_priors
 
     @property
@@ -39,7 +42,7 @@ class NamesScorer:
     def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
         """Return the source of its scores, less tau log pi_y of each label."""
         assert correction == "none"
-        scores = batch.name_scores
+        scores = self._names.own(batch.name_scores)
         if tail_dial:
             raised = tail_dial * self._log_priors[scores.indices].astype(np.float64)
             dialled = (scores.data - raised).astype(np.float32)
@@ -60,4 +63,4 @@ def make_names(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
     if parts.names is None:
         return {}
     _ = parts.names.matcher  # made at loading, not at the first query
-    return {NAMES: NamesScorer(parts.catalogue.log_priors)}
+    return {NAMES: NamesScorer(parts.names, parts.catalogue.log_priors)}
