@@ -8,6 +8,7 @@ from dataclasses import fields
 import numpy as np
 
 from models.bundle.bundle import Bundle
+from models.errors import DataError
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import BoostedTrees
 from models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
@@ -52,20 +53,33 @@ def read_names(bundle: Bundle) -> NameModel:
         KeyError: A part is missing.
     """
     arrays, words = bundle.tensors(NAMES_FILE), json.loads(bundle.text(NAME_WORDS_FILE))
-    catalogue = LabelCatalogue.from_jsonl(bundle.text(NAMED_LABELS_FILE))
+    (num_documents,) = arrays["num_documents"].tolist()
+    catalogue = _labels_of(bundle)
     model = NameModel(
         catalogue=catalogue,
         counts=WordCounts(
             tuple(words["words"]), arrays["documents"], arrays["pairs"], arrays["pair_documents"],
-            int(arrays["num_documents"][0]),
+            num_documents,
         ),
         history=FindHistory(arrays["found"], arrays["right"]),
         trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
-        lemmas=words["lemmas"],
+        lemmas=dict(words["lemmas"]),
         scored=None if bundle.shard is None else _range_of(bundle),
     )  # fmt: skip
     _check(model, len(bundle.catalogue))
     return model
+
+
+def _labels_of(bundle: Bundle) -> LabelCatalogue:
+    """Return the labels with all their names.
+
+    Raises:
+        ValueError: There are none, or they are written otherwise.
+    """
+    try:
+        return LabelCatalogue.from_jsonl(bundle.text(NAMED_LABELS_FILE))
+    except DataError as error:
+        raise ValueError(f"{NAMED_LABELS_FILE}: {error}") from error
 
 
 def _range_of(bundle: Bundle) -> range:
