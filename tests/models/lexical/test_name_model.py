@@ -68,7 +68,7 @@ def test_scores_of_0_are_kept(model):
     found = zero.scores(TEXTS)
     assert found.nnz == len(found.data) == len(model.scores(TEXTS).data)
     assert not found.data.any()
-    part = replace(zero, scored=range(1, 4)).scores(TEXTS)
+    part = replace(zero, scored=range(1, 4)).own(found)
     assert len(part.data) == np.count_nonzero((found.indices >= 1) & (found.indices < 4))
 
 
@@ -84,7 +84,10 @@ def test_what_was_found_in_training_counts(model):
 def test_a_shard_scores_its_labels_as_the_whole_does(model, first, stop):
     """To the bit, though `fish` in a longer name of another shard's label is no free find."""
     part = replace(model, scored=range(first, stop))
-    whole, found = model.scores(TEXTS), part.scores(TEXTS)
+    whole = part.scores(TEXTS)  # of all labels, as any shard reads them
+    found = part.own(whole)
+    assert whole.toarray().tobytes() == model.scores(TEXTS).toarray().tobytes()
+    assert model.own(whole) is whole
     assert part.num_scored == stop - first and model.num_scored == 5
     assert found.shape == (4, stop - first)
     assert found.toarray().tobytes() == whole.toarray()[:, first:stop].tobytes()
