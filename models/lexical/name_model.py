@@ -55,11 +55,15 @@ class NameModel:
     def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
         """Return the log-odds that labels are right whose names are found in texts.
 
-        Labels that have no entry, which is not the same as one of 0, are not found.
+        Labels that have no entry, which is not the same as one of 0, are not found. In a shard too
+        they are all labels: shards of one model share what one of them has read.
         """
         matches = self.matcher.match(texts)
         shape = (len(texts), len(self.catalogue))
-        scores = csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
+        return csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
+
+    def own(self, scores: Float32[csr_array, "text label"]) -> Float32[csr_array, "text scored"]:
+        """Return the scores of the labels that get some, of those of all labels."""
         return scores if self.scored is None else _columns(scores, self.scored)
 
     @property

@@ -22,10 +22,11 @@ SENTENCE_END = -2
 """Stands between two sentences."""
 
 _ENDS = ".!?;\n"
+_END = r"(?:(?<!\.\w)\.|[!?;\n])(?=\s|$)"  # no dot of an abbreviation ("U.S.", "e.g.") ends one
 _ENDS_OF_OTHERS = "\u3002\uff01\uff1f"  # of scripts without spaces
-_PIECES_ASCII = re.compile(rf"[a-z0-9]+|[{_ENDS}](?=\s|$)")
+_PIECES_ASCII = re.compile(rf"[a-z0-9]+|{_END}")
 _PIECES = re.compile(
-    rf"(?:(?![{UNSPACED_SCRIPTS}])(?:[^\W_]|[{MARKS}]))+|[{UNSPACED_SCRIPTS}]|[{_ENDS}](?=\s|$)|[{_ENDS_OF_OTHERS}]"
+    rf"(?:(?![{UNSPACED_SCRIPTS}])(?:[^\W_]|[{MARKS}]))+|[{UNSPACED_SCRIPTS}]|{_END}|[{_ENDS_OF_OTHERS}]"
 )
 _IS_END = frozenset(_ENDS + _ENDS_OF_OTHERS)
 _MAX_KEPT_FORMS = 2**18

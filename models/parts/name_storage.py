@@ -9,6 +9,7 @@ from dataclasses import fields
 import numpy as np
 
 from models.bundle.bundle import Bundle
+from models.errors import DataError
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import BoostedTrees
 from models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
@@ -60,15 +61,16 @@ def names_of(
         KeyError: One is missing.
     """
     words = json.loads(texts[NAME_WORDS_FILE])
+    (num_documents,) = arrays["num_documents"].tolist()
     model = NameModel(
-        catalogue=LabelCatalogue.from_jsonl(texts[NAMED_LABELS_FILE]),
+        catalogue=_labels_of(texts[NAMED_LABELS_FILE]),
         counts=WordCounts(
             tuple(words["words"]), arrays["documents"], arrays["pairs"], arrays["pair_documents"],
-            int(arrays["num_documents"][0]),
+            num_documents,
         ),
         history=FindHistory(arrays["found"], arrays["right"]),
         trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
-        lemmas=words["lemmas"],
+        lemmas=dict(words["lemmas"]),
         scored=scored,
     )  # fmt: skip
     _check(model)
@@ -88,6 +90,18 @@ def read_names(bundle: Bundle) -> NameModel:
     if model.num_scored != len(bundle.catalogue):
         raise ValueError(f"{NAMED_LABELS_FILE}: other labels than those of the catalogue")
     return model
+
+
+def _labels_of(text: str) -> LabelCatalogue:
+    """Return the labels with all their names.
+
+    Raises:
+        ValueError: There are none, or they are written otherwise.
+    """
+    try:
+        return LabelCatalogue.from_jsonl(text)
+    except DataError as error:
+        raise ValueError(f"{NAMED_LABELS_FILE}: {error}") from error
 
 
 def _range_of(bundle: Bundle) -> range:

@@ -24,14 +24,14 @@ class NamesScorer:
 
     traits = ScorerTraits(reads="names", gives_logits=True)
 
-    def __init__(self, model: NameModel, log_priors: Float32[np.ndarray, label]) -> None:
-        """Take the model.
+    def __init__(self, names: NameModel, log_priors: Float32[np.ndarray, label]) -> None:
+        """Take what gives scores, and what the tail dial needs.
 
         Args:
-            model: What finds names.
+            names: Which has read the texts, or another shard's of the same model has.
             log_priors: log pi of each label of the catalogue, in nats.
         """
-        self._model = model
+        self._names = names
         self._log_priors = log_priors
 
     @property
@@ -42,7 +42,7 @@ class NamesScorer:
     def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
         """Return the source of its scores, less tau log pi_y of each label."""
         assert correction == "none"
-        scores = batch.name_scores
+        scores = self._names.own(batch.name_scores)
         if tail_dial:
             raised = tail_dial * self._log_priors[scores.indices].astype(np.float64)
             dialled = (scores.data - raised).astype(np.float32)
@@ -60,7 +60,7 @@ class NamesScorer:
         self, batch: TextBatch, text: int, labels: Sequence[int]
     ) -> Mapping[int, Evidence]:
         """Return the name of each label that was found in a text."""
-        found = self._model.found(batch.texts[text], frozenset(labels))
+        found = self._names.found(batch.texts[text], frozenset(labels))
         return {label: Evidence(name=match) for label, match in found.items()}
 
 

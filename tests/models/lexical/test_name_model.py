@@ -1,0 +1,141 @@
+"""Scores of names, of all labels, of a shard's, and of labels that come later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.lexical.boosted_trees import LEAF, BoostedTrees
+from models.lexical.matcher import FEATURES, FindHistory, NameMatcher
+from models.lexical.name_model import NameModel, named_label
+from training.lexical.word_counts import count_words, words_of
+
+LABELS = (
+    Label("A", "river law", alternative_names=("water",)),
+    Label("B", "river", parents=("river law",)),
+    Label("C", "fish (animal)"),
+    Label("D", "steel", description="a metal", pseudo_description="steel. metal", training_count=4),
+    Label("E", "fish port"),
+)
+TRAINING = ["the river law", "fish in the river", "water and steel", "port"]
+TEXTS = ["Fish and the law of rivers", "steel", "nothing", "water in a fish port"]
+COSINE = FEATURES.index("cosine")
+SHARE = FEATURES.index("share of the name's idf in the text")
+
+
+def trees_of(*stumps: tuple[int, float, float, float]) -> BoostedTrees:
+    """Trees of one decision each: feature, threshold, value below, value above."""
+    numbers = range(len(stumps))
+    return BoostedTrees(
+        roots=np.array([3 * i for i in numbers]),
+        features=np.array([x for each in stumps for x in (each[0], LEAF, LEAF)]),
+        thresholds=np.array([x for each in stumps for x in (each[1], 0.0, 0.0)]),
+        lefts=np.array([x for i in numbers for x in (3 * i + 1, 0, 0)]),
+        rights=np.array([x for i in numbers for x in (3 * i + 2, 0, 0)]),
+        values=np.array([x for each in stumps for x in (0.0, each[2], each[3])]),
+        baseline=np.array([-1.0]),
+    )
+
+
+@pytest.fixture
+def model() -> NameModel:
+    catalogue = LabelCatalogue(LABELS)
+    words = words_of(catalogue, {})
+    return NameModel(
+        catalogue=catalogue,
+        counts=count_words(TRAINING, catalogue, words),
+        history=FindHistory.none(len(LABELS)),
+        trees=trees_of((SHARE, 0.99, -1.0, 1.0), (COSINE, 0.5, -0.5, 0.25), (17, 0.5, 0.0, 0.125)),
+    )
+
+
+def test_scores_are_the_log_odds_of_the_matches(model):
+    matches, found = model.matcher.match(TEXTS), model.scores(TEXTS)
+    assert found.shape == (4, 5) and found.dtype == np.float32
+    assert found.indptr.tolist() == matches.starts.tolist()
+    assert found.indices.tolist() == matches.labels.tolist()
+    seen = matches.seen
+    wanted = (
+        -1 + np.where(seen[:, SHARE] > 0.99, 1, -1) + np.where(seen[:, COSINE] > 0.5, 0.25, -0.5)
+    )
+    assert found.data.tolist() == wanted.tolist()
+    assert found[[2]].nnz == 0  # no name is in it
+
+
+def test_scores_of_0_are_kept(model):
+    zero = replace(model, trees=trees_of((SHARE, 0.0, 9.0, 1.0)))
+    found = zero.scores(TEXTS)
+    assert found.nnz == len(found.data) == len(model.scores(TEXTS).data)
+    assert not found.data.any()
+    part = replace(zero, scored=range(1, 4)).own(found)
+    assert len(part.data) == np.count_nonzero((found.indices >= 1) & (found.indices < 4))
+
+
+def test_what_was_found_in_training_counts(model):
+    found = np.zeros((5, 3), dtype=np.int64)
+    found[3] = 7
+    known = replace(model, history=FindHistory(found, np.zeros_like(found)))
+    before, after = (each.scores(["steel"]).toarray()[0] for each in (model, known))
+    assert after[3] == before[3] + 0.125
+
+
+@pytest.mark.parametrize(("first", "stop"), [(0, 5), (0, 2), (2, 4), (4, 5), (2, 2)])
+def test_a_shard_scores_its_labels_as_the_whole_does(model, first, stop):
+    """To the bit, though `fish` in a longer name of another shard's label is no free find."""
+    part = replace(model, scored=range(first, stop))
+    whole = part.scores(TEXTS)  # of all labels, as any shard reads them
+    found = part.own(whole)
+    assert whole.toarray().tobytes() == model.scores(TEXTS).toarray().tobytes()
+    assert model.own(whole) is whole
+    assert part.num_scored == stop - first and model.num_scored == 5
+    assert found.shape == (4, stop - first)
+    assert found.toarray().tobytes() == whole.toarray()[:, first:stop].tobytes()
+    is_inside = (whole.indices >= first) & (whole.indices < stop)
+    assert np.array_equal(found.indices, whole.indices[is_inside] - first)
+    assert found.data.tobytes() == whole.data[is_inside].tobytes()
+
+
+def test_a_new_label_is_found_by_its_names(model):
+    new = [
+        Label("N", "grain tax", alternative_names=("zyx river",)),
+        Label("M", "river port", parents=("fish port",)),
+    ]
+    more = model.with_labels(new)
+    found = more.scores(["the grain tax", "a river port", "zyx", *TEXTS]).toarray()
+    assert found.shape == (7, 7)
+    assert found[0].argmax() == 5 and found[0, 5] == pytest.approx(0.25)
+    assert found[1].argmax() == 6
+    assert found[2].nonzero()[0].tolist() == [5]
+    assert more.counts.words[: len(model.counts.words)] == model.counts.words
+    assert set(more.counts.words) == {*model.counts.words, "grain", "tax", "zyx"}
+    assert more.history.found.shape == (7, 3)
+
+
+def test_words_that_come_with_new_labels_are_as_good_as_counted_from_the_start(model):
+    """Whatever their order: words and pairs that no training document has are counted 0 times."""
+    new = [Label("N", "aardvark river"), Label("M", "tax", alternative_names=("zebra aardvark",))]
+    catalogue = LabelCatalogue([*LABELS, *new])
+    words = words_of(catalogue, {})
+    counts = count_words(TRAINING, catalogue, words)
+    texts = [*TEXTS, "an aardvark by the river. Zebra aardvark tax"]
+    later, earlier = (
+        model.with_labels(new).matcher.match(texts), NameMatcher(catalogue, words, counts).match(texts)
+    )  # fmt: skip
+    assert later.labels.tolist() == earlier.labels.tolist()
+    assert later.kinds.tolist() == earlier.kinds.tolist()
+    np.testing.assert_allclose(later.seen, earlier.seen, rtol=1e-5)
+
+
+def test_lemmas_hold_for_new_labels_too(model):
+    with_lemmas = replace(model, lemmas={"mice": "mouse"})
+    found = with_lemmas.with_labels([Label("N", "mice")]).scores(["a mouse", "mice"])
+    assert found.toarray()[:, 5].tolist() == [0.25, 0.25]
+
+
+def test_a_label_keeps_what_its_names_need():
+    kept = named_label(LABELS[3])
+    assert kept == Label("D", "steel")
+    assert named_label(LABELS[0]) == LABELS[0]

@@ -1,0 +1,247 @@
+"""The model of names in bundles, in shards, and with labels that are added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from models.bundle.bundle import Bundle, file_info, open_bundle
+from models.bundle.manifest import Manifest, TensorInfo
+from models.edit.add_labels import add_labels
+from models.edit.split_shards import split_bundle, split_parts
+from models.errors import BundleCorruptError
+from models.labels.catalogue import Label, LabelCatalogue
+from models.lexical.boosted_trees import LEAF, BoostedTrees
+from models.lexical.matcher import FEATURES, FindHistory
+from models.lexical.name_model import NameModel, named_label
+from models.options import RankingOptions
+from models.parts.model_parts import ModelParts
+from models.parts.storage import read_parts, write_parts
+from models.predict.predictor import Predictor
+from models.predict.sharded import ShardedPredictor
+from training.lexical.word_counts import count_words, words_of
+
+TEXTS = ["the policy of rivers. Fish policy", "steel policies", "zebra", "milk, court, policy"]
+NUM_LABELS = 7
+TYPES = {"float32": "F32", "float64": "F64", "int64": "I64"}
+
+
+@pytest.fixture(scope="module")
+def names(parts: ModelParts) -> NameModel:
+    """A model of the names of all labels: the better they are found, the more it gives."""
+    rng = np.random.default_rng(0)
+    catalogue = LabelCatalogue(map(named_label, parts.catalogue))
+    words = words_of(catalogue, {"wolves": "wolf"})
+    numbers = np.arange(len(FEATURES))
+    return NameModel(
+        catalogue=catalogue,
+        counts=count_words(["river policy", "fish and law"], catalogue, words),
+        history=FindHistory(rng.integers(5, 9, (NUM_LABELS, 3)), rng.integers(0, 5, (NUM_LABELS, 3))),
+        trees=BoostedTrees(
+            roots=3 * numbers,
+            features=np.array([x for i in numbers for x in (i, LEAF, LEAF)]),
+            thresholds=np.array([x for _ in numbers for x in (0.5, 0.0, 0.0)]),
+            lefts=np.array([x for i in numbers for x in (3 * i + 1, 0, 0)]),
+            rights=np.array([x for i in numbers for x in (3 * i + 2, 0, 0)]),
+            values=np.array([x for i in numbers for x in (0.0, -0.1 * i, 0.2 + 0.1 * i)]),
+            baseline=np.array([-2.0]),
+        ),
+        lemmas={"wolves": "wolf"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def named_parts(sparse_parts: ModelParts, names: NameModel) -> ModelParts:
+    """A model without an encoder that has names."""
+    return replace(sparse_parts, names=names)
+
+
+@pytest.fixture
+def named(named_parts: ModelParts, sparse_manifest: Manifest, tmp_path: Path) -> Bundle:
+    """Its bundle."""
+    said = replace(sparse_manifest, scorers=("sparse", "names"))
+    write_parts(tmp_path / "named", named_parts, said, tmp_path / "scratch")
+    return open_bundle(tmp_path / "named")
+
+
+def scores_of(predictor: Predictor, texts: list[str] = TEXTS) -> np.ndarray:
+    labels = np.tile(np.arange(len(predictor.catalogue)), (len(texts), 1))
+    return predictor.score(predictor.read(texts), labels, RankingOptions(scorer="names"))
+
+
+def test_what_was_written_is_read(named, names, named_parts):
+    found = read_parts(named).names
+    assert found is not None and found.scored is None
+    assert list(found.catalogue) == list(names.catalogue)
+    assert (found.counts.words, found.lemmas) == (names.counts.words, names.lemmas)
+    assert found.counts.num_documents == 2
+    pairs = [
+        (names.counts.documents, found.counts.documents),
+        (names.counts.pairs, found.counts.pairs),
+        (names.counts.pair_documents, found.counts.pair_documents),
+        (names.history.found, found.history.found),
+        (names.history.right, found.history.right),
+        *(
+            (getattr(names.trees, x.name), getattr(found.trees, x.name))
+            for x in fields(BoostedTrees)
+        ),
+    ]
+    assert all(np.array_equal(*pair) and pair[0].dtype == pair[1].dtype for pair in pairs)
+    before, after = scores_of(Predictor(named_parts)), scores_of(Predictor.of_bundle(named))
+    assert before.tobytes() == after.tobytes()
+    assert np.isfinite(before).any(axis=1).tolist() == [True, True, False, True]
+
+
+def test_names_are_a_scorer_that_reads_no_vector(named):
+    predictor = Predictor.of_bundle(named)
+    assert predictor.scorers == ("sparse", "names")
+    assert not predictor.needs_encoder("names")
+    (found,) = predictor.predict(["fish policy"], scorer="names", k=1, explain=True)
+    assert (found.labels[0].name, found.exact) == ("fish policy", True)
+    score, dial = found.labels[0].score, -2.0 * predictor.catalogue.log_priors[1]
+    (dialled,) = predictor.predict(["fish policy"], scorer="names", k=7, tail_dial=2.0)
+    assert {x.index: x.score for x in dialled.labels}[1] == pytest.approx(score + dial, rel=1e-6)
+    assert predictor.predict(["zebra"], scorer="names")[0].labels == ()
+
+
+@pytest.fixture
+def broken(named: Bundle, lie: Callable[..., Path]) -> Callable[..., Bundle]:
+    """Changes arrays or texts of the bundle, and lets the manifest say so."""
+
+    def change(file: str, **changed: object) -> Bundle:
+        path = named.folder / file
+        if path.suffix == ".safetensors":
+            save_file(load_file(path) | changed, path)
+        elif file == "names.json":
+            path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+        else:
+            path.write_text(str(changed["text"]))
+        info = file_info(path)
+
+        def tell(content: dict) -> None:
+            content["files"][file] = {"sha256": info.sha256, "size_bytes": info.size_bytes}
+            for name, array in changed.items() if path.suffix == ".safetensors" else ():
+                told = TensorInfo(array.shape, TYPES[str(array.dtype)])
+                content["tensors"][file][name] = {"shape": list(told.shape), "dtype": told.dtype}
+
+        lie(tell, named.folder)
+        return open_bundle(named.folder)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("documents", lambda x: x[:-1]),
+        ("documents", lambda x: x + 3),  # more than all documents
+        ("documents", lambda x: x - 9),
+        ("pair_documents", lambda x: x + 3),
+        ("pair_documents", lambda x: x[1:]),
+        ("pairs", lambda x: x[::-1].copy()),
+        ("pairs", lambda x: x + 1),  # pairs that no name has
+        ("num_documents", lambda x: x[:0]),
+        ("num_documents", lambda x: x * 0),
+        ("found", lambda x: x[:-1]),
+        ("found", lambda x: x[:, :-1].copy()),
+        ("found", lambda x: x * 0),  # fewer than right ones
+        ("right", lambda x: x - 99),
+        ("tree_features", lambda x: np.where(x == 17, 18, x)),
+        ("tree_features", lambda x: x[:-1]),
+        ("tree_roots", lambda x: x + 99),
+        ("tree_lefts", lambda x: x * 0),
+        ("tree_rights", lambda x: x + 999),
+        ("tree_values", lambda x: x * np.nan),
+        ("tree_thresholds", lambda x: x * np.nan),
+        ("tree_baseline", lambda x: x / 0.0),
+        ("tree_baseline", lambda x: x[:0]),
+    ],
+)
+def test_arrays_that_contradict_each_other_are_refused(broken, name, change):
+    file = "names.safetensors"
+    with np.errstate(divide="ignore"):
+        array = change(load_file(Path(broken.__closure__[1].cell_contents.folder) / file)[name])
+    with pytest.raises(BundleCorruptError, match="bundle 'named': its files can't be used"):
+        read_parts(broken(file, **{name: array}))
+
+
+@pytest.mark.parametrize(
+    ("file", "changed"),
+    [
+        ("names.json", {"words": ["fish"]}),
+        ("names.json", {"words": ["fish"] * 8}),
+        ("names.json", {"words": None}),
+        ("names.json", {"lemmas": ["wolf"]}),
+        ("names.jsonl", {"text": '{"id": "A", "name": "fish"}\n'}),
+        ("names.jsonl", {"text": "{"}),
+        ("names.jsonl", {"text": ""}),
+    ],
+)
+def test_texts_that_are_none_of_names_are_refused(broken, file, changed):
+    with pytest.raises(BundleCorruptError, match="bundle 'named': its files can't be used"):
+        read_parts(broken(file, **changed))
+
+
+def test_a_manifest_without_the_scorer_reads_no_names(named, lie):
+    folder = lie(lambda content: content.update(scorers=["sparse"]), named.folder)
+    assert read_parts(open_bundle(folder)).names is None
+
+
+# ---- shards ----
+
+
+@pytest.mark.parametrize("num_shards", [1, 2, 3, 7])
+def test_shards_score_and_rank_names_as_the_whole_does(named_parts, num_shards):
+    whole = Predictor(named_parts)
+    predictors = [Predictor(part) for part in split_parts(named_parts, num_shards)]
+    found = np.concatenate([scores_of(each) for each in predictors], axis=1)
+    assert found.tobytes() == scores_of(whole).tobytes()
+    for options in ({}, {"tail_dial": 0.7}, {"explain": True}, {"threshold": 0.1}):
+        given = {"k": 5, "scorer": "names", **options}
+        assert ShardedPredictor(predictors).predict(TEXTS, **given) == whole.predict(TEXTS, **given)
+
+
+def test_bundles_of_shards_bring_all_names(named, tmp_path):
+    for number, write in enumerate(split_bundle(named, 3)):
+        write(tmp_path / str(number))
+    bundles = [open_bundle(tmp_path / str(number)) for number in range(3)]
+    assert len({each.manifest.files["names.jsonl"].sha256 for each in bundles}) == 1
+    shards, whole = ShardedPredictor.of_bundles(bundles), Predictor.of_bundle(named)
+    given = {"k": 7, "scorer": "names"}
+    assert shards.predict(TEXTS, **given) == whole.predict(TEXTS, **given)
+
+
+# ---- labels that are added ----
+
+NEW = (Label("N1", "grain tax"), Label("N2", "sea (water)", alternative_names=("oceanic basin",)))
+
+
+def test_a_new_label_is_found_by_its_name_without_an_encoder(named, tmp_path):
+    add_labels(named, NEW)(tmp_path / "added")
+    predictor = Predictor.of_bundle(open_bundle(tmp_path / "added"))
+    found = predictor.predict(["a grain tax", "by the sea", "oceanic basin"], scorer="names", k=1)
+    assert [each.labels[0].id for each in found] == ["N1", "N2", "N2"]
+    assert predictor.describe(7).scorers == ("names",)
+    old = Predictor.of_bundle(named)
+    assert np.array_equal(scores_of(predictor)[:, :7], scores_of(old))
+    again = add_labels(open_bundle(tmp_path / "added"), [Label("N3", "grain port")])
+    again(tmp_path / "again")
+    twice = Predictor.of_bundle(open_bundle(tmp_path / "again"))
+    (found,) = twice.predict(["the grain port"], scorer="names", k=1)
+    assert found.labels[0].id == "N3"
+
+
+def test_a_new_label_is_found_by_its_name_beside_an_encoder(parts, manifest, names, tmp_path):
+    said = replace(manifest, scorers=(*manifest.scorers, "names"))
+    write_parts(tmp_path / "whole", replace(parts, names=names), said, tmp_path / "scratch")
+    add_labels(open_bundle(tmp_path / "whole"), NEW)(tmp_path / "added")
+    predictor = Predictor.of_bundle(open_bundle(tmp_path / "added"))
+    (found,) = predictor.predict(["a grain tax"], scorer="names", k=1)
+    assert found.labels[0].id == "N1"
+    assert predictor.describe(7).scorers == ("retrieval", "names")

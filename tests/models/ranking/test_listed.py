@@ -1,0 +1,95 @@
+"""Listed scores against a dense matrix in which all else is -inf."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.sparse import csr_array
+
+from models.labels.selection import Selection
+from models.ranking.listed import ListedSource
+from models.ranking.threshold_algorithm import SUM, rank
+from models.ranking.top_k import NO_LABEL, Source, top_of_scores
+
+NO_SCORE = -np.inf
+SCORES = st.sampled_from([NO_SCORE, NO_SCORE, 0.0, -0.0, 1.0, -2.5, 3.25])
+
+
+def listed(dense: np.ndarray) -> csr_array:
+    """The same as a sparse matrix, whose entries may be 0."""
+    rows, columns = np.nonzero(dense > NO_SCORE)
+    starts = np.searchsorted(rows, np.arange(len(dense) + 1))
+    return csr_array((dense[rows, columns], columns, starts), shape=dense.shape)
+
+
+DENSE = st.tuples(st.integers(0, 4), st.integers(1, 9)).flatmap(
+    lambda shape: arrays(np.float32, shape, elements=SCORES)
+)
+
+
+@settings(max_examples=80)
+@given(dense=DENSE, m=st.integers(1, 12), data=st.data())
+def test_the_best_labels_are_those_of_all(dense, m, data):
+    source = ListedSource(listed(dense))
+    assert isinstance(source, Source)
+    assert source.num_queries == len(dense)
+    assert source.num_labels == max(1, (dense > NO_SCORE).sum(axis=1).max(initial=0))
+    rows = np.array(data.draw(st.lists(st.sampled_from(range(len(dense))))) if len(dense) else [],
+                    dtype=np.int64)  # fmt: skip
+    found, wanted = source.top(rows, m), top_of_scores(dense[rows], m)
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+    again = source.score(rows, found.labels)
+    np.testing.assert_array_equal(again, found.scores)
+
+
+@settings(max_examples=80)
+@given(dense=DENSE, data=st.data())
+def test_given_labels_have_their_scores_and_others_none(dense, data):
+    source, (num_rows, num_labels) = ListedSource(listed(dense)), dense.shape
+    rows = data.draw(
+        arrays(
+            np.int64, st.integers(0, num_rows and 5), elements=st.integers(0, max(0, num_rows - 1))
+        )
+    )
+    labels = data.draw(
+        arrays(np.int64, (len(rows), 3), elements=st.integers(NO_LABEL, num_labels - 1))
+    )
+    wanted = np.where(labels == NO_LABEL, NO_SCORE, dense[rows[:, None], labels])
+    np.testing.assert_array_equal(source.score(rows, labels), wanted.astype(np.float32))
+
+
+@settings(max_examples=80)
+@given(first=DENSE, k=st.integers(1, 9), data=st.data())
+def test_it_is_ranked_alone_among_some_and_in_sums(first, k, data):
+    """By both ways: all scored, or by sorted access."""
+    shape = first.shape
+    second = data.draw(arrays(np.float32, shape, elements=SCORES))
+    some = np.array(data.draw(st.lists(st.booleans(), min_size=shape[1], max_size=shape[1])))
+    selection = data.draw(st.sampled_from([None, Selection(some)])) if some.any() else None
+    sources = [ListedSource(listed(each)) for each in (first, second)]
+    for total, own in ((first, sources[:1]), (first + second, sources)):
+        masked = total.copy()
+        if selection is not None:
+            masked[:, ~some] = NO_SCORE
+        wanted = top_of_scores(masked, k)
+        for up_to in (0, 1024):
+            with (
+                mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
+                mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", up_to),
+                mock.patch("models.ranking.exhaustive._SHARE", 1 if up_to else 10**9),
+            ):
+                found = rank([own], SUM, k, shape[1], selection)
+            np.testing.assert_array_equal(found.labels, wanted.labels)
+            np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+def test_queries_without_any_label():
+    source = ListedSource(csr_array((2, 5), dtype=np.float32))
+    assert (source.num_queries, source.num_labels) == (2, 1)
+    assert source.top(np.array([0, 1]), 2).labels.tolist() == [[NO_LABEL] * 2] * 2
+    assert np.isneginf(source.score(np.array([1]), np.array([[0, 4]]))).all()
