@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import expit
 
 from models.bundle.manifest import RarityBlend
@@ -15,8 +17,10 @@ from models.labels.catalogue import Label, LabelCatalogue
 from models.ranking.top_k import NO_LABEL
 from models.scorers.blending import FittedBlend
 from models.scorers.calibration import IDENTITY
+from training.calibration import ensemble
 from training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
-from training.calibration.ensemble import Blending, fit_blending, kept_blending
+from training.calibration.ensemble import Blending, kept_blending
+from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import ScoredPairs
 
 NUM_LABELS = 30
@@ -34,6 +38,14 @@ def pairs_of(truth: np.ndarray, scores: dict[str, np.ndarray]) -> ScoredPairs:
         weights=np.ones(shape, dtype=np.float32),
         scores={name: some.astype(np.float32) for name, some in scores.items()},
     )
+
+
+def fit_blending(pairs: ScoredPairs, catalogue: LabelCatalogue, blends) -> Blending:
+    """Fit blends of all their scorers: which are left out is `test_members`'s question."""
+    truth = csr_array(np.where(pairs.is_true, 1.0, 0.0).astype(np.float32))
+    dev = DevRanking.of(pairs, truth, catalogue, 100)
+    with mock.patch.object(DevRanking, "choose", lambda _, names, __: tuple(names)):
+        return ensemble.fit_blending(dev, blends)
 
 
 def drawn(weights: dict[str, list[float]], intercepts: list[float], num: int, seed: int = 0):

@@ -1,0 +1,87 @@
+"""Which scorers a blend is made of: those without which the dev split is ranked worse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.scorers.calibration import IDENTITY
+from training.calibration.blends import fit_blend
+from training.calibration.members import DevRanking, blended
+from training.calibration.scored_pairs import ScoredPairs
+from training.evaluation.metrics import (
+    inverse_propensities,
+    join_truth,
+    ndcg_at,
+    propensity_scored_precision_at,
+)
+
+NUM_DOCUMENTS, NUM_LABELS = 400, 12
+CATALOGUE = LabelCatalogue(
+    Label(f"L{i}", f"l{i}", training_count=n) for i, n in enumerate((0, 1, 3, 9, 30, 200) * 2)
+)
+
+
+def dev_of(weights: dict[str, float], num_documents: int = NUM_DOCUMENTS) -> DevRanking:
+    """Documents whose labels are drawn by scorers of these weights, each with noise of its own."""
+    rng = np.random.default_rng(0)
+    scores = {name: rng.normal(size=(num_documents, NUM_LABELS)) for name in weights}
+    log_odds = -2 + sum(weight * scores[name] for name, weight in weights.items())
+    is_true = rng.random(log_odds.shape) < expit(log_odds)
+    pairs = ScoredPairs(
+        labels=np.tile(np.arange(NUM_LABELS), (num_documents, 1)),
+        is_true=is_true,
+        is_best=np.ones(is_true.shape, dtype=bool),
+        weights=np.ones(is_true.shape, dtype=np.float32),
+        scores={name: some.astype(np.float32) for name, some in scores.items()},
+    )
+    return DevRanking.of(pairs, csr_array(is_true.astype(np.float32)), CATALOGUE, 500)
+
+
+def chosen(weights: dict[str, float]) -> tuple[str, ...]:
+    return dev_of(weights).choose(tuple(weights), dict.fromkeys(weights, IDENTITY))
+
+
+def test_scorers_that_say_nothing_are_left_out():
+    assert chosen({"noise": 0.0, "good": 2.0, "other": 2.0}) == ("good", "other")
+
+
+def test_scorers_that_each_know_something_stay():
+    assert chosen({"first": 2.0, "second": 2.0}) == ("first", "second")
+
+
+def test_one_scorer_is_left_however_bad_it_is():
+    assert chosen({"noise": 0.0}) == ("noise",)
+    assert len(chosen({"noise": 0.0, "more": 0.0})) >= 1
+
+
+def test_one_document_is_no_reason_to_fail():
+    dev = dev_of({"first": 2.0, "second": 2.0}, num_documents=1)
+    found = dev.choose(("first", "second"), dict.fromkeys(("first", "second"), IDENTITY))
+    assert 1 <= len(found) <= 2
+
+
+def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch: pytest.MonkeyPatch):
+    """The oracle: both halves, written out."""
+    dev = dev_of({"first": 2.0, "second": 1.0}, num_documents=40)
+    curves = dict.fromkeys(("first", "second"), IDENTITY)
+    scores = np.empty((40, NUM_LABELS), dtype=np.float32)
+    for half in (0, 1):
+        own, other = np.arange(half, 40, 2), np.arange(1 - half, 40, 2)
+        fitted = fit_blend(
+            dev.pairs.of_documents(other), ("first", "second"), curves, CATALOGUE.training_counts
+        )
+        scores[own] = blended(fitted, curves, dev.pairs.of_documents(own), CATALOGUE)
+    joined = join_truth(np.argsort(-scores, axis=1, kind="stable")[:, :5], dev.truth)
+    weights = inverse_propensities(CATALOGUE.training_counts, 500)
+    right = ndcg_at(joined, 5) + propensity_scored_precision_at(joined, 5, weights)
+    assert dev._value(("first", "second"), curves) == pytest.approx(right, abs=1e-12)
+
+
+def test_of_many_documents_some_decide(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("training.calibration.members._MAX_DOCUMENTS", 100)
+    thinned = dev_of({"first": 2.0})._thinned()
+    assert thinned.pairs.labels.shape[0] == thinned.truth.shape[0] == 100
