@@ -73,9 +73,7 @@ def train(
     configure_logging(verbose)
     started = time.monotonic()
     from models.bundle.registry import Registry
-    from models.errors import ConfigError
     from models.files.outputs import check_not_in_registry, check_own_folder, check_readable_file
-    from models.names import ENSEMBLE, SPARSE, WITHOUT_ENCODER
     from training.configuration.run import read_config
     from training.data.dataset import open_dataset
     from training.pipeline.train import RUN_NAME, Run, follow
@@ -85,12 +83,7 @@ def train(
     from training.runtime.tensorboard import check_tensorboard
 
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
-    if only_sparse and without_encoder:
-        raise ConfigError("--only-sparse and --without-encoder: choose one of the two")
-    if only_sparse:
-        overrides["scorers"] = [SPARSE]
-    if without_encoder:
-        overrides["scorers"] = [*WITHOUT_ENCODER, ENSEMBLE]
+    overrides |= _scorers_asked(only_sparse, without_encoder)
     if config is not None:
         check_readable_file(config, "--config")
     settings = read_config(config, overrides)
@@ -113,3 +106,19 @@ def train(
     )
     print(f"{manifest.label_count} labels, default scorer {manifest.default_scorer}.")
     print(f"Digest {manifest.digest}")
+
+
+def _scorers_asked(only_sparse: bool, without_encoder: bool) -> dict[str, Any]:
+    """Return what these options change in the configuration.
+
+    Raises:
+        ConfigError: Both are given.
+    """
+    from models.errors import ConfigError
+    from models.names import ENSEMBLE, SPARSE, WITHOUT_ENCODER
+
+    if only_sparse and without_encoder:
+        raise ConfigError("--only-sparse and --without-encoder: choose one of the two")
+    if only_sparse:
+        return {"scorers": [SPARSE]}
+    return {"scorers": [*WITHOUT_ENCODER, ENSEMBLE]} if without_encoder else {}

@@ -306,7 +306,7 @@ def blend_of(content: dict[str, Any]) -> RarityBlend:
         counts=tuple(content["counts"]),
         intercepts=tuple(content["intercepts"]),
         weights={name: tuple(values) for name, values in content["weights"].items()},
-        floors={name: floor for name, floor in content["floors"].items()},
+        floors=dict(content["floors"].items()),
     )
 
 

@@ -53,8 +53,9 @@ def add_labels(
 
     All else is copied as it is, so old labels keep their vectors, weights and calibrations, and
     their scores by all scorers but `names`, which compares what the names found in a text have in
-    common, and those that blend it. The metrics in the manifest stay those of the training. The label text is made and cut as in
-    training, without keywords, which a label without documents has none of.
+    common, and those that blend it. The metrics in the manifest stay those of the training. The
+    label text is made and cut as in training, without keywords, which a label without documents has
+    none of.
 
     Args:
         bundle: A verified one.

@@ -140,10 +140,10 @@ def _found_pairs(pieces, index):
     size = 0
     for place in range(len(pieces) - 1):
         key = (np.int64(pieces[place]) << 32) | np.int64(pieces[place + 1])
-        at = np.searchsorted(index.pair_keys, key)
-        is_pair = pieces[place] >= 0 and pieces[place + 1] >= 0 and at < len(index.pair_keys)
-        if is_pair and index.pair_keys[at] == key:
-            places[size] = at
+        pair = np.searchsorted(index.pair_keys, key)
+        is_pair = pieces[place] >= 0 and pieces[place + 1] >= 0 and pair < len(index.pair_keys)
+        if is_pair and index.pair_keys[pair] == key:
+            places[size] = pair
             size += 1
     places = np.sort(places[:size])
     times = np.zeros(len(places), dtype=np.int64)

@@ -55,9 +55,7 @@ class NameModel:
         shape = (len(texts), len(self.catalogue))
         return csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
 
-    def own(
-        self, scores: Float32[csr_array, "text label"]
-    ) -> Float32[csr_array, "text scored"]:
+    def own(self, scores: Float32[csr_array, "text label"]) -> Float32[csr_array, "text scored"]:
         """Return the scores of the labels that get some, of those of all labels."""
         return scores if self.scored is None else _columns(scores, self.scored)
 

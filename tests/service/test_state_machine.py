@@ -76,7 +76,17 @@ options = st.fixed_dictionaries(
     optional={
         "k": st.one_of(st.integers(1, 12), st.sampled_from([0, 1000, 10**9, 3.0])),
         "scorer": st.sampled_from(
-            ["retrieval", "classifier", "hybrid", "linear", "sparse", "names", "ensemble", "nope", ""]
+            [
+                "retrieval",
+                "classifier",
+                "hybrid",
+                "linear",
+                "sparse",
+                "names",
+                "ensemble",
+                "nope",
+                "",
+            ]
         ),
         "threshold": numbers,
         "tail_dial": numbers,

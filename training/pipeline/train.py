@@ -160,7 +160,7 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     if parts.dense is not None:
         texts = [label.pseudo_description for label in parts.catalogue]
         catalogue = catalogue.replaced(pseudo_description=texts)
-    # Names that could be learned from one of the two alone are measured nowhere, or stay as they are.
+    # Names that only all documents together teach would be a scorer that was measured nowhere.
     names = None if parts.names is None else found.names or parts.names
     return replace(parts, catalogue=catalogue, sparse=found.sparse, names=names)
 

@@ -92,7 +92,9 @@ class Oracle:
         for place, piece in enumerate(self.pieces):
             if piece == rarest:
                 number = self.sentence[place]
-                present = [p for p, s in zip(self.pieces, self.sentence, strict=True) if s == number]
+                present = [
+                    p for p, s in zip(self.pieces, self.sentence, strict=True) if s == number
+                ]
                 found.setdefault(number, (self.share(term, present), place))
         best = max(share for share, _ in found.values())
         places = [place for share, place in found.values() if share > best - 1e-9]
@@ -335,11 +337,11 @@ def test_of_equally_good_names_the_first_is_taken():
 
 
 def test_cosines_are_those_of_scikit_learn():
-    """Of sublinear tf-idf with pairs of words, where a label has one name and texts no sentences."""
+    """Of sublinear tf-idf with pairs, where labels have one name and texts one sentence."""
     names = ["river law", "fish", "law port tax", "grain of grain", "port"]
     labels = [Label(f"L{i}", name) for i, name in enumerate(names)]
     matcher = matcher_of(labels)
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit(names)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit(names)  # noqa: S106
     counted = TfidfVectorizer(
         ngram_range=(1, 2), sublinear_tf=True, vocabulary=vectorizer.vocabulary_
     ).fit([text.replace(".", " x") for text in TRAINING])
@@ -381,16 +383,17 @@ def test_finds_are_described_by_log_odds_with_a_prior_of_their_kind():
     wanted = []
     for label, kind in zip(labels, kinds, strict=True):
         q = (right[:, kind].sum() + 0.5) / (found[:, kind].sum() + 1)
-        good, bad = right[label, kind] + 10 * q, found[label, kind] - right[label, kind] + 10 * (1 - q)
+        good, bad = (
+            right[label, kind] + 10 * q,
+            found[label, kind] - right[label, kind] + 10 * (1 - q),
+        )
         wanted.append([np.log(good / bad), np.log(1 + found[label, kind])])
     np.testing.assert_allclose(history.features(labels, kinds), wanted, rtol=1e-6)
 
 
 def test_histories_are_added_and_taken_off():
     rng = np.random.default_rng(0)
-    first, second = (
-        FindHistory(*(rng.integers(0, 9, (3, 3)) for _ in range(2))) for _ in range(2)
-    )
+    first, second = (FindHistory(*(rng.integers(0, 9, (3, 3)) for _ in range(2))) for _ in range(2))
     both = first.plus(second)
     assert np.array_equal(both.found, first.found + second.found)
     rest = both.plus(second, -1)

@@ -61,7 +61,14 @@ def test_labels_with_the_same_words_are_counted_in_any_order_but_not_the_label_i
         Label("C", "Law River"),
         Label("D", "law law"),
     )
-    assert terms.names == ("river law", "law river", "law", "laws of a river", "Law River", "law law")
+    assert terms.names == (
+        "river law",
+        "law river",
+        "law",
+        "laws of a river",
+        "Law River",
+        "law law",
+    )
     assert terms.num_alike.tolist() == [1, 1, 1, 0, 1, 1]
 
 

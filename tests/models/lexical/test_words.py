@@ -110,7 +110,13 @@ def test_words_are_numbered_in_the_order_of_the_alphabet():
 
 def test_texts_are_read_as_numbers():
     words = NameWords.of_names(["river policy", "law"])
-    assert words.read("The Rivers. Policies!").tolist() == [UNKNOWN, 2, SENTENCE_END, 1, SENTENCE_END]
+    assert words.read("The Rivers. Policies!").tolist() == [
+        UNKNOWN,
+        2,
+        SENTENCE_END,
+        1,
+        SENTENCE_END,
+    ]
     assert words.read("").tolist() == []
 
 

@@ -60,7 +60,9 @@ def test_special_tokens_that_a_text_spells_out_are_not_known_words(predictor):
         ({"sparse": 1.0}, (41, 41, 2, False)),
     ],
 )
-def test_a_blend_is_counted_as_its_encoder_reads_if_it_has_one(parts, constant_blend, weights, wanted):
+def test_a_blend_is_counted_as_its_encoder_reads_if_it_has_one(
+    parts, constant_blend, weights, wanted
+):
     blends = {"ensemble": constant_blend(weights)}
     blended = replace(parts, calibrations=dict.fromkeys(weights, IDENTITY), blends=blends)
     (found,) = Predictor(blended, device="cpu").predict([LONG], scorer="ensemble")

@@ -46,9 +46,7 @@ BLEND = RarityBlend(
 
 @pytest.fixture(scope="module")
 def blended_parts(parts: ModelParts) -> ModelParts:
-    return replace(
-        parts, has_hybrid=True, calibrations=CALIBRATIONS, blends={"ensemble": BLEND}
-    )
+    return replace(parts, has_hybrid=True, calibrations=CALIBRATIONS, blends={"ensemble": BLEND})
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,11 @@ def test_the_best_labels_are_those_of_all(dense, m, data):
 @given(dense=DENSE, data=st.data())
 def test_given_labels_have_their_scores_and_others_none(dense, data):
     source, (num_rows, num_labels) = ListedSource(listed(dense)), dense.shape
-    rows = data.draw(arrays(np.int64, st.integers(0, num_rows and 5), elements=st.integers(0, max(0, num_rows - 1))))
+    rows = data.draw(
+        arrays(
+            np.int64, st.integers(0, num_rows and 5), elements=st.integers(0, max(0, num_rows - 1))
+        )
+    )
     labels = data.draw(
         arrays(np.int64, (len(rows), 3), elements=st.integers(NO_LABEL, num_labels - 1))
     )

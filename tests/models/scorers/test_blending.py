@@ -267,7 +267,9 @@ def test_scorers_that_agree_are_read_little() -> None:
 
 
 @settings(max_examples=100)
-@given(data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]), scale=st.sampled_from([1, 1e-3, 1e4]))
+@given(
+    data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]), scale=st.sampled_from([1, 1e-3, 1e4])
+)
 def test_no_label_that_is_not_named_exceeds_the_bound(data, dial: float, scale: float) -> None:
     """Not by a single bit, or a ranking would be certified that is none."""
     blend, parts, _ = draw_problem(data)

@@ -112,7 +112,9 @@ def ask_once(urls: Any, shards: Path, texts: Any, **options: Any) -> list[TextRe
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("scorer", ["retrieval", "classifier", "linear", "sparse", "names", "ensemble"])
+@pytest.mark.parametrize(
+    "scorer", ["retrieval", "classifier", "linear", "sparse", "names", "ensemble"]
+)
 def test_shards_answer_as_the_whole_does(trained, shards, urls, scorer):
     async def ask() -> list[TextResult]:
         async with ShardedClient(urls, shards / "shards.json") as client:

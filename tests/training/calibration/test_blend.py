@@ -258,7 +258,7 @@ def test_one_document_is_enough(pairs, truth, catalogue):
 
 
 def test_true_labels_that_nobody_finds_leave_rising_calibrations(truth, catalogue):
-    scores = {name: -5 * truth for name in ("retrieval", "sparse")}
+    scores = dict.fromkeys(("retrieval", "sparse"), -5 * truth)
     found = fit_blending(pairs_of(truth, scores), catalogue, BLENDS)
     assert all(min(line.slopes) > 0 for line in found.calibrations.values())
     assert all(min(row) >= 0 for x in found.blends.values() for row in x.weights.values())
