@@ -99,6 +99,19 @@ def test_train_takes_the_sparse_model_alone(call, tiny_corpus, trained_sparse, t
     assert "default scorer sparse." in result.stdout
 
 
+def test_train_takes_all_that_needs_no_encoder(call, tiny_corpus, tmp_path):
+    (tmp_path / "run.yaml").write_text("seed: 3\ndescriptions: {num_keywords: 5}\n")
+    call("train", tiny_corpus, "--config", "run.yaml", "--without-encoder")
+    manifest = Registry("registry").open(1).manifest
+    assert (manifest.scorers, manifest.encoder) == (("sparse", "names", "ensemble"), None)
+    assert list(manifest.blends["ensemble"].weights) == ["names", "sparse"]
+
+
+def test_train_refuses_two_answers_to_what_is_trained(fail, tiny_corpus):
+    message = fail("train", tiny_corpus, "--only-sparse", "--without-encoder")
+    assert "--only-sparse and --without-encoder: choose one of the two" in message
+
+
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
     result = call("train", tiny_corpus, "--config", tiny_config_file)
     manifest = Registry("registry").open(1).manifest

@@ -337,11 +337,11 @@ def test_of_equally_good_names_the_first_is_taken():
 
 
 def test_cosines_are_those_of_scikit_learn():
-    """Of sublinear tf-idf with pairs of words, where a label has one name and texts no sentences."""
+    """Of sublinear tf-idf with pairs, where labels have one name and texts one sentence."""
     names = ["river law", "fish", "law port tax", "grain of grain", "port"]
     labels = [Label(f"L{i}", name) for i, name in enumerate(names)]
     matcher = matcher_of(labels)
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit(names)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit(names)  # noqa: S106
     counted = TfidfVectorizer(
         ngram_range=(1, 2), sublinear_tf=True, vocabulary=vectorizer.vocabulary_
     ).fit([text.replace(".", " x") for text in TRAINING])

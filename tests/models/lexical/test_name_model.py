@@ -121,9 +121,8 @@ def test_words_that_come_with_new_labels_are_as_good_as_counted_from_the_start(m
     words = words_of(catalogue, {})
     counts = count_words(TRAINING, catalogue, words)
     texts = [*TEXTS, "an aardvark by the river. Zebra aardvark tax"]
-    later, earlier = (
-        model.with_labels(new).matcher.match(texts), NameMatcher(catalogue, words, counts).match(texts)
-    )  # fmt: skip
+    later = model.with_labels(new).matcher.match(texts)
+    earlier = NameMatcher(catalogue, words, counts).match(texts)
     assert later.labels.tolist() == earlier.labels.tolist()
     assert later.kinds.tolist() == earlier.kinds.tolist()
     np.testing.assert_allclose(later.seen, earlier.seen, rtol=1e-5)

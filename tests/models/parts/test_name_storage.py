@@ -42,7 +42,7 @@ def names(parts: ModelParts) -> NameModel:
     return NameModel(
         catalogue=catalogue,
         counts=count_words(["river policy", "fish and law"], catalogue, words),
-        history=FindHistory(rng.integers(5, 9, (NUM_LABELS, 3)), rng.integers(0, 5, (NUM_LABELS, 3))),
+        history=FindHistory(*(rng.integers(*x, (NUM_LABELS, 3)) for x in ((5, 9), (0, 5)))),
         trees=BoostedTrees(
             roots=3 * numbers,
             features=np.array([x for i in numbers for x in (i, LEAF, LEAF)]),
@@ -108,6 +108,20 @@ def test_names_are_a_scorer_that_reads_no_vector(named):
     (dialled,) = predictor.predict(["fish policy"], scorer="names", k=7, tail_dial=2.0)
     assert {x.index: x.score for x in dialled.labels}[1] == pytest.approx(score + dial, rel=1e-6)
     assert predictor.predict(["zebra"], scorer="names")[0].labels == ()
+
+
+def test_batches_that_are_joined_and_taken_apart_keep_scores_of_0(named_parts, names):
+    nothing = replace(names.trees, values=0 * names.trees.values, baseline=np.zeros(1))
+    predictor = Predictor(replace(named_parts, names=replace(names, trees=nothing)))
+    alone = [predictor.read([text]) for text in TEXTS]
+    for batch in alone:
+        predictor.prepare(batch, "names")
+    joined = type(alone[0]).joined(alone)
+    wanted = [predictor.predict([text], scorer="names", k=7)[0] for text in TEXTS]
+    assert {label.score for each in wanted for label in each.labels} == {0.0}
+    options = RankingOptions(7, "names")
+    assert predictor.predict_batch(joined, options) == wanted
+    assert predictor.predict_batch(joined.take([3, 0]), options) == [wanted[3], wanted[0]]
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ from training.assessment.assess import assess
 from training.configuration.learning import SoftTopKLossConfig
 from training.configuration.run import TrainingConfig
 from training.data.dataset import open_dataset
+from training.pipeline import encoder_free
 from training.pipeline import train as pipeline
 from training.pipeline.dense import start_dense
 from training.runtime.distributed import Processes
@@ -200,6 +201,27 @@ def test_all_that_needs_no_encoder_is_trained_without_one(
     whole = trained.bundle.manifest
     assert list(manifest.blends["ensemble"].weights) == list(whole.blends["fast"].weights)
     assert manifest.files["names.safetensors"] == whole.files["names.safetensors"]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_names_that_one_part_of_the_documents_does_not_teach(
+    train_in, tiny_config, copied_corpus, tmp_path, monkeypatch, failing
+):
+    """Of those that are left of held-out ones, or of all: the run ends all the same."""
+    (copied_corpus / "dev.jsonl").unlink()
+    fit, calls = encoder_free.fit_name_model, []
+
+    def fit_or_not(*given, **named):
+        calls.append(1)
+        return None if len(calls) == failing else fit(*given, **named)
+
+    monkeypatch.setattr(encoder_free, "fit_name_model", fit_or_not)
+    config = changed(tiny_config, scorers=["sparse", "names", "ensemble"], held_out_dev=0.5)
+    bundle = train_in(tmp_path, config, copied_corpus).bundle
+    scorers = ("sparse", "ensemble") if failing == 1 else ("sparse", "names", "ensemble")
+    assert bundle.manifest.scorers == Predictor.of_bundle(bundle).scorers == scorers
+    assert set(bundle.manifest.metrics["dev"]) == set(scorers)
+    assert len(calls) == 2
 
 
 # ---- killed ----

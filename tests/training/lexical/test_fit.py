@@ -1,0 +1,246 @@
+"""The classifier of matches as it is fitted: by cross-fitting, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
+from models.lexical.name_model import NameModel
+from models.parts.name_storage import arrays_of_names, texts_of_names
+from training.data.splits import Split
+from training.lexical import fit as module
+from training.lexical.fit import fit_name_model
+from training.lexical.word_counts import count_words, words_of
+
+NUM_LABELS = 12
+NAMES = [f"{first} {second}" for first in ("river", "sea", "lake") for second in "abcd"]
+NUM_SEEN = 16
+
+
+class Texts(Split):
+    """A split of which only the texts are read, in their order."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self._texts = texts
+
+    def texts(self) -> Iterator[str]:
+        return iter(self._texts)
+
+
+def catalogue_of(names: list[str]) -> LabelCatalogue:
+    return LabelCatalogue(
+        Label(f"L{i}", name, description="d", pseudo_description="p", training_count=3)
+        for i, name in enumerate(names)
+    )
+
+
+def corpus(num: int, seed: int = 0, right: float = 0.8) -> tuple[list[str], csr_array]:
+    """Documents that say a name or two, of which so many are right; and parts of other names."""
+    rng = np.random.default_rng(seed)
+    texts, truth = [], np.zeros((num, NUM_LABELS), dtype=np.float32)
+    for row in range(num):
+        said = rng.choice(NUM_LABELS, 2, replace=False)
+        other = NAMES[rng.integers(NUM_LABELS)].split()[0]
+        texts.append(f"About {NAMES[said[0]]}. And {NAMES[said[1]]}, not {other}.")
+        truth[row, said] = rng.random(2) < right
+    return texts, csr_array(truth)
+
+
+def fitted(texts: list[str], truth: csr_array, seed: int = 0) -> NameModel | None:
+    return fit_name_model(Texts(texts), truth, catalogue_of(NAMES), {}, seed=seed)
+
+
+def matched(texts: list[str]) -> Matches:
+    """The matches of documents that words are counted in, too."""
+    catalogue = catalogue_of(NAMES)
+    words = words_of(catalogue, {})
+    return NameMatcher(catalogue, words, count_words(texts, catalogue, words)).match(texts)
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_NUM_TREES", 20)
+    monkeypatch.setattr(module, "_LEAST_IN_A_LEAF", 5)
+
+
+@pytest.fixture
+def learned(monkeypatch) -> Callable[..., list[np.ndarray]]:
+    """Fits, and returns the rows that the classifier learns from, and their truth."""
+
+    def fit(texts: list[str], truth: csr_array) -> list[np.ndarray]:
+        seen: list[np.ndarray] = []
+        original = module.HistGradientBoostingClassifier.fit
+
+        def noted(self, rows, is_true):
+            seen.extend([rows, is_true])
+            return original(self, rows, is_true)
+
+        monkeypatch.setattr(module.HistGradientBoostingClassifier, "fit", noted)
+        assert fitted(texts, truth) is not None
+        return seen
+
+    return fit
+
+
+# ---- what is learned ----
+
+
+def test_right_finds_are_told_from_wrong_ones():
+    model = fitted(*corpus(200))
+    texts, truth = corpus(100, seed=1, right=1.0)
+    scores = model.scores(texts).toarray()
+    scores[scores == 0] = -np.inf
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :2]
+    hits = np.take_along_axis(truth.toarray(), best, axis=1)
+    assert hits.mean() > 0.95
+
+
+def test_finds_of_all_documents_are_counted():
+    texts, truth = corpus(200)
+    model = fitted(texts, truth)
+    matches = model.matcher.match(texts)
+    found, right = np.zeros((2, NUM_LABELS, 3), dtype=np.int64)
+    dense = truth.toarray()
+    for text, label, kind in zip(matches.texts, matches.labels, matches.kinds, strict=True):
+        found[label, kind] += 1
+        right[label, kind] += int(dense[text, label])
+    assert np.array_equal(model.history.found, found)
+    assert np.array_equal(model.history.right, right)
+    assert [label.training_count for label in model.catalogue] == [0] * NUM_LABELS
+    assert {label.pseudo_description for label in model.catalogue} == {""}
+
+
+def test_a_documents_own_labels_do_not_change_how_its_matches_are_described(learned):
+    """Nor do those of its fold; of the other documents they do."""
+    texts, truth = corpus(200)
+    folds = np.random.default_rng(0).permutation(200) % module._NUM_FOLDS
+    rows, before = learned(texts, truth)
+    dense = truth.toarray()
+    changed = np.where((folds == folds[7])[:, None], 1 - dense, dense)
+    others, after = learned(texts, csr_array(changed.astype(np.float32)))
+    document = matched(texts).texts
+    is_own = folds[document] == folds[7]
+    assert np.array_equal(rows[is_own], others[is_own])
+    assert (before[is_own] != after[is_own]).all()
+    known = slice(NUM_SEEN, None)
+    assert not np.array_equal(rows[~is_own][:, known], others[~is_own][:, known])
+    assert np.array_equal(rows[:, :NUM_SEEN], others[:, :NUM_SEEN])
+
+
+def test_matches_are_described_by_the_other_folds(learned):
+    """The oracle: finds counted document by document."""
+    texts, truth = corpus(150)
+    rows, is_true = learned(texts, truth)
+    folds = np.random.default_rng(0).permutation(150) % module._NUM_FOLDS
+    matches, dense = matched(texts), truth.toarray()
+    assert is_true.tolist() == (dense[matches.texts, matches.labels] > 0).tolist()
+    for place in range(0, len(rows), 37):
+        label, kind = matches.labels[place], matches.kinds[place]
+        others = folds[matches.texts] != folds[matches.texts[place]]
+        history = FindHistory.none(NUM_LABELS)
+        at = (matches.labels[others], matches.kinds[others])
+        np.add.at(history.found, at, 1)
+        np.add.at(history.right, at, is_true[others])
+        wanted = history.features(np.array([label]), np.array([kind]))[0]
+        np.testing.assert_array_equal(rows[place, NUM_SEEN:], wanted)
+    assert rows.shape[1] == len(FEATURES)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+def test_batches_change_nothing(monkeypatch, batch):
+    texts, truth = corpus(120)
+    wanted = fitted(texts, truth)
+    monkeypatch.setattr(module, "_BATCH", batch)
+    assert same(fitted(texts, truth), wanted)
+
+
+def test_the_same_seed_gives_the_same_model_and_another_one_other_folds():
+    texts, truth = corpus(120)
+    assert same(fitted(texts, truth), fitted(texts, truth))
+    assert not same(fitted(texts, truth), fitted(texts, truth, seed=1))
+
+
+def test_of_many_documents_some_are_learned_from_and_all_are_counted(monkeypatch, learned):
+    monkeypatch.setattr(module, "_MAX_DOCUMENTS", 50)
+    texts, truth = corpus(200)
+    rows, _ = learned(texts, truth)
+    order = np.random.default_rng(0).permutation(200)
+    matches = matched(texts)
+    assert len(rows) == np.count_nonzero(order[matches.texts] < 50)
+    assert fitted(texts, truth).history.found.sum() == len(matches.labels)
+
+
+def same(first: NameModel | None, second: NameModel | None) -> bool:
+    assert first is not None and second is not None
+    arrays = [arrays_of_names(each) for each in (first, second)]
+    is_same = all(np.array_equal(arrays[0][name], arrays[1][name]) for name in arrays[0])
+    return is_same and texts_of_names(first) == texts_of_names(second)
+
+
+# ---- nothing to learn ----
+
+
+def test_names_that_are_never_right_make_no_scorer(caplog):
+    texts, truth = corpus(100)
+    nothing = csr_array(truth.shape, dtype=np.float32)
+    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
+        assert fitted(texts, nothing) is None
+    assert "names: 0 of " in caplog.text
+    assert "too few to learn from (at least 20 right and wrong ones)" in caplog.text
+
+
+def test_names_that_are_never_wrong_make_no_scorer(caplog):
+    texts, truth = corpus(100)
+    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
+        assert fitted(texts, csr_array(np.ones(truth.shape, dtype=np.float32))) is None
+    assert "too few to learn from" in caplog.text
+
+
+def test_texts_without_any_name_make_no_scorer(caplog):
+    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
+        assert fitted(["zebra"] * 600, csr_array(np.ones((600, NUM_LABELS), np.float32))) is None
+    assert "names: 0 of 0 finds" in caplog.text
+
+
+def test_names_without_words_make_no_scorer(caplog):
+    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
+        found = fit_name_model(
+            Texts(["..."]), csr_array(np.ones((1, 2), np.float32)), catalogue_of(["...", "?"]), {},
+            seed=0,
+        )  # fmt: skip
+    assert found is None
+    assert "no label has a name with a word in it" in caplog.text
+
+
+# ---- counts of words ----
+
+
+def test_documents_are_counted_once_for_each_word_and_pair():
+    catalogue = catalogue_of(["river law", "law of tax"])
+    words = words_of(catalogue, {})
+    texts = ["River law, river laws", "law river", "tax of law of tax", "law. of", "zebra", ""]
+    counts = count_words(texts, catalogue, words)
+    assert counts.words == ("law", "of", "river", "tax") == words.words
+    assert counts.documents.tolist() == [4, 2, 2, 1]
+    pairs = [tuple(counts.words[i] for i in divmod(pair, 2**32)) for pair in counts.pairs.tolist()]
+    assert dict(zip(pairs, counts.pair_documents.tolist(), strict=True)) == {
+        ("law", "of"): 1,
+        ("of", "tax"): 1,
+        ("river", "law"): 1,
+    }
+    assert counts.num_documents == 6
+    idf = counts.idf(counts.documents)
+    np.testing.assert_allclose(idf, np.log(7 / (1 + counts.documents)) + 1, rtol=1e-6)
+
+
+def test_single_words_have_no_pairs():
+    catalogue = catalogue_of(["river", "law"])
+    counts = count_words(["river law"], catalogue, words_of(catalogue, {}))
+    assert counts.documents.tolist() == [1, 1]
+    assert len(counts.pairs) == len(counts.pair_documents) == 0
