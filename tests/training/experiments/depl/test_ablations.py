@@ -59,7 +59,10 @@ def changes_of(base: TrainingConfig, name: str) -> dict[str, Any]:
         ("cls_labels", {"retrieval.label_pooling": "cls"}),
         ("no_pretraining", {"classifier.epochs": 0}),
         ("hard_0", {"retrieval.hard_negatives": 0}),
-        ("no_classifier", {"scorers": ("retrieval", "linear", "sparse", "ensemble")}),
+        (
+            "no_classifier",
+            {"scorers": ("retrieval", "linear", "sparse", "names", "fast", "ensemble")},
+        ),
         ("joint_loss", {"retrieval.joint": "hybrid"}),
     ],
 )
