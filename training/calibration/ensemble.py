@@ -74,7 +74,7 @@ def fit_blending(dev: DevRanking, blends: Mapping[str, tuple[str, ...]]) -> Blen
             logger.warning("dev split: no scorer could be calibrated, so there is no %r", blend)
             continue
         members = dev.choose(calibrated, calibrations)
-        fitted = fit_blend(pairs, members, calibrations, catalogue.training_counts)
+        fitted = _without_idle(fit_blend(pairs, members, calibrations, catalogue.training_counts))
         logger.info("%s: %s", blend, in_words(fitted))
         found[blend] = fitted
     scores = {
@@ -89,3 +89,14 @@ def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
         if calibration is None:
             logger.warning("dev split: %s can't be calibrated: no true label to learn from", name)
     return {name: calibration for name, calibration in found.items() if calibration is not None}
+
+
+def _without_idle(blend: RarityBlend) -> RarityBlend:
+    """Return a blend without the scorers of weight 0 everywhere, which would only take time."""
+    used = [name for name, weights in blend.weights.items() if any(weights)]
+    used = used or list(blend.weights)[:1]
+    return replace(
+        blend,
+        weights={name: blend.weights[name] for name in used},
+        floors={name: blend.floors[name] for name in used},
+    )

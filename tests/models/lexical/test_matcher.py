@@ -398,4 +398,3 @@ def test_histories_are_added_and_taken_off():
     assert np.array_equal(both.found, first.found + second.found)
     rest = both.plus(second, -1)
     assert np.array_equal(rest.found, first.found) and np.array_equal(rest.right, first.right)
-    assert not FindHistory.none(4).found.any()

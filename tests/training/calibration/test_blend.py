@@ -249,6 +249,14 @@ def test_a_blend_says_more_than_each_of_its_scorers(pairs, catalogue):
     assert min(losses, key=losses.get) == "all"
 
 
+def test_scorers_of_weight_0_everywhere_are_left_out():
+    blend = RarityBlend((0, 1), (0.0, 0.0), {"a": (0.0, 0.0), "b": (0.0, 0.5)}, {"a": -1, "b": -2})
+    found = ensemble._without_idle(blend)
+    assert (found.weights, found.floors) == ({"b": (0.0, 0.5)}, {"b": -2})
+    nothing = replace(blend, weights={"a": (0.0, 0.0), "b": (0.0, 0.0)})
+    assert list(ensemble._without_idle(nothing).weights) == ["a"]
+
+
 def test_without_blends_every_scorer_is_calibrated(pairs, catalogue):
     found = fit_blending(pairs, catalogue, {})
     assert (set(found.calibrations), found.blends) == ({"retrieval", "linear", "sparse"}, {})

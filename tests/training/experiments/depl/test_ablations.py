@@ -61,7 +61,17 @@ def changes_of(base: TrainingConfig, name: str) -> dict[str, Any]:
         ("hard_0", {"retrieval.hard_negatives": 0}),
         (
             "no_classifier",
-            {"scorers": ("retrieval", "linear", "sparse", "neighbours", "ensemble")},
+            {
+                "scorers": (
+                    "retrieval",
+                    "linear",
+                    "sparse",
+                    "names",
+                    "neighbours",
+                    "fast",
+                    "ensemble",
+                )
+            },
         ),
         ("joint_loss", {"retrieval.joint": "hybrid"}),
     ],
