@@ -250,7 +250,9 @@ def test_a_blend_says_more_than_each_of_its_scorers(pairs, catalogue):
 
 
 def test_scorers_of_weight_0_everywhere_are_left_out():
-    blend = RarityBlend((0, 1), (0.0, 0.0), {"a": (0.0, 0.0), "b": (0.0, 0.5)}, {"a": -1.0, "b": -2.0})
+    blend = RarityBlend(
+        (0, 1), (0.0, 0.0), {"a": (0.0, 0.0), "b": (0.0, 0.5)}, {"a": -1.0, "b": -2.0}
+    )
     found = ensemble._without_idle(blend)
     assert (found.weights, found.floors) == ({"b": (0.0, 0.5)}, {"b": -2.0})
     nothing = replace(blend, weights={"a": (0.0, 0.0), "b": (0.0, 0.0)})
