@@ -194,10 +194,12 @@ def test_a_retrieval_loss_with_as_many_places_as_labels_is_refused(tiny_config):
 def test_all_that_needs_no_encoder_is_trained_without_one(
     train_in, tiny_config, tiny_corpus, trained, tmp_path
 ):
-    config = changed(tiny_config, scorers=["sparse", "names", "ensemble"], encoder="nowhere")
+    config = changed(
+        tiny_config, scorers=["sparse", "names", "neighbours", "ensemble"], encoder="nowhere"
+    )
     manifest = train_in(tmp_path, config, tiny_corpus).bundle.manifest
     assert manifest.encoder is None
-    assert manifest.scorers == ("sparse", "names", "ensemble")
+    assert manifest.scorers == ("sparse", "names", "neighbours", "ensemble")
     whole = trained.bundle.manifest
     assert list(manifest.blends["ensemble"].weights) == list(whole.blends["fast"].weights)
     assert manifest.files["names.safetensors"] == whole.files["names.safetensors"]
