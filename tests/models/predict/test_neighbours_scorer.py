@@ -124,7 +124,7 @@ def test_the_tail_dial_subtracts_priors_of_labels_that_have_a_score(predictor: P
 
 def test_probabilities_are_those_of_its_calibration(predictor: Predictor) -> None:
     line = Calibration((0.0,), (1.0, 1.0), 0.0)
-    calibrated = predictor.with_blending({"neighbours": line}, None)
+    calibrated = predictor.with_blending({"neighbours": line}, {})
     (found,) = calibrated.predict([TEXTS[0]], scorer="neighbours", k=2, threshold=0.01)
     assert [label.index for label in found.labels] == [0, 3]
     for label in found.labels:

@@ -19,11 +19,12 @@ from models.predict.predictor import Predictor
 from models.predict.scorer import Scorer, ScorerTraits
 from models.ranking.threshold_algorithm import Sources
 from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from models.results import SparseParts, TokenPart
+from models.results import Evidence, NameMatch, SparseParts, TokenPart
 
 TEXTS = ["a river policy", "the law and the river", "nothing"]
 NUM_LABELS = 7
 TOY = "toy"
+NAMED = NameMatch("toy", is_own_name=True, manner="phrase", count=1, in_title=False)
 OF_TOY = SparseParts((TokenPart("river", 1.0, ((2, 7),)),), rest=0.0, bias=0.0)
 
 
@@ -64,6 +65,11 @@ class ToyScorer:
         if batch.texts[text] == "nothing":
             return {}
         return dict.fromkeys(labels, OF_TOY)
+
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        return {label: Evidence(name=NAMED) for label in labels}
 
 
 def make_toy(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:

@@ -28,6 +28,7 @@ from models.bundle.registry import Registry
 from models.encoders.pretrained import find_encoder, load_transformer
 from models.encoders.tokens import tokenize_texts
 from models.errors import ConfigError, DataError, RequestError
+from models.names import BLENDABLE, WITHOUT_ENCODER
 from models.options import RankingOptions
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
@@ -438,12 +439,10 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
 def test_the_ensembles_weights_and_every_calibration_are_published(trained):
     manifest = trained.bundle.manifest
     assert set(manifest.calibrations) == set(manifest.scorers)
-    without_encoder = ["names", "sparse"]
-    members = {name: list(blend.weights) for name, blend in manifest.blends.items()}
-    assert members == {
-        "ensemble": ["classifier", "linear", "names", "retrieval", "sparse"],
-        "fast": without_encoder,
-    }
+    assert set(manifest.blends) == {"ensemble", "fast"}
+    for name, candidates in (("ensemble", BLENDABLE), ("fast", WITHOUT_ENCODER)):
+        members = list(manifest.blends[name].weights)
+        assert members == sorted(members) and set(members) <= set(candidates)
     kept = json.loads((trained.work / "blending" / "blending.json").read_text())
     assert {name: blend_of(blend) for name, blend in kept["blends"].items()} == manifest.blends
 
@@ -567,7 +566,7 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
     name = "sparse.safetensors"
     files = trained_sparse.bundle.manifest.files
     assert files[name] == trained.bundle.manifest.files[name]
-    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", name}
+    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", "aims.json", name}
     assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
 
 
