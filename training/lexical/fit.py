@@ -25,7 +25,7 @@ from tqdm import tqdm
 from models.files.durable import read_json, write_json_durably
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import LEAF, BoostedTrees
-from models.lexical.matcher import FindHistory, Matches, NameMatcher
+from models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from models.lexical.name_model import NameModel, named_label
 from models.parts.name_storage import (
     NAMES_FILE,
@@ -43,7 +43,9 @@ _MAX_DOCUMENTS = 20_000
 """Whose matches the classifier learns from; finds are counted in all documents."""
 _BATCH = 256
 _LEAST_TRUE = 20
-"""Right finds without which there is nothing to learn."""
+"""Right finds without which there is nothing to learn, and wrong ones."""
+_SHARE_IN_A_SENTENCE = FEATURES.index("share in one sentence")
+_ALMOST_ALL = 0.999
 _NUM_TREES = 200
 _NUM_LEAVES = 15
 _LEARNING_RATE = 0.05
@@ -182,13 +184,16 @@ def _fit_trees(found: _Found, history: FindHistory, seed: int) -> BoostedTrees |
     """Fit gradient-boosted trees on the matches, each described by the other folds."""
     seen, labels, kinds, folds, is_true = map(np.concatenate, zip(*found.parts, strict=True))
     num_true = int(is_true.sum())
-    if min(num_true, len(is_true) - num_true) < _LEAST_TRUE:
+    if num_true < _LEAST_TRUE:
         logger.warning(
             "names: %d of %d finds of label names are right, which is too few to learn from (at "
-            "least %d right and wrong ones), so there is no such scorer",
+            "least %d), so there is no such scorer",
             num_true, len(is_true), _LEAST_TRUE,
         )  # fmt: skip
         return None
+    if len(is_true) - num_true < _LEAST_TRUE:
+        logger.info("names: %d of %d finds of label names are right", num_true, len(is_true))
+        return _whole_names_first(num_true, len(is_true) - num_true)
     known = np.empty((len(labels), 2), dtype=np.float32)
     for fold, own in enumerate(found.histories):
         is_here = folds == fold
@@ -205,6 +210,24 @@ def _fit_trees(found: _Found, history: FindHistory, seed: int) -> BoostedTrees |
     expected = model.decision_function(rows[:1000])
     assert np.allclose(trees.log_odds(rows[:1000]), expected, rtol=1e-4, atol=1e-4)
     return trees
+
+
+def _whole_names_first(num_true: int, num_false: int) -> BoostedTrees:
+    """Return a single tree, of where hardly a find is wrong: names with all their words are better.
+
+    Args:
+        num_true: Finds that are right.
+        num_false: Finds that are wrong; too few to learn from.
+    """
+    return BoostedTrees(
+        roots=np.array([0], dtype=np.int64),
+        features=np.array([_SHARE_IN_A_SENTENCE, LEAF, LEAF], dtype=np.int64),
+        thresholds=np.array([_ALMOST_ALL, 0.0, 0.0]),
+        lefts=np.array([1, 0, 0], dtype=np.int64),
+        rights=np.array([2, 0, 0], dtype=np.int64),
+        values=np.array([0.0, -1.0, 1.0]),
+        baseline=np.array([float(np.log((num_true + 1) / (num_false + 1)))]),
+    )
 
 
 def _exported(model: HistGradientBoostingClassifier) -> BoostedTrees:

@@ -281,10 +281,11 @@ def _manifest(
 ) -> Manifest:
     """Return what the bundle says of itself, but for its files."""
     default = parts.scorers[0]
-    if metrics:  # of equally good scorers, the first
+    if metrics:  # of equally good scorers, the last: blends know more of rare labels
         measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
         choice = next(name for name in _CHOICE_METRICS if name in measured)
-        default = max(parts.scorers, key=lambda name: metrics[name][ALL_LABELS][choice])
+        last_first = reversed(parts.scorers)
+        default = max(last_first, key=lambda name: metrics[name][ALL_LABELS][choice])
     settings, encoder, correction = run.config.settings_used, None, None
     if start is not None and parts.dense is not None:
         source, dense = start.source, parts.dense

@@ -192,14 +192,18 @@ def test_names_that_are_never_right_make_no_scorer(caplog):
     with caplog.at_level(logging.WARNING, "training.lexical.fit"):
         assert fitted(texts, nothing) is None
     assert "names: 0 of " in caplog.text
-    assert "too few to learn from (at least 20 right and wrong ones)" in caplog.text
+    assert "too few to learn from (at least 20)" in caplog.text
 
 
-def test_names_that_are_never_wrong_make_no_scorer(caplog):
+def test_where_names_are_never_wrong_whole_names_come_first():
     texts, truth = corpus(100)
-    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
-        assert fitted(texts, csr_array(np.ones(truth.shape, dtype=np.float32))) is None
-    assert "too few to learn from" in caplog.text
+    model = fitted(texts, csr_array(np.ones(truth.shape, dtype=np.float32)))
+    assert model is not None
+    matches = model.matcher.match(texts)
+    scores = model.score(matches)
+    is_whole = matches.seen[:, 1] > 0.999
+    assert 0 < is_whole.sum() < len(is_whole)
+    assert scores[is_whole].min() > scores[~is_whole].max() > 0
 
 
 def test_texts_without_any_name_make_no_scorer(caplog):
