@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from models.bundle.bundle import Bundle
 from models.bundle.warmup_texts import read_probes
 from models.errors import LongtailError
+from models.names import FAST, NAMES, NEIGHBOURS
 from models.predict.protocol import Predictor
 from models.results import Prediction
 
@@ -89,6 +90,10 @@ def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) ->
     return common / total if total else 1.0
 
 
+_MAY_FIND_NOTHING = frozenset({NAMES, NEIGHBOURS, FAST})
+"""Scorers that only list what they find: of a shard, or of other texts, that may be nothing."""
+
+
 def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:
     words = predictor.max_tokens or _LONG_TEXT_WORDS
     long_text = "word " * words
@@ -117,7 +122,7 @@ def _predict(
 
 def _check_labels(scorer: str, predictions: Sequence[Prediction]) -> None:
     labels = [label for prediction in predictions for label in prediction.labels]
-    if not labels:
+    if not labels and scorer not in _MAY_FIND_NOTHING:
         raise LongtailError(
             f"scorer {scorer!r} found no label for any of {len(predictions)} known texts; "
             "train the model again"
