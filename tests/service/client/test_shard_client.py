@@ -185,7 +185,7 @@ def test_shards_that_have_fewer_labels_than_are_wanted_give_all_they_have(traine
         (expected,) = whole.predict(TEXTS[:1], k=k, label_filter=wanted, **kept)
         assert found.labels == scored_labels(expected)
         assert found.exact
-        assert options or len(found.labels) == k
+        assert options or len(found.labels) == len(expected.labels) >= 6
 
 
 def test_a_shard_refuses_more_than_its_service_allows(uneven, serve):
