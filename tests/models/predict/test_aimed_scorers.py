@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from models.bundle.bundle import open_bundle
-from models.bundle.manifest import Calibration, Ensemble, Manifest
+from models.bundle.manifest import Calibration, Manifest, RarityBlend
 from models.edit.split_shards import split_bundle, split_parts
 from models.errors import BundleCorruptError, RequestError
 from models.labels.filters import LabelFilter
@@ -31,6 +31,12 @@ CALIBRATIONS = {
     name: Calibration(knots=(0.0,), slopes=(0.5, 0.25), intercept=-0.2 * place)
     for place, name in enumerate(SCORERS)
 }
+BLEND = RarityBlend(
+    counts=(0, 1, 10),
+    intercepts=(-0.5, 0.25, 0.0),
+    weights={"retrieval": (1.0, 0.5, 0.25), "linear": (0.0, 0.2, 0.4), "sparse": (0.0, 0.6, 0.9)},
+    floors={"retrieval": -6.0, "linear": -7.0, "sparse": -8.0},
+)
 FITTED = {
     RARE_LABELS: Aim(base=0.0, scale=1.0, offset=1.0, exponent=0.7, pivot=0.35),
     COVERAGE: Aim(base=0.0, scale=1.0, offset=1.0, exponent=1.0, pivot=0.0),
@@ -44,7 +50,7 @@ def aimed_parts(parts: ModelParts) -> ModelParts:
         parts,
         has_hybrid=True,
         calibrations=CALIBRATIONS,
-        ensemble=Ensemble({"retrieval": 0.5, "classifier": 0.0, "linear": 0.2, "sparse": 0.3}),
+        blends={"ensemble": BLEND},
         aims=dict.fromkeys(SCORERS, FITTED),
     )
 
@@ -163,7 +169,7 @@ def test_aims_lie_in_the_bundle_and_in_its_shards(
         manifest,
         scorers=aimed_parts.scorers,
         calibrations=CALIBRATIONS,
-        ensemble=aimed_parts.ensemble,
+        blends=aimed_parts.blends,
     )
     write_parts(tmp_path / "whole", aimed_parts, said, tmp_path / "encoder")
     bundle = open_bundle(tmp_path / "whole")
@@ -185,9 +191,7 @@ def test_aims_that_are_not_those_of_the_calibrated_scorers_are_refused(
     aimed_parts: ModelParts, manifest: Manifest, tmp_path: Path, spoil: Callable[[Any], Any]
 ) -> None:
     parts = replace(aimed_parts, aims=spoil(aimed_parts.aims))
-    said = replace(
-        manifest, scorers=parts.scorers, calibrations=CALIBRATIONS, ensemble=parts.ensemble
-    )
+    said = replace(manifest, scorers=parts.scorers, calibrations=CALIBRATIONS, blends=parts.blends)
     write_parts(tmp_path / "whole", parts, said, tmp_path / "encoder")
     with pytest.raises(BundleCorruptError, match=f"{AIMS_NAME} can't be used: aims"):
         read_parts(open_bundle(tmp_path / "whole"))

@@ -12,16 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.bundle.manifest import Calibration
+from models.bundle.manifest import Calibration, RarityBlend
 from models.labels.selection import Selection
 from models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
 from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 from models.scorers.aims import Aim, AimedRanking, aims_from_json, aims_to_json
-from models.scorers.blending import Blend, Member
+from models.scorers.blending import DialledBlend, FittedBlend
 from models.scorers.calibration import IDENTITY, probabilities_of
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
+BLEND = RarityBlend(
+    counts=(0, 2),
+    intercepts=(0.5, -0.25),
+    weights={"a": (0.7, 0.2), "b": (0.0, 1.3)},
+    floors={"a": -4.0, "b": -9.5},
+)
 TIED = st.sampled_from([-1.0, 0.0, 0.5, 60.0])
 SPREAD = st.floats(-20, 20, width=16).map(float)
 AIMS = (
@@ -74,9 +80,10 @@ def draw_scorers(data: st.DataObject) -> tuple[list[Sources], Combination, int]:
         scorers.append([DenseSource(scores)])
     if num == 1:
         return scorers, SUM, num_labels
-    log_priors = np.log(1 + np.arange(num_labels) % 3).astype(np.float32)
-    blend = Blend([Member("a", 0.7, BENT), Member("b", 0.3, IDENTITY)], log_priors)
-    return scorers, blend.with_tail_dial(data.draw(st.sampled_from([0.0, 2.0]))), num_labels
+    counts = np.arange(num_labels) % 3
+    blend = FittedBlend(BLEND, [BENT, IDENTITY], counts, np.log1p(counts).astype(np.float32))
+    dial = data.draw(st.sampled_from([0.0, 2.0]))
+    return scorers, DialledBlend.of(blend, dial), num_labels
 
 
 def wanted(
