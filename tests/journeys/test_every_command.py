@@ -16,6 +16,7 @@ from click import Context
 from typer.main import get_command
 
 import longtail
+from models.errors import ConfigError
 
 # Each is bad for a file and for a folder, to read and to write.
 BAD_PATHS = {
@@ -82,11 +83,16 @@ def typed(words: tuple[str, ...], values: dict[str, str]) -> list[str]:
 
 @pytest.fixture
 def things(place, monkeypatch) -> Path:
-    """A place in which nothing takes long: no service starts, no demo is trained."""
+    """A place in which nothing takes long: no service starts, no demo or experiment runs."""
+
+    def no_trials(*_: object) -> None:
+        raise ConfigError("no trials are run here")
+
     (place / "circle").symlink_to("circle")
     monkeypatch.setattr("service.server.serve", lambda app: None)
     monkeypatch.setattr("service.telemetry.logs.configure_logging", lambda *_: None)
     monkeypatch.setattr(longtail, "DEMO_DATA", place / "no-demo-data")
+    monkeypatch.setattr("training.experiments.runner.TrialStore", no_trials)
     return place
 
 

@@ -24,7 +24,8 @@ from models.ranking.top_k import Ranking
 from models.scorers.tfidf import TfidfModel
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
-from training.calibration.scored_pairs import PairCollector
+from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
+from training.calibration.thresholds import thresholds_of
 from training.data.chunks import chunks
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import Evaluation, evaluate
@@ -137,6 +138,7 @@ def assess_bundle(
         tail_dial=tail_dial,
         aim=aim,
         reliability=reliability,
+        thresholds=thresholds_of(bundle.manifest),
     )
 
 
@@ -151,6 +153,7 @@ def assess(
     tail_dial: float = 0.0,
     aim: str | None = None,
     reliability: bool = False,
+    thresholds: Mapping[str, float] | None = None,
     batches: Iterable[TextBatch] | None = None,
     ranked: Mapping[str, Ranking] | None = None,
 ) -> Assessment:
@@ -170,6 +173,7 @@ def assess(
         tail_dial: Of all scorers (see `Predictor.rank`); above 0, it stands in their names.
         aim: Of all scorers that have it; it stands in their names. Others are left out.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
+        thresholds: Probability from which a scorer's labels count as answered, for micro-F1.
         batches: The documents of the split, made ready to be ranked; None: they are read.
         ranked: Rankings of these documents that are there already, by the name of the scorer; of at
             least ten labels, or all.
@@ -191,17 +195,20 @@ def assess(
         batches = split_batches(predictor, dataset, split_name, truth.shape[0])
     watched = batches if pairs is None else pairs.watch(batches)
     rows = _rows(predictor, replace(query, k=k))
-    rankings = _rank_batches(predictor, watched, rows, ranked or {})
+    is_plain = pairs is not None and aim is None and not tail_dial and k <= NUM_BEST_BLENDED
+    collected = pairs if is_plain else None
+    rankings = _rank_batches(predictor, watched, rows, ranked or {}, collected)
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
     counts = predictor.catalogue.training_counts
     ks = [each for each in _KS if each <= k]
+    trusted = None if pairs is None else report_reliability(predictor, pairs.pairs, thresholds)
     return Assessment(
         evaluation=evaluate(rankings, truth, counts, num_training_documents, ks),
         rankings=rankings,
         truth=truth,
         training_counts=counts,
-        reliability=None if pairs is None else report_reliability(predictor, pairs.pairs),
+        reliability=trusted,
     )
 
 
@@ -262,11 +269,16 @@ def _rank_batches(
     batches: Iterable[TextBatch],
     rows: Mapping[str, RankingOptions],
     ranked: Mapping[str, Ranking],
+    collected: PairCollector | None,
 ) -> dict[str, Ranking]:
-    parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in ranked}
+    """Return the rankings of all rows: those that are there, are collected, and are made here."""
+    there = {*ranked, *(predictor.scorers if collected is not None else ())}
+    parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in there}
     for batch in batches:
         for name, rankings in parts.items():
             rankings.append(predictor.rank(batch, rows[name]))
+    if collected is not None:
+        ranked = {**collected.rankings, **ranked}
     return {
         name: (ranked[name] if name in ranked else Ranking.joined(parts[name])).first(options.k)
         for name, options in rows.items()

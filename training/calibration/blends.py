@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.optimize import minimize
 
 from models.bundle.manifest import Calibration, RarityBlend
@@ -89,6 +89,7 @@ def fit_blend(
     calibrations: Mapping[str, Calibration],
     training_counts: Int64[np.ndarray, label],
     *,
+    unseen: ScoredPairs | None = None,
     counts: Sequence[int] = COUNTS,
 ) -> RarityBlend:
     """Fit the weights of scorers by how often a label was seen.
@@ -100,20 +101,25 @@ def fit_blend(
         members: Scorers; at least one.
         calibrations: Of each of them.
         training_counts: Training documents of each label.
+        unseen: Pairs of the split again, scored as if their labels had no training document.
         counts: Training documents at the knots, rising from 0; those far above all are left out.
     """
     members = sorted(members)  # as a manifest has them: sums in this order are the same to the bit
-    is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
-    is_used = (pairs.weights > 0) & is_scored
-    is_true, weights = pairs.is_true[is_used], pairs.weights[is_used].astype(np.float64)
-    floors = {name: _floor(pairs.scores[name][is_used], is_true, weights) for name in members}
+    looked_at = [_looked_at(pairs, members, training_counts)]
+    if unseen is not None:
+        looked_at.append(_looked_at(unseen, members, np.zeros_like(training_counts)))
+    scores, is_true, weights, seen = (
+        np.concatenate(each, axis=-1) for each in zip(*looked_at, strict=True)
+    )
+    floors = {
+        name: _floor(own, is_true, weights) for name, own in zip(members, scores, strict=True)
+    }
     columns = [np.ones(len(weights))]
-    for name in members:
-        found = log_odds_of(calibrations[name], pairs.scores[name][is_used])
-        columns.append(np.maximum(found, floors[name]))
+    for name, own in zip(members, scores, strict=True):
+        columns.append(np.maximum(log_odds_of(calibrations[name], own), floors[name]))
     most = int(training_counts.max(initial=0))
     counts = tuple(x for i, x in enumerate(counts) if i == 0 or counts[i - 1] < most)
-    knots, shares = _places(training_counts[pairs.labels[is_used]], counts)
+    knots, shares = _places(seen, counts)
     evidence = np.ascontiguousarray(np.column_stack(columns))
     problem = _Problem(evidence, knots, shares, is_true, weights, len(counts))
     num_terms = len(columns)
@@ -128,6 +134,25 @@ def fit_blend(
         intercepts=tuple(at_knots[:, 0].tolist()),
         weights={name: tuple(at_knots[:, i].tolist()) for i, name in enumerate(members, 1)},
         floors=floors,
+    )
+
+
+def _looked_at(
+    pairs: ScoredPairs, members: Sequence[str], training_counts: Int64[np.ndarray, label]
+) -> tuple[
+    Float32[np.ndarray, "member pair"],
+    Bool[np.ndarray, pair],
+    Float64[np.ndarray, pair],
+    Int64[np.ndarray, pair],
+]:
+    """Return scores, truth, weight and training documents of the pairs that somebody scores."""
+    is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
+    is_used = (pairs.weights > 0) & is_scored
+    return (
+        np.stack([pairs.scores[name][is_used] for name in members]),
+        pairs.is_true[is_used],
+        pairs.weights[is_used].astype(np.float64),
+        training_counts[pairs.labels[is_used]],
     )
 
 

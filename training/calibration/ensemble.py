@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from models.bundle.manifest import Calibration, RarityBlend, blend_of
 from models.files.durable import read_json, write_json_durably
-from training.calibration.blends import fit_blend, in_words
+from training.calibration.blends import in_words
 from training.calibration.fit import fit_calibration
 from training.calibration.members import DevRanking, blended
 from training.calibration.scored_pairs import ScoredPairs
+from training.calibration.thresholds import ThresholdF1, best_threshold
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +28,12 @@ class Blending:
     Attributes:
         calibrations: Of each scorer that could be calibrated.
         blends: By the name of the scorer that they make.
+        thresholds: Of the best micro-F1, for each calibrated scorer that finds a right label.
     """
 
     calibrations: dict[str, Calibration]
     blends: dict[str, RarityBlend]
+    thresholds: dict[str, ThresholdF1] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries; numbers come back from JSON as they were."""
@@ -44,7 +47,8 @@ class Blending:
             for name, found in content["calibrations"].items()
         }
         blends = {name: blend_of(found) for name, found in content["blends"].items()}
-        return cls(calibrations, blends)
+        thresholds = {name: ThresholdF1(**x) for name, x in content["thresholds"].items()}
+        return cls(calibrations, blends, thresholds)
 
 
 def kept_blending(folder: Path, fit: Callable[[], Blending]) -> Blending:
@@ -74,13 +78,16 @@ def fit_blending(dev: DevRanking, blends: Mapping[str, tuple[str, ...]]) -> Blen
             logger.warning("dev split: no scorer could be calibrated, so there is no %r", blend)
             continue
         members = dev.choose(calibrated, calibrations)
-        fitted = _without_idle(fit_blend(pairs, members, calibrations, catalogue.training_counts))
+        fitted = _without_idle(dev.blend(members, calibrations))
         logger.info("%s: %s", blend, in_words(fitted))
         found[blend] = fitted
     scores = {
         name: blended(fitted, calibrations, pairs, catalogue) for name, fitted in found.items()
     }
-    return Blending(calibrations | _calibrated(replace(pairs, scores=scores)), found)
+    calibrations |= _calibrated(replace(pairs, scores=scores))
+    pairs = replace(pairs, scores=pairs.scores | scores)
+    thresholds = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
+    return Blending(calibrations, found, {x: t for x, t in thresholds.items() if t is not None})
 
 
 def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from models.bundle.manifest import Calibration, RarityBlend
@@ -45,12 +45,14 @@ class DevRanking:
         truth: Their labels.
         catalogue: With the training counts.
         propensity_weights: Inverse propensity of each label.
+        unseen: Pairs of the same documents, scored as if their labels had no training document.
     """
 
     pairs: ScoredPairs
     truth: Float32[csr_array, "document label"]
     catalogue: LabelCatalogue
     propensity_weights: Float64[np.ndarray, label]
+    unseen: ScoredPairs | None = None
 
     @classmethod
     def of(
@@ -59,16 +61,33 @@ class DevRanking:
         truth: Float32[csr_array, "document label"],
         catalogue: LabelCatalogue,
         num_training_documents: int,
+        unseen: ScoredPairs | None = None,
     ) -> DevRanking:
         """Return it with the propensities of so many training documents."""
         weights = inverse_propensities(catalogue.training_counts, num_training_documents)
-        return cls(pairs, truth, catalogue, weights)
+        return cls(pairs, truth, catalogue, weights, unseen)
+
+    def blend(
+        self,
+        members: Sequence[str],
+        calibrations: Mapping[str, Calibration],
+        rows: Int64[np.ndarray, row] | None = None,
+    ) -> RarityBlend:
+        """Return the blend of some scorers, fitted on some documents; None: on all."""
+        pairs, unseen = self.pairs, self.unseen
+        if rows is not None:
+            pairs = pairs.of_documents(rows)
+            unseen = None if unseen is None else unseen.of_documents(rows)
+        counts = self.catalogue.training_counts
+        return fit_blend(pairs, members, calibrations, counts, unseen=unseen)
 
     def _thinned(self) -> DevRanking:
         """Return every second document, or third and so on, so that they are few enough."""
         num_documents = len(self.pairs.labels)
         rows = np.arange(0, num_documents, -(-num_documents // _MAX_DOCUMENTS))
-        return replace(self, pairs=self.pairs.of_documents(rows), truth=self.truth[rows])
+        unseen = None if self.unseen is None else self.unseen.of_documents(rows)
+        pairs = self.pairs.of_documents(rows)
+        return replace(self, pairs=pairs, truth=self.truth[rows], unseen=unseen)
 
     def choose(
         self, candidates: Sequence[str], calibrations: Mapping[str, Calibration]
@@ -101,13 +120,12 @@ class DevRanking:
 
     def _value(self, members: Sequence[str], calibrations: Mapping[str, Calibration]) -> float:
         """Return nDCG@5 + PSP@5 of cross-fitted blends of some scorers."""
-        counts = self.catalogue.training_counts
         folds = np.arange(len(self.pairs.labels)) % _NUM_FOLDS
         scores = np.full(self.pairs.labels.shape, -np.inf, dtype=np.float32)
         for fold in range(_NUM_FOLDS):
-            others = self.pairs.of_documents(np.flatnonzero(folds != fold))
-            if others.is_true.any():
-                blend = fit_blend(others, members, calibrations, counts)
+            others = np.flatnonzero(folds != fold)
+            if self.pairs.is_true[others].any():
+                blend = self.blend(members, calibrations, others)
                 own = self.pairs.of_documents(np.flatnonzero(folds == fold))
                 scores[folds == fold] = blended(blend, calibrations, own, self.catalogue)
         return self._quality(scores)

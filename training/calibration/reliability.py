@@ -16,6 +16,7 @@ from models.ranking.top_k import top_of_candidates
 from models.scorers.calibration import IDENTITY, probabilities_of
 from models.scorers.reliability import CONFIDENT
 from training.calibration.scored_pairs import ScoredPairs
+from training.calibration.thresholds import ThresholdF1, micro_f1
 from training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
 from training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
 
@@ -37,6 +38,11 @@ BAND_NOTE = (
     "share of right ones, a threshold lets wrong labels pass."
 )
 """Of the table of `ReliabilityReport.band_cells`."""
+THRESHOLD_NOTE = (
+    "Micro-F1 over all pairs of documents and labels, where all labels of at least the threshold "
+    "are answered: the probability that was best on the dev split."
+)
+"""Of the table of `ReliabilityReport.threshold_cells`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +209,13 @@ class ReliabilityReport:
         before: Of each scorer the sigmoid of its scores, as if they were log-odds.
         after: As calibrated; scorers without a calibration are left out.
         bands: Of each scorer in `after`, by training documents of the label.
+        micro_f1: Of each scorer that has a threshold from the dev split, with this threshold.
     """
 
     before: Mapping[str, Reliability]
     after: Mapping[str, Reliability]
     bands: Mapping[str, Mapping[str, BandReliability]] = field(default_factory=dict)
+    micro_f1: Mapping[str, ThresholdF1] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
         """Return everything as plain dictionaries; shares are fractions."""
@@ -245,9 +253,19 @@ class ReliabilityReport:
                 ])  # fmt: skip
         return header, rows
 
+    def threshold_cells(self) -> Cells:
+        """Return one row a scorer with a threshold: it, and its micro-F1 in percent."""
+        rows = [
+            [scorer, f"{found.threshold:.3f}", _percent(found.micro_f1)]
+            for scorer, found in self.micro_f1.items()
+        ]
+        return ["scorer", "threshold", "micro-F1"], rows
+
     def to_markdown(self) -> str:
         """Return a table with one row a scorer, and one with a row a scorer and band."""
         text = f"{RELIABILITY_UNITS}\n\n{markdown_table(*self.cells())}"
+        if self.micro_f1:
+            text += f"\n\n{THRESHOLD_NOTE}\n\n{markdown_table(*self.threshold_cells())}"
         if not self.bands:
             return text
         return (
@@ -260,13 +278,21 @@ def _percent(value: float | None) -> str:
     return NOT_MEASURED if value is None else f"{100 * value:.2f}"
 
 
-def report_reliability(predictor: Predictor, pairs: ScoredPairs) -> ReliabilityReport:
+def report_reliability(
+    predictor: Predictor, pairs: ScoredPairs, thresholds: Mapping[str, float] | None = None
+) -> ReliabilityReport:
     """Measure the probabilities of every scorer of a model on scored pairs of a split.
 
     Args:
         predictor: The model.
         pairs: Scored by it.
+        thresholds: Of scorers; None: no micro-F1 is measured.
     """
+    found = {
+        name: ThresholdF1(threshold, micro_f1(pairs, name, predictor.calibrations[name], threshold))
+        for name, threshold in (thresholds or {}).items()
+        if name in predictor.calibrations
+    }
     measured = [name for name in predictor.scorers if len(pairs.of(name)[0])]
     counts = predictor.catalogue.training_counts
     return ReliabilityReport(
@@ -281,6 +307,7 @@ def report_reliability(predictor: Predictor, pairs: ScoredPairs) -> ReliabilityR
             for name in measured
             if name in predictor.calibrations
         },
+        micro_f1=found,
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from models.names import ENSEMBLE, FAST
 from models.options import RankingOptions
 from models.parts.batches import TextBatch
 from models.predict.predictor import Predictor
@@ -22,6 +23,8 @@ from models.ranking.top_k import NO_LABEL, Ranking, without_repeats
 
 NUM_BEST = 64
 """Labels of every scorer that are looked at, a document."""
+NUM_BEST_BLENDED = 10
+"""Of a blend; others that it ranks high are among the best by what it blends."""
 NUM_SAMPLED = 128
 """Labels that are drawn from all, a document."""
 
@@ -123,11 +126,13 @@ class PairCollector:
 
 
 def rank_best(predictor: Predictor, batch: TextBatch) -> dict[str, Ranking]:
-    """Return the `NUM_BEST` best labels of documents, or all, by every scorer."""
-    k = min(NUM_BEST, len(predictor.catalogue))
-    return {
-        name: predictor.rank(batch, RankingOptions(k=k, scorer=name)) for name in predictor.scorers
-    }
+    """Return the `NUM_BEST` best labels of documents, or all, by every scorer; of blends fewer."""
+    found = {}
+    for name in predictor.scorers:
+        wanted = NUM_BEST_BLENDED if name in (ENSEMBLE, FAST) else NUM_BEST
+        k = min(wanted, len(predictor.catalogue))
+        found[name] = predictor.rank(batch, RankingOptions(k=k, scorer=name))
+    return found
 
 
 def score_pairs(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import typer
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from matplotlib.figure import Figure
 
 from models.bundle.manifest import Calibration, RarityBlend
@@ -25,11 +25,12 @@ from models.options import RankingOptions
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
-from models.ranking.top_k import Ranking
+from models.ranking.top_k import NO_LABEL, Ranking
 from training.assessment.assess import split_batches
 from training.calibration.blends import COUNTS, fit_blend
 from training.calibration.fit import fit_calibration
 from training.calibration.scored_pairs import PairCollector, ScoredPairs
+from training.calibration.unseen import pairs_without_documents
 from training.configuration.run import TrainingConfig
 from training.data.dataset import Dataset, open_dataset
 from training.data.held_out import with_held_out_dev
@@ -60,6 +61,9 @@ from training.pipeline.encoder_free import fit_encoder_free
 WHOLE = "all"
 COSINE = "names by cosine"
 ONE_SET = "one set of weights"
+AS_DEV_HAS_THEM = "unseen labels of dev only"
+ALL_SEEN = "held-out labels only"
+NOTHING_UNSEEN = "no unseen label"
 _TASK = "blend"
 _K = 10
 _CHOSEN_HELD_OUT = 0.1
@@ -75,11 +79,16 @@ class Setting:
         members: The scorers that it blends.
         counts: Training documents at its knots.
         by_cosine: Whether names are scored by their cosine with the text alone.
+        has_unseen: Whether labels with one training document also count as labels with none.
+        drops_unseen: Whether the dev split's own labels without documents are not looked at, as
+            where it has none.
     """
 
     members: tuple[str, ...] = WITHOUT_ENCODER
     counts: tuple[int, ...] = COUNTS
     by_cosine: bool = False
+    has_unseen: bool = True
+    drops_unseen: bool = False
 
 
 SETTINGS: dict[str, Setting] = {
@@ -88,6 +97,9 @@ SETTINGS: dict[str, Setting] = {
     COSINE: Setting(by_cosine=True),
     "without neighbours": Setting((SPARSE, NAMES)),
     ONE_SET: Setting(counts=(0,)),
+    AS_DEV_HAS_THEM: Setting(has_unseen=False),
+    ALL_SEEN: Setting(drops_unseen=True),
+    NOTHING_UNSEEN: Setting(has_unseen=False, drops_unseen=True),
     "sparse alone": Setting((SPARSE,)),
     "names alone": Setting((NAMES,)),
     "neighbours alone": Setting((NEIGHBOURS,)),
@@ -111,12 +123,14 @@ class Fitted:
     Attributes:
         predictor: Of the scorers, without a blend.
         pairs: Of the dev split.
+        unseen: Some of them, as if their labels had no training document.
         calibrations: Of each scorer.
         measured: The documents that are measured on.
     """
 
     predictor: Predictor
     pairs: ScoredPairs
+    unseen: ScoredPairs | None
     calibrations: dict[str, Calibration]
     measured: Sequence[TextBatch]
 
@@ -201,7 +215,9 @@ def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], 
         pairs = collector.pairs
         curves = {name: fit_calibration(*pairs.of(name)) for name in predictor.scorers}
         known = {name: curve for name, curve in curves.items() if curve is not None}
-        return Fitted(predictor, pairs, known, measured)
+        counts = predictor.catalogue.training_counts
+        unseen = pairs_without_documents(pairs, dev, counts, parts.names)
+        return Fitted(predictor, pairs, unseen, known, measured)
 
     return fit
 
@@ -214,7 +230,11 @@ def _run_trial(
     fitted = fit(trial.seed, setting.by_cosine)
     predictor, counts = fitted.predictor, fitted.predictor.catalogue.training_counts
     members = [name for name in setting.members if name in fitted.calibrations]
-    blend = fit_blend(fitted.pairs, members, fitted.calibrations, counts, counts=setting.counts)
+    pairs = _only_seen(fitted.pairs, counts) if setting.drops_unseen else fitted.pairs
+    blend = fit_blend(
+        pairs, members, fitted.calibrations, counts,
+        unseen=fitted.unseen if setting.has_unseen else None, counts=setting.counts,
+    )  # fmt: skip
     ranking = _ranked(predictor, blend, fitted)
     truth = corpus.split(split).scan().labels
     num_documents = corpus.split("train").scan().labels.shape[0]
@@ -229,6 +249,13 @@ def _run_trial(
     return figures
 
 
+def _only_seen(pairs: ScoredPairs, training_counts: Int64[np.ndarray, label]) -> ScoredPairs:
+    """Return the pairs of labels with training documents."""
+    is_seen = (pairs.labels != NO_LABEL) & (training_counts[pairs.labels] > 0)
+    weights = np.where(is_seen, pairs.weights, np.float32(0))
+    return replace(pairs, weights=weights, is_true=pairs.is_true & is_seen)
+
+
 def _ranked(predictor: Predictor, blend: RarityBlend, fitted: Fitted) -> Ranking:
     blended = predictor.with_blending(fitted.calibrations, {ENSEMBLE: blend})
     options = RankingOptions(k=min(_K, len(predictor.catalogue)), scorer=ENSEMBLE)
@@ -241,7 +268,13 @@ def _findings() -> list[Finding]:
         "without names": "names help", COSINE: "learned matches beat the cosine",
         "without neighbours": "neighbours help", ONE_SET: "weights by rarity help",
     }  # fmt: skip
-    return [
+    unseen = [(WHOLE, AS_DEV_HAS_THEM), (ALL_SEEN, NOTHING_UNSEEN)]
+    findings = [
+        Finding("labels held out help", _TASK, figure, better, (worse,))
+        for better, worse in unseen
+        for figure in ("P@5", "R@10 (0)")
+    ]
+    return findings + [
         Finding(claim, _TASK, figure, WHOLE, (setting,))
         for setting, claim in parts.items()
         for figure in ("P@5", "PSP@5", "macro-F1@5 (1-9)", "R@10 (0)")

@@ -15,6 +15,7 @@ from typing import Any
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
+from models.lexical.name_model import NameModel
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
@@ -25,7 +26,10 @@ from training.calibration.aims import fit_aims, kept_aims
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given
+from training.calibration.thresholds import MICRO_F1, THRESHOLD
+from training.calibration.unseen import pairs_without_documents
 from training.data.dataset import Dataset
+from training.evaluation.by_frequency import ALL_LABELS
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +42,13 @@ class DevSplit:
         dataset: With a dev split.
         predictor: The model, without probabilities and ensemble.
         num_training_documents: For the propensities.
+        names: Of the model, where it has them.
     """
 
     dataset: Dataset
     predictor: Predictor
     num_training_documents: int
+    names: NameModel | None
     _batches: list[TextBatch] = field(default_factory=list)
     _rankings: Mapping[str, Ranking] = field(default_factory=dict)
     _pairs: ScoredPairs | None = None
@@ -50,7 +56,7 @@ class DevSplit:
     @classmethod
     def of(cls, dataset: Dataset, parts: ModelParts, num_training_documents: int) -> DevSplit:
         """Make the model ready to rank; nothing is read yet."""
-        return cls(dataset, Predictor(parts), num_training_documents)
+        return cls(dataset, Predictor(parts), num_training_documents, parts.names)
 
     @property
     def _truth(self) -> Float32[csr_array, "document label"]:
@@ -91,14 +97,21 @@ class DevSplit:
         ).evaluation
         table = evaluation.overall_table()
         logger.info("dev split of %d documents:\n%s", evaluation.num_documents, table)
-        return {
+        found = {
             name: {subset: dict(each.values) for subset, each in evaluation.scorers[name].items()}
             for name in predictor.scorers
         }
+        for name, best in blending.thresholds.items():
+            found[name][ALL_LABELS] |= {MICRO_F1: best.micro_f1, THRESHOLD: best.threshold}
+        return found
 
     def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
-        dev = DevRanking.of(self._collected(), self._truth, catalogue, num_documents)
+        pairs = self._collected()
+        unseen = pairs_without_documents(
+            pairs, self._batches, catalogue.training_counts, self.names
+        )
+        dev = DevRanking.of(pairs, self._truth, catalogue, num_documents, unseen)
         return fit_blending(dev, blends)
 
     def _fitted_aims(self, blending: Blending) -> Aims:

@@ -1,0 +1,55 @@
+"""The threshold of the best micro-F1, against all thresholds tried one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from models.scorers.calibration import IDENTITY, probabilities_of
+from training.calibration.scored_pairs import ScoredPairs
+from training.calibration.thresholds import best_threshold, micro_f1
+
+
+def pairs_of(scores, is_true, weights=None):
+    """One document whose pairs are these."""
+    is_true = np.asarray(is_true, dtype=np.bool_)[None]
+    weights = np.ones(is_true.shape) if weights is None else np.asarray(weights)[None]
+    return ScoredPairs(
+        labels=np.arange(is_true.shape[1], dtype=np.int64)[None],
+        is_true=is_true,
+        is_best=np.ones_like(is_true),
+        weights=weights.astype(np.float32),
+        scores={"one": np.asarray(scores, dtype=np.float32)[None]},
+    )
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from([-np.inf, -2.0, -0.5, 0.0, 0.5, 3.0]), st.booleans()), min_size=1
+    )
+)
+def test_no_other_threshold_has_a_larger_f1(rows):
+    scores, is_true = map(np.array, zip(*rows, strict=True))
+    pairs = pairs_of(scores, is_true)
+    found = best_threshold(pairs, "one", IDENTITY)
+    if not is_true[scores > -np.inf].any():
+        assert found is None
+        return
+    each = probabilities_of(IDENTITY, scores.astype(np.float32))
+    tried = {p: f1_score(is_true, each >= p) for p in set(each[scores > -np.inf])}
+    assert found.micro_f1 == pytest.approx(max(tried.values()))
+    assert tried[found.threshold] == pytest.approx(found.micro_f1)
+    best = [p for p, value in tried.items() if value > found.micro_f1 - 1e-12]
+    assert found.threshold == max(best)
+    assert micro_f1(pairs, "one", IDENTITY, found.threshold) == pytest.approx(found.micro_f1)
+
+
+def test_a_pair_of_weight_3_counts_as_three_and_what_is_not_scored_is_missed():
+    pairs = pairs_of([1.0, 0.0, -np.inf], [True, False, True], [1.0, 3.0, 1.0])
+    assert micro_f1(pairs, "one", IDENTITY, 0.5) == pytest.approx(2 * 1 / (4 + 2))
+    assert micro_f1(pairs, "one", IDENTITY, 0.6) == pytest.approx(2 * 1 / (1 + 2))
+    assert micro_f1(pairs, "one", IDENTITY, 0.9) == 0
+    assert micro_f1(pairs_of([1.0], [False]), "one", IDENTITY, 0.9) == 0

@@ -1,0 +1,93 @@
+"""The probability from which labels are worth answering, for the best micro-F1.
+
+Published results on tagging mostly give the F1 of a set of answers, not of a ranking. Which labels
+are answered is decided by one threshold for all of them, chosen on the dev split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from models.bundle.manifest import Calibration, Manifest
+from models.scorers.calibration import probabilities_of
+from training.calibration.scored_pairs import ScoredPairs
+from training.evaluation.by_frequency import ALL_LABELS
+
+MICRO_F1 = "micro-F1"
+THRESHOLD = "micro-F1 threshold"
+"""Names, among the dev split's metrics over all labels, of the best micro-F1 and its threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdF1:
+    """What answering all labels from some probability on is worth.
+
+    Attributes:
+        threshold: The probability.
+        micro_f1: 2 TP / (2 TP + FP + FN) over all pairs of documents and labels, as a fraction.
+    """
+
+    threshold: float
+    micro_f1: float
+
+
+def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) -> ThresholdF1 | None:
+    """Return the threshold of the largest micro-F1 on these pairs; of equal ones the highest.
+
+    Args:
+        pairs: Of a dev split; its true labels are among them.
+        scorer: One of those that scored them.
+        calibration: What makes probabilities of its scores.
+
+    Returns:
+        None where no label is right, or none that the scorer can score.
+    """
+    probabilities, is_true, weights, num_true = _of(pairs, scorer, calibration)
+    if not is_true.any():
+        return None
+    order = np.argsort(-probabilities, kind="stable")
+    found = np.cumsum((is_true * weights)[order])
+    answered = np.cumsum(weights[order])
+    f1 = 2 * found / (answered + num_true)
+    is_last = np.append(np.diff(probabilities[order]) != 0, True)  # equal ones go together
+    best = int(np.flatnonzero(is_last)[f1[is_last].argmax()])
+    return ThresholdF1(float(probabilities[order][best]), float(f1[best]))
+
+
+def micro_f1(pairs: ScoredPairs, scorer: str, calibration: Calibration, threshold: float) -> float:
+    """Return the micro-F1 of answering all labels of at least this probability, as a fraction.
+
+    Args:
+        pairs: Of any split; its true labels are among them.
+        scorer: One of those that scored them.
+        calibration: What makes probabilities of its scores.
+        threshold: The probability.
+    """
+    probabilities, is_true, weights, num_true = _of(pairs, scorer, calibration)
+    is_answered = probabilities >= threshold
+    found = float(weights[is_answered & is_true].sum())
+    answered = float(weights[is_answered].sum())
+    return 2 * found / (answered + num_true) if answered + num_true else 0.0
+
+
+def _of(
+    pairs: ScoredPairs, scorer: str, calibration: Calibration
+) -> tuple[Float64[np.ndarray, pair], Bool[np.ndarray, pair], Float64[np.ndarray, pair], float]:
+    """Return probability, truth and weight of the scored pairs, and the number of true pairs."""
+    scores, is_true, weights = pairs.of(scorer)
+    num_true = float((pairs.weights * pairs.is_true).sum(dtype=np.float64))
+    return probabilities_of(calibration, scores), is_true, weights, num_true
+
+
+def thresholds_of(manifest: Manifest) -> dict[str, float]:
+    """Return the threshold that each scorer of a bundle got on the dev split."""
+    measured: dict[str, Any] = manifest.metrics.get("dev", {})
+    return {
+        name: metrics[ALL_LABELS][THRESHOLD]
+        for name, metrics in measured.items()
+        if THRESHOLD in metrics[ALL_LABELS]
+    }

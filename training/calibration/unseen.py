@@ -1,0 +1,100 @@
+"""Labels that stand for those without training documents, so that a blend learns of such labels.
+
+A dev split has few labels that no training document carries, or none, and then nothing says what a
+name that is found is worth for a label that was added later. Labels with a single training document
+are nearest to them: each is looked at a second time, scored as if it had none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+
+from models.lexical.matcher import FindHistory
+from models.lexical.name_model import NameModel
+from models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS, SPARSE
+from models.parts.batches import TextBatch
+from models.ranking.listed import ListedSource
+from models.ranking.top_k import NO_LABEL
+from training.calibration.scored_pairs import ScoredPairs
+
+_NEED_DOCUMENTS = (SPARSE, NEIGHBOURS, CLASSIFIER, LINEAR)
+"""Scorers that give no score to a label without documents."""
+
+
+def pairs_without_documents(
+    pairs: ScoredPairs,
+    batches: Sequence[TextBatch],
+    training_counts: Int64[np.ndarray, label],
+    names: NameModel | None,
+) -> ScoredPairs | None:
+    """Return the pairs of labels with one training document, scored as if they had none.
+
+    `retrieval` keeps its scores: to hold labels out of its encoder, it would be trained again.
+
+    Args:
+        pairs: Of a split.
+        batches: Its documents, in order.
+        training_counts: Number of training documents of each label.
+        names: Of the model that scored the pairs; None where it has none.
+
+    Returns:
+        None where there are none.
+    """
+    is_single = training_counts == 1
+    is_kept = is_single[pairs.labels] & (pairs.labels != NO_LABEL) & (pairs.weights > 0)
+    if not is_kept.any():
+        return None
+    labels, is_kept = _gathered(pairs.labels, is_kept)
+
+    def taken(values: np.ndarray, filling: float) -> np.ndarray:
+        return np.where(is_kept, np.take_along_axis(values, labels, axis=1), filling)
+
+    of_labels = np.where(is_kept, np.take_along_axis(pairs.labels, labels, axis=1), NO_LABEL)
+    scores = {}
+    for name, known in pairs.scores.items():
+        if name in _NEED_DOCUMENTS:
+            scores[name] = np.full(of_labels.shape, -np.inf, dtype=np.float32)
+        elif name == NAMES:
+            assert names is not None
+            scores[name] = _named(names, is_single, batches, of_labels)
+        else:
+            scores[name] = taken(known, -np.inf)
+    return ScoredPairs(
+        labels=of_labels,
+        is_true=taken(pairs.is_true, 0.0).astype(np.bool_),
+        is_best=np.zeros(of_labels.shape, dtype=np.bool_),
+        weights=taken(pairs.weights, 0.0).astype(np.float32),
+        scores=scores,
+    )
+
+
+def _gathered(
+    labels: Int64[np.ndarray, "document m"], is_kept: Bool[np.ndarray, "document m"]
+) -> tuple[Int64[np.ndarray, "document n"], Bool[np.ndarray, "document n"]]:
+    """Return the columns that are kept in each row, first, and which of these there are."""
+    width = int(is_kept.sum(axis=1).max())
+    columns = np.argsort(~is_kept, axis=1, kind="stable")[:, :width].astype(np.int64)
+    assert columns.shape[0] == labels.shape[0]
+    return columns, np.take_along_axis(is_kept, columns, axis=1)
+
+
+def _named(
+    names: NameModel,
+    is_single: Bool[np.ndarray, label],
+    batches: Sequence[TextBatch],
+    labels: Int64[np.ndarray, "document m"],
+) -> Float32[np.ndarray, "document m"]:
+    """Return the scores of labels by a model that never saw one of these be right."""
+    right = np.where(is_single[:, None], 0, names.history.right)
+    blind = replace(names, history=FindHistory(names.history.found, right))
+    found, first = [], 0
+    for batch in batches:
+        source = ListedSource(blind.scores(batch.texts))
+        rows = np.arange(source.num_queries, dtype=np.int64)
+        found.append(source.score(rows, labels[first : first + len(rows)]))
+        first += len(rows)
+    return np.concatenate(found)
