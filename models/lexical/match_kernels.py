@@ -1,7 +1,8 @@
 """Which labels' names occur in texts, and how: the compiled loops of `models.lexical.matcher`.
 
-A text costs what its own words weigh in the names: every label that shares a word with it is
-touched once, and only labels that share enough are looked at word by word.
+A label is touched if the text has a key word of one of its names: one of its rarest words, without
+all of which less of the name is left than a match needs. So the common words of names cost nothing,
+and only labels that share enough are looked at word by word.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ NameIndex = namedtuple(
     "NameIndex",
     (
         "starts", "words", "labels", "is_preferred", "weights", "num_alike", "starts_of_labels",
-        "relatives", "starts_of_relatives", "idf", "pair_keys", "pair_idf", "posting_starts",
-        "posting_labels", "posting_weights",
+        "relatives", "starts_of_relatives", "idf", "pair_keys", "pair_idf", "key_starts",
+        "key_labels", "vector_starts", "vector_features", "vector_weights",
     ),
 )  # fmt: skip
 """The arrays that texts are compared with: those of `LabelTerms`; the idf of words and of pairs of
-words; and by word, then by pair, the labels that have it, with its weight in their unit vectors."""
+words; the labels of which each word is a key word; and the unit vector of each label's names, over
+the words and then the pairs."""
 
 NUM_SEEN = 16
 """Features of a match that the text alone tells; see `models.lexical.matcher.FEATURES`."""
@@ -60,7 +62,8 @@ def match_texts(
         title_lengths: Words and signs at the beginning of each text that are its title.
         index: The names.
         least_share: A label is matched if so much of the idf of one of its names is in the text;
-        num_nearest: or if it is among so many labels of the largest cosine.
+        num_nearest: or if it is among so many labels of the largest cosine, of those of which the
+            text has a key word.
 
     Returns:
         Where the matches of each text begin; and of each match the label, its best term, how that
@@ -79,11 +82,12 @@ def _match_texts(texts, starts, title_lengths, index, least_share, num_nearest):
     features = np.empty((64, NUM_SEEN), dtype=np.float32)
     counts = np.zeros(len(index.idf), dtype=np.int32)
     dots = np.zeros(len(index.starts_of_labels) - 1, dtype=np.float32)
+    vector = np.zeros(len(index.idf) + len(index.pair_idf), dtype=np.float32)
     size = 0
     for text in range(num_texts):
         pieces = texts[starts[text] : starts[text + 1]]
         found, occurrences = _occurrences(pieces, counts)
-        touched = _touch(pieces, found, counts, index, dots)
+        touched = _touch(pieces, found, counts, index, vector, dots)
         chosen = _chosen(touched, dots, counts, index, least_share, num_nearest)
         while size + len(chosen) > len(labels):
             labels, terms, kinds = _grown(labels), _grown(terms), _grown(kinds)
@@ -173,30 +177,39 @@ def _weights(found, times, idf):
 
 
 @compiled
-def _touch(pieces, found, counts, index, dots):
-    """Add up the cosines of the text with all labels that share a word; return those labels."""
+def _touch(pieces, found, counts, index, vector, dots):
+    """Write the cosines of the text with all labels of which it has a key word; return these.
+
+    The text's unit vector is written for that, and wiped off again.
+    """
     pairs, times = _found_pairs(pieces, index)
     weights = _weights(found, counts[found], index.idf)
     pair_weights = _weights(pairs, times, index.pair_idf)
     scale = 1 / np.sqrt(max(1e-12, (weights**2).sum() + (pair_weights**2).sum()))
+    vector[found] = weights * scale
+    vector[len(index.idf) + pairs] = pair_weights * scale
     touched = np.empty(64, dtype=np.int64)
-    num_touched = 0
-    for i in range(len(found)):
-        weight = np.float32(weights[i] * scale)
-        for entry in range(index.posting_starts[found[i]], index.posting_starts[found[i] + 1]):
-            label = index.posting_labels[entry]
+    size = 0
+    for word in found:
+        for entry in range(index.key_starts[word], index.key_starts[word + 1]):
+            label = index.key_labels[entry]
             if dots[label] == 0:
-                if num_touched == len(touched):
+                if size == len(touched):
                     touched = _grown(touched)
-                touched[num_touched] = label
-                num_touched += 1
-            dots[label] += weight * index.posting_weights[entry]
-    for i in range(len(pairs)):
-        weight = np.float32(pair_weights[i] * scale)
-        row = len(index.idf) + pairs[i]
-        for entry in range(index.posting_starts[row], index.posting_starts[row + 1]):
-            dots[index.posting_labels[entry]] += weight * index.posting_weights[entry]
-    return np.sort(touched[:num_touched])
+                touched[size] = label
+                size += 1
+                dots[label] = _cosine(label, vector, index)
+    vector[found] = 0
+    vector[len(index.idf) + pairs] = 0
+    return touched[:size]
+
+
+@compiled
+def _cosine(label, vector, index):
+    total = np.float32(0)
+    for at in range(index.vector_starts[label], index.vector_starts[label + 1]):
+        total += vector[index.vector_features[at]] * index.vector_weights[at]
+    return total
 
 
 @compiled
@@ -204,10 +217,7 @@ def _chosen(touched, dots, counts, index, least_share, num_nearest):
     """Return the touched labels that are matched, rising."""
     least_dot = np.float32(0)
     if len(touched) > num_nearest:
-        values = np.empty(len(touched), dtype=np.float32)
-        for i in range(len(touched)):
-            values[i] = -dots[touched[i]]
-        least_dot = -np.partition(values, num_nearest - 1)[num_nearest - 1]
+        least_dot = -np.partition(-dots[touched], num_nearest - 1)[num_nearest - 1]
     chosen = np.empty(len(touched), dtype=np.int64)
     size = 0
     for label in touched:
@@ -219,7 +229,7 @@ def _chosen(touched, dots, counts, index, least_share, num_nearest):
         if is_matched:
             chosen[size] = label
             size += 1
-    return chosen[:size]
+    return np.sort(chosen[:size])
 
 
 @compiled

@@ -31,6 +31,11 @@ NUM_KINDS = 3
 """Ways in which a name is found: some words, all of them in a sentence, or in their order."""
 _LEAST_SHARE = 0.55
 _NUM_NEAREST = 30
+_KEYLESS_SHARE = 0.2
+"""Of a name's idf, and less, is in words by which no text is compared with it; at most
+`_LEAST_SHARE`, so that a match always has another word."""
+_ROUNDING = 1e-4
+"""More than the sums of idf can be off, as a share."""
 _PRIOR_WEIGHT = 10.0
 """Finds of a name that what is known of all names counts for."""
 
@@ -170,13 +175,44 @@ def pairs_of(terms: LabelTerms) -> Int64[np.ndarray, pair]:
 
 def _index_of(terms: LabelTerms, counts: WordCounts, num_labels: int) -> NameIndex:
     idf, pair_idf = counts.idf(counts.documents), counts.idf(counts.pair_documents)
-    by_feature = csr_array(_vectors(terms, idf, counts.pairs, pair_idf, num_labels).T)
+    vectors = _vectors(terms, idf, counts.pairs, pair_idf, num_labels)
+    key_starts, key_labels = _key_words(terms, idf)
     return NameIndex(
         terms.starts, terms.words, terms.labels, terms.is_preferred, terms.weights(idf),
         terms.num_alike, terms.starts_of_labels, terms.relatives, terms.starts_of_relatives,
-        idf, counts.pairs, pair_idf, by_feature.indptr.astype(np.int64),
-        by_feature.indices.astype(np.int64), by_feature.data.astype(np.float32),
+        idf, counts.pairs, pair_idf, key_starts, key_labels,
+        vectors.indptr.astype(np.int64), vectors.indices.astype(np.int64),
+        vectors.data.astype(np.float32),
     )  # fmt: skip
+
+
+def _key_words(
+    terms: LabelTerms, idf: Float32[np.ndarray, word]
+) -> tuple[Int64[np.ndarray, word_and_one], Int64[np.ndarray, entry]]:
+    """Return the labels of each word that is a key word of one of their terms.
+
+    The key words of a term are its rarest ones, so many that the others together have less than
+    `_KEYLESS_SHARE` of its idf.
+
+    Returns:
+        Where those of each word begin, and where the last one's end; and they, rising.
+    """
+    sizes = np.diff(terms.starts)
+    term_of_word = np.repeat(np.arange(len(sizes)), sizes)
+    pairs = np.unique(np.column_stack([term_of_word, terms.words]), axis=0)  # a word counts once
+    own = idf[pairs[:, 1]].astype(np.float64)
+    pairs = pairs[np.lexsort((pairs[:, 1], -own, pairs[:, 0]))]  # by term, the rarest word first
+    own = idf[pairs[:, 1]].astype(np.float64)
+    before = np.cumsum(own) - own
+    begins = np.searchsorted(pairs[:, 0], np.arange(len(sizes)))
+    totals = np.bincount(pairs[:, 0], own, minlength=len(sizes))
+    rarer = (before - before[begins[pairs[:, 0]]]) / totals[pairs[:, 0]]
+    is_key = rarer <= 1 - _KEYLESS_SHARE + _ROUNDING
+    keys = np.unique(
+        np.column_stack([pairs[is_key, 1], terms.labels[pairs[is_key, 0]]]), axis=0
+    ).astype(np.int64)
+    starts = np.searchsorted(keys[:, 0], np.arange(len(idf) + 1)).astype(np.int64)
+    return starts, np.ascontiguousarray(keys[:, 1])
 
 
 def _vectors(

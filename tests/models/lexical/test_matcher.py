@@ -21,6 +21,7 @@ from training.lexical.word_counts import count_words, words_of
 WORDS = ("river", "fish", "law", "tax", "port", "grain")
 TRAINING = ["river fish. law", "fish tax", "river", "law of the river port", "fish law fish", "sea"]
 LEAST_SHARE = 0.55
+KEYLESS_SHARE = 0.2
 
 
 def matcher_of(labels: list[Label], training: list[str] = TRAINING) -> NameMatcher:
@@ -118,12 +119,22 @@ class Oracle:
         norms = (sum(x**2 for x in found.values()), sum(self.idf(x) ** 2 for x in mine))
         return dot / np.sqrt(norms[0] * norms[1]) if dot else 0.0
 
+    def key_words(self, term) -> set[int]:
+        """The rarest words, up to the one without which less than a match needs is left."""
+        keys, rarer = set(), 0.0
+        for word in sorted(set(term), key=lambda word: (-self.idf(word), word)):
+            if rarer > (1 - KEYLESS_SHARE + 1e-4) * self.weight(term):
+                break
+            keys.add(word)
+            rarer += self.idf(word)
+        return keys
+
     def touched(self) -> list[int]:
-        """Labels that share a word with the text."""
+        """Labels of which the text has a key word."""
         return [
             label
             for label, own in enumerate(self.terms)
-            if any(set(term) & set(self.pieces) for term, _ in own)
+            if any(self.key_words(term) & set(self.pieces) for term, _ in own)
         ]
 
     def candidates(self, num_nearest: int, slack: float) -> set[int]:
@@ -267,6 +278,15 @@ def test_of_partly_found_names_only_the_nearest_are_matched():
     shorter = [Label(f"S{i}", f"river x{i}") for i in range(30)]
     found = matcher_of([*many, *shorter]).match(["river"])
     assert found.labels.tolist() == list(range(40, 70))
+
+
+def test_a_name_is_not_compared_for_the_sake_of_its_most_common_word_alone():
+    training = ["a river", "b river", "c river", "river", "port"]
+    labels = [Label("A", "port of river"), Label("B", "river")]
+    matcher = matcher_of(labels, training * 20)
+    assert matcher.match(["river"]).labels.tolist() == [1]
+    assert matcher.match(["port"]).labels.tolist() == [0]
+    assert matcher.match(["of river"]).labels.tolist() == [0, 1]  # nobody ever wrote "of"
 
 
 def test_texts_without_words_and_no_texts_have_no_matches():
