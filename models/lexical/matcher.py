@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from models.labels.catalogue import LabelCatalogue
@@ -90,7 +91,7 @@ class Matches:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts)).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FindHistory:
     """How often names were found in training documents, and how often the label was right.
 
@@ -119,11 +120,17 @@ class FindHistory:
         The first is ln (r + 10 q) / (f - r + 10 (1 - q)), r and f being the label's numbers of
         right finds and of finds, and q the share of right ones among all finds of the kind.
         """
-        found, right = self.found.sum(axis=0), self.right.sum(axis=0)
-        shares = (right + 0.5) / (found + 1)  # by kind
-        mine, good, share = self.found[labels, kinds], self.right[labels, kinds], shares[kinds]
+        share = self._shares[kinds]
+        mine, good = self.found[labels, kinds], self.right[labels, kinds]
         odds = (good + _PRIOR_WEIGHT * share) / (mine - good + _PRIOR_WEIGHT * (1 - share))
         return np.column_stack([np.log(odds), np.log1p(mine)]).astype(np.float32)
+
+    @cached_property
+    def _shares(self) -> Float64[np.ndarray, kind]:
+        """Of right finds among all of each kind."""
+        found, right = self.found.sum(axis=0), self.right.sum(axis=0)
+        shares: Float64[np.ndarray, kind] = (right + 0.5) / (found + 1)
+        return shares
 
 
 class NameMatcher:
