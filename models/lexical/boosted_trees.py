@@ -18,8 +18,8 @@ LEAF = -1
 class _Steps(NamedTuple):
     """Trees for a walk of as many steps for every row, so that no processor has to guess a branch.
 
-    Both ways from a leaf lead back to it. Of a node, `ways` has two entries, left and right. Numbers
-    are unsigned, as an index that can't be negative needs no look.
+    Both ways from a leaf lead back to it. Of a node, `ways` has two entries, left and right.
+    Numbers are unsigned, as an index that can't be negative needs no look.
     """
 
     roots: UInt64[np.ndarray, tree]

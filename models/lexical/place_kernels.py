@@ -24,10 +24,10 @@ def shared_idf(term, counts, index):
 @compiled
 def is_repeat(index, term, at):
     """Return whether a word of a term is one of those before it."""
+    count = 0
     for earlier in range(index.starts[term], at):
-        if index.words[earlier] == index.words[at]:
-            return True
-    return False
+        count += index.words[earlier] == index.words[at]
+    return count > 0
 
 
 @compiled
