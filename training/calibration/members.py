@@ -20,7 +20,7 @@ from models.labels.catalogue import LabelCatalogue
 from models.ranking.top_k import NO_LABEL
 from models.scorers.blending import DialledBlend, FittedBlend
 from training.calibration.blends import fit_blend
-from training.calibration.scored_pairs import ScoredPairs
+from training.calibration.scored_pairs import ScoredPairs, spread_rows
 from training.evaluation.metrics import (
     inverse_propensities,
     join_truth,
@@ -83,8 +83,7 @@ class DevRanking:
 
     def _thinned(self) -> DevRanking:
         """Return every second document, or third and so on, so that they are few enough."""
-        num_documents = len(self.pairs.labels)
-        rows = np.arange(0, num_documents, -(-num_documents // _MAX_DOCUMENTS))
+        rows = spread_rows(len(self.pairs.labels), _MAX_DOCUMENTS)
         unseen = None if self.unseen is None else self.unseen.of_documents(rows)
         pairs = self.pairs.of_documents(rows)
         return replace(self, pairs=pairs, truth=self.truth[rows], unseen=unseen)

@@ -82,6 +82,11 @@ class ScoredPairs:
         return scores[is_scored], self.is_true[is_scored], weights
 
 
+def spread_rows(num_documents: int, most: int) -> Int64[np.ndarray, row]:
+    """Return every document, or every second, third and so on, so that they are at most so many."""
+    return np.arange(0, num_documents, max(1, -(-num_documents // most)), dtype=np.int64)
+
+
 class PairCollector:
     """Scores pairs of batches of documents that come along, in the order of their split."""
 

@@ -40,7 +40,9 @@ logger = logging.getLogger(__name__)
 
 _NUM_FOLDS = 5
 _MAX_DOCUMENTS = 20_000
-"""Whose matches the classifier learns from; finds are counted in all documents."""
+"""Whose matches the classifier learns from, at most; finds are counted in all documents."""
+_MAX_MATCHES = 1_000_000
+"""That the classifier learns from: of so many of these documents."""
 _BATCH = 256
 _LEAST_TRUE = 20
 """Right finds without which there is nothing to learn, and wrong ones."""
@@ -60,7 +62,8 @@ class _Found:
 
     Attributes:
         histories: Of each fold.
-        parts: Seen features, labels, kinds, fold and truth of the matches to learn from.
+        parts: Seen features, labels, kinds, fold and truth of the matches to learn from, and the
+            places of their documents in a random order.
     """
 
     histories: list[FindHistory]
@@ -138,7 +141,10 @@ def _find(
             is_true = _is_true(truth, documents, matches.labels)
             _count(found.histories, folds[documents], matches, is_true)
             kept = is_kept[documents]
-            columns = (matches.seen, matches.labels, matches.kinds, folds[documents], is_true)
+            columns = (
+                matches.seen, matches.labels, matches.kinds, folds[documents], is_true,
+                order[documents],
+            )  # fmt: skip
             found.parts.append(tuple(column[kept] for column in columns))
             first += len(batch)
             bar.update(len(batch))
@@ -182,7 +188,12 @@ def _count(
 
 def _fit_trees(found: _Found, history: FindHistory, seed: int) -> BoostedTrees | None:
     """Fit gradient-boosted trees on the matches, each described by the other folds."""
-    seen, labels, kinds, folds, is_true = map(np.concatenate, zip(*found.parts, strict=True))
+    columns = [np.concatenate(each) for each in zip(*found.parts, strict=True)]
+    places = columns.pop()
+    if len(places) > _MAX_MATCHES:
+        is_used = places < np.partition(places, _MAX_MATCHES)[_MAX_MATCHES]
+        columns = [column[is_used] for column in columns]
+    seen, labels, kinds, folds, is_true = columns
     num_true = int(is_true.sum())
     if num_true < _LEAST_TRUE:
         logger.warning(

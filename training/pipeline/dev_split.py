@@ -25,13 +25,16 @@ from training.assessment.assess import assess, split_batches
 from training.calibration.aims import fit_aims, kept_aims
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.members import DevRanking
-from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given
+from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
 from training.calibration.thresholds import MICRO_F1, THRESHOLD
 from training.calibration.unseen import pairs_without_documents
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import ALL_LABELS
 
 logger = logging.getLogger(__name__)
+
+_MAX_FITTED = 6000
+"""Documents that calibrations and blends are fitted on, at most; more only take longer."""
 
 
 @dataclass(slots=True)
@@ -111,7 +114,11 @@ class DevSplit:
         unseen = pairs_without_documents(
             pairs, self._batches, catalogue.training_counts, self.names
         )
-        dev = DevRanking.of(pairs, self._truth, catalogue, num_documents, unseen)
+        rows = spread_rows(len(pairs.labels), _MAX_FITTED)
+        dev = DevRanking.of(
+            pairs.of_documents(rows), self._truth[rows], catalogue, num_documents,
+            None if unseen is None else unseen.of_documents(rows),
+        )  # fmt: skip
         return fit_blending(dev, blends)
 
     def _fitted_aims(self, blending: Blending) -> Aims:

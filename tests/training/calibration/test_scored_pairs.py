@@ -88,3 +88,9 @@ def test_few_labels_are_all_looked_at(monkeypatch, predictor, split):
     found = score_pairs(predictor, batch, split.scan().labels[:3], 0, rank_best(predictor, batch))
     assert (found.labels == np.arange(len(predictor.catalogue))).all()
     assert (found.weights == 1).all()
+
+
+@pytest.mark.parametrize(("num", "most", "wanted"), [(5, 9, [0, 1, 2, 3, 4]), (7, 3, [0, 3, 6])])
+def test_documents_are_taken_from_all_over_the_split(num, most, wanted):
+    assert scored_pairs.spread_rows(num, most).tolist() == wanted
+    assert len(scored_pairs.spread_rows(0, most)) == 0

@@ -248,3 +248,20 @@ def test_single_words_have_no_pairs():
     counts = count_words(["river law"], catalogue, words_of(catalogue, {}))
     assert counts.documents.tolist() == [1, 1]
     assert len(counts.pairs) == len(counts.pair_documents) == 0
+
+
+def test_of_very_many_matches_the_classifier_learns_from_those_of_some_documents(monkeypatch):
+    texts, truth = corpus(400)
+    whole = fitted(texts, truth)
+    seen = []
+    learner = module.HistGradientBoostingClassifier.fit
+    monkeypatch.setattr(
+        module.HistGradientBoostingClassifier,
+        "fit",
+        lambda self, rows, is_true: seen.append(len(rows)) or learner(self, rows, is_true),
+    )
+    monkeypatch.setattr(module, "_MAX_MATCHES", 300)
+    some = fitted(texts, truth)
+    (num_rows,) = seen
+    assert 250 < num_rows <= 300  # whole documents
+    np.testing.assert_array_equal(some.history.found, whole.history.found)  # of all documents
