@@ -11,6 +11,7 @@ from models.parts.batches import TextBatch
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from training.assessment.assess import assess
+from training.calibration.thresholds import MICRO_F1, THRESHOLD, thresholds_of
 from training.data.dataset import open_dataset
 from training.pipeline import dev_split as module
 from training.pipeline.dev_split import DevSplit
@@ -71,14 +72,19 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
     measured = assess(predictor, open_dataset(tiny_corpus), "dev", num_training_documents=60)
     for name, subsets in measured.evaluation.scorers.items():
         for subset, found in subsets.items():
-            assert name not in metrics or metrics[name][subset] == dict(found.values)
+            assert name not in metrics or metrics[name][subset].items() >= found.values.items()
+    for name, best in blending.thresholds.items():
+        more = {MICRO_F1: best.micro_f1, THRESHOLD: best.threshold}
+        assert metrics[name]["all"] == measured.evaluation.scorers[name]["all"].values | more
+    assert set(blending.thresholds) == set(metrics)
+    assert thresholds_of(manifest) == {x: best.threshold for x, best in blending.thresholds.items()}
 
 
 def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypatch, tmp_path):
     first = dev.blending(BLENDS, tmp_path)
     encoded.clear()
     monkeypatch.setattr(module, "fit_blending", lambda *_: pytest.fail("fitted again"))
-    again = DevSplit(dev.dataset, dev.predictor, 60)
+    again = DevSplit(dev.dataset, dev.predictor, 60, dev.names)
     assert again.blending(BLENDS, tmp_path) == first
     again.metrics(first)
     assert encoded == [20]
