@@ -1,8 +1,8 @@
 """Labels that stand for those without training documents, so that a blend learns of such labels.
 
-A dev split has few labels that no training document carries, or none, and then nothing says what a
-name that is found is worth for a label that was added later. Labels with a single training document
-are nearest to them: each is looked at a second time, scored as if it had none.
+Where a dev split has hardly any label that no training document carries, nothing says what a name
+that is found is worth for a label that was added later. Labels with a single training document are
+nearest to them: each is looked at a second time, scored as if it had none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,22 @@ from training.calibration.scored_pairs import ScoredPairs
 
 _NEED_DOCUMENTS = (SPARSE, NEIGHBOURS, CLASSIFIER, LINEAR)
 """Scorers that give no score to a label without documents."""
+
+
+_ENOUGH = 50
+"""Right pairs of labels without training documents that say themselves what such labels are worth.
+They do it better: on the demo's dev split, stand-ins beside them cost a point of R@10."""
+
+
+def lacks_unseen_labels(pairs: ScoredPairs, training_counts: Int64[np.ndarray, label]) -> bool:
+    """Return whether hardly any label without training documents is right in a split.
+
+    Args:
+        pairs: Of the split.
+        training_counts: Number of training documents of each label.
+    """
+    is_unseen = pairs.is_true & (training_counts[pairs.labels] == 0)
+    return int(is_unseen.sum()) < _ENOUGH
 
 
 def pairs_without_documents(

@@ -61,9 +61,9 @@ from training.pipeline.encoder_free import fit_encoder_free
 WHOLE = "all"
 COSINE = "names by cosine"
 ONE_SET = "one set of weights"
-AS_DEV_HAS_THEM = "unseen labels of dev only"
-ALL_SEEN = "held-out labels only"
-NOTHING_UNSEEN = "no unseen label"
+STAND_INS_TOO = "stand-ins beside unseen labels"
+STAND_INS = "stand-ins for unseen labels"
+NOTHING_UNSEEN = "no unseen labels"
 _TASK = "blend"
 _K = 10
 _CHOSEN_HELD_OUT = 0.1
@@ -87,7 +87,7 @@ class Setting:
     members: tuple[str, ...] = WITHOUT_ENCODER
     counts: tuple[int, ...] = COUNTS
     by_cosine: bool = False
-    has_unseen: bool = True
+    has_unseen: bool = False
     drops_unseen: bool = False
 
 
@@ -97,9 +97,9 @@ SETTINGS: dict[str, Setting] = {
     COSINE: Setting(by_cosine=True),
     "without neighbours": Setting((SPARSE, NAMES)),
     ONE_SET: Setting(counts=(0,)),
-    AS_DEV_HAS_THEM: Setting(has_unseen=False),
-    ALL_SEEN: Setting(drops_unseen=True),
-    NOTHING_UNSEEN: Setting(has_unseen=False, drops_unseen=True),
+    STAND_INS_TOO: Setting(has_unseen=True),
+    STAND_INS: Setting(has_unseen=True, drops_unseen=True),
+    NOTHING_UNSEEN: Setting(drops_unseen=True),
     "sparse alone": Setting((SPARSE,)),
     "names alone": Setting((NAMES,)),
     "neighbours alone": Setting((NEIGHBOURS,)),
@@ -268,10 +268,8 @@ def _findings() -> list[Finding]:
         "without names": "names help", COSINE: "learned matches beat the cosine",
         "without neighbours": "neighbours help", ONE_SET: "weights by rarity help",
     }  # fmt: skip
-    unseen = [(WHOLE, AS_DEV_HAS_THEM), (ALL_SEEN, NOTHING_UNSEEN)]
     findings = [
-        Finding("labels held out help", _TASK, figure, better, (worse,))
-        for better, worse in unseen
+        Finding("stand-ins for unseen labels help", _TASK, figure, STAND_INS, (NOTHING_UNSEEN,))
         for figure in ("P@5", "R@10 (0)")
     ]
     return findings + [

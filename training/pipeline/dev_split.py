@@ -27,7 +27,7 @@ from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
 from training.calibration.thresholds import MICRO_F1, THRESHOLD
-from training.calibration.unseen import pairs_without_documents
+from training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import ALL_LABELS
 
@@ -110,10 +110,10 @@ class DevSplit:
 
     def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
-        pairs = self._collected()
-        unseen = pairs_without_documents(
-            pairs, self._batches, catalogue.training_counts, self.names
-        )
+        pairs, counts = self._collected(), catalogue.training_counts
+        unseen = None
+        if lacks_unseen_labels(pairs, counts):
+            unseen = pairs_without_documents(pairs, self._batches, counts, self.names)
         rows = spread_rows(len(pairs.labels), _MAX_FITTED)
         dev = DevRanking.of(
             pairs.of_documents(rows), self._truth[rows], catalogue, num_documents,
