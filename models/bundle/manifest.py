@@ -119,6 +119,8 @@ class Manifest:
             there is no such scorer.
         calibrations: Of every scorer that was calibrated, on the dev split.
         blends: Scorers that blend others, by name, as they were fitted on the dev split.
+        thresholds: Of scorers with a calibration: the probability from which all labels answered
+            have the best micro-F1 on the dev split.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
         longtail_version: The release that wrote it.
@@ -138,6 +140,7 @@ class Manifest:
     linear_correction: CorrectionName | None = None
     calibrations: dict[str, Calibration] = field(default_factory=dict)
     blends: dict[str, RarityBlend] = field(default_factory=dict)
+    thresholds: dict[str, float] = field(default_factory=dict)
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     longtail_version: str = ""
@@ -265,6 +268,7 @@ def _check_types(manifest: Manifest) -> None:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a text")
     _check_held_out(manifest)
+    _check_thresholds(manifest)
     _check_choices(manifest)
 
 
@@ -277,6 +281,19 @@ def _check_held_out(manifest: Manifest) -> None:
     found, total = manifest.held_out_documents, manifest.training_document_count
     if found is not None and (type(found) is not int or not 0 < found < total):
         raise TypeError(f"held_out_documents {found!r}, expected None or 1 to {total - 1}")
+
+
+def _check_thresholds(manifest: Manifest) -> None:
+    """Refuse thresholds that are no probabilities, or of scorers that give none.
+
+    Raises:
+        TypeError: They are.
+    """
+    for name, found in manifest.thresholds.items():
+        if type(found) is not float or not 0 <= found <= 1 or name not in manifest.calibrations:
+            raise TypeError(
+                f"threshold {found!r} of {name!r}, expected 0 to 1 for a calibrated scorer"
+            )
 
 
 def _check_calibration(name: str, found: Calibration) -> None:

@@ -25,7 +25,6 @@ from models.scorers.tfidf import TfidfModel
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
 from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
-from training.calibration.thresholds import thresholds_of
 from training.data.chunks import chunks
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import Evaluation, evaluate
@@ -138,7 +137,7 @@ def assess_bundle(
         tail_dial=tail_dial,
         aim=aim,
         reliability=reliability,
-        thresholds=thresholds_of(bundle.manifest),
+        thresholds=bundle.manifest.thresholds,
     )
 
 

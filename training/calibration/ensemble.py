@@ -14,7 +14,7 @@ from training.calibration.blends import in_words
 from training.calibration.fit import fit_calibration
 from training.calibration.members import DevRanking, blended
 from training.calibration.scored_pairs import ScoredPairs
-from training.calibration.thresholds import ThresholdF1, best_threshold
+from training.calibration.thresholds import best_threshold
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Blending:
 
     calibrations: dict[str, Calibration]
     blends: dict[str, RarityBlend]
-    thresholds: dict[str, ThresholdF1] = field(default_factory=dict)
+    thresholds: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries; numbers come back from JSON as they were."""
@@ -47,8 +47,7 @@ class Blending:
             for name, found in content["calibrations"].items()
         }
         blends = {name: blend_of(found) for name, found in content["blends"].items()}
-        thresholds = {name: ThresholdF1(**x) for name, x in content["thresholds"].items()}
-        return cls(calibrations, blends, thresholds)
+        return cls(calibrations, blends, content["thresholds"])
 
 
 def kept_blending(folder: Path, fit: Callable[[], Blending]) -> Blending:
@@ -86,8 +85,9 @@ def fit_blending(dev: DevRanking, blends: Mapping[str, tuple[str, ...]]) -> Blen
     }
     calibrations |= _calibrated(replace(pairs, scores=scores))
     pairs = replace(pairs, scores=pairs.scores | scores)
-    thresholds = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
-    return Blending(calibrations, found, {x: t for x, t in thresholds.items() if t is not None})
+    best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
+    thresholds = {name: each.threshold for name, each in best.items() if each is not None}
+    return Blending(calibrations, found, thresholds)
 
 
 def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:

@@ -7,19 +7,13 @@ are answered is decided by one threshold for all of them, chosen on the dev spli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from models.bundle.manifest import Calibration, Manifest
+from models.bundle.manifest import Calibration
 from models.scorers.calibration import probabilities_of
 from training.calibration.scored_pairs import ScoredPairs
-from training.evaluation.by_frequency import ALL_LABELS
-
-MICRO_F1 = "micro-F1"
-THRESHOLD = "micro-F1 threshold"
-"""Names, among the dev split's metrics over all labels, of the best micro-F1 and its threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +75,3 @@ def _of(
     scores, is_true, weights = pairs.of(scorer)
     num_true = float((pairs.weights * pairs.is_true).sum(dtype=np.float64))
     return probabilities_of(calibration, scores), is_true, weights, num_true
-
-
-def thresholds_of(manifest: Manifest) -> dict[str, float]:
-    """Return the threshold that each scorer of a bundle got on the dev split."""
-    measured: dict[str, Any] = manifest.metrics.get("dev", {})
-    return {
-        name: metrics[ALL_LABELS][THRESHOLD]
-        for name, metrics in measured.items()
-        if THRESHOLD in metrics[ALL_LABELS]
-    }

@@ -26,10 +26,8 @@ from training.calibration.aims import fit_aims, kept_aims
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
-from training.calibration.thresholds import MICRO_F1, THRESHOLD
 from training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from training.data.dataset import Dataset
-from training.evaluation.by_frequency import ALL_LABELS
 
 logger = logging.getLogger(__name__)
 
@@ -100,13 +98,10 @@ class DevSplit:
         ).evaluation
         table = evaluation.overall_table()
         logger.info("dev split of %d documents:\n%s", evaluation.num_documents, table)
-        found = {
+        return {
             name: {subset: dict(each.values) for subset, each in evaluation.scorers[name].items()}
             for name in predictor.scorers
         }
-        for name, best in blending.thresholds.items():
-            found[name][ALL_LABELS] |= {MICRO_F1: best.micro_f1, THRESHOLD: best.threshold}
-        return found
 
     def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -47,8 +47,20 @@ from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
-Metrics = dict[str, Any]
-"""By scorer, subset of the labels, and name."""
+
+
+class OnDev(NamedTuple):
+    """What a finished model reached on the dev split; empty without one.
+
+    Attributes:
+        metrics: By scorer, subset of the labels, and name.
+        thresholds: By scorer (see `Manifest`).
+    """
+
+    metrics: dict[str, Any]
+    thresholds: dict[str, float]
+
+
 RUN_NAME = "run.json"
 _CHOICE_METRICS = ("P@5", "P@1")  # the first measured one decides the default scorer, on dev
 
@@ -114,10 +126,10 @@ def _train_all(
         registry: Where to publish.
     """
     with _reproducible():
-        parts, metrics = _fitted(run, corpus, start, surveyed.unspaced_share)
+        parts, on_dev = _fitted(run, corpus, start, surveyed.unspaced_share)
         if corpus is not run.dataset:
             parts = _fitted_on_all(run, parts, surveyed.unspaced_share)
-    manifest = _manifest(run, corpus, start, parts, metrics)
+    manifest = _manifest(run, corpus, start, parts, on_dev)
     with stage_cost(run.folder, "bundle"):
         return _publish(run, parts, manifest, surveyed.warmup_texts, registry)
 
@@ -137,8 +149,8 @@ def _with_dev_split(run: Run) -> Dataset:
 
 def _fitted(
     run: Run, corpus: Dataset, start: DenseStart | None, unspaced_share: float
-) -> tuple[ModelParts, Metrics]:
-    """Return all parts, with what is fitted on the dev split where there is one, and metrics."""
+) -> tuple[ModelParts, OnDev]:
+    """Return all parts, with what is fitted on the dev split where there is one."""
     config = run.config
     found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
     dense = _train_dense(run, corpus, start, found) if start else None
@@ -253,15 +265,15 @@ def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFre
     return finish_dense(start, texts, run.config, run.folder)
 
 
-def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[ModelParts, Metrics]:
-    """Return the parts with what is fitted on the dev split, and their metrics; or as they are."""
+def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[ModelParts, OnDev]:
+    """Return the parts with what is fitted on the dev split; or as they are."""
     if "dev" not in corpus.split_names:
         logger.warning(
             "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "
             "default scorer is not chosen",
             corpus.folder,
         )
-        return parts, {}
+        return parts, OnDev({}, {})
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
     wanted: dict[str, tuple[str, ...]] = {
         name: made_of for name, made_of in blends.items() if name in run.config.scorers
@@ -273,14 +285,14 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
     with stage_cost(run.folder, "dev metrics"):
         metrics = dev.metrics(found)
     parts = replace(parts, calibrations=found.calibrations, blends=found.blends, aims=aims)
-    return parts, metrics
+    return parts, OnDev(metrics, found.thresholds)
 
 
 def _manifest(
-    run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, metrics: Metrics
+    run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, on_dev: OnDev
 ) -> Manifest:
     """Return what the bundle says of itself, but for its files."""
-    default = parts.scorers[0]
+    default, metrics = parts.scorers[0], on_dev.metrics
     if metrics:  # of equally good scorers, the last: blends know more of rare labels
         measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
         choice = next(name for name in _CHOICE_METRICS if name in measured)
@@ -305,6 +317,7 @@ def _manifest(
         linear_correction=correction,
         calibrations=dict(parts.calibrations),
         blends=dict(parts.blends),
+        thresholds=on_dev.thresholds,
         longtail_version=version("longtail"),
     )
 

@@ -171,6 +171,9 @@ def test_a_lie_with_a_fitting_digest_is_refused(
         set_at("held_out_documents", to=True),
         set_at("held_out_documents", to=2.0),
         drop("held_out_documents"),
+        set_at("thresholds", to=None),
+        set_at("thresholds", to={"sparse": 0.5}),  # which is not calibrated
+        drop("thresholds"),
         set_at("encoder", to="tiny"),
         set_at("encoder", "dim", to=None),
         set_at("encoder", "rank", to=1),
