@@ -1,10 +1,16 @@
-// One setting and what it finds: scorer, correction and tail dial above, labels below.
+// One setting and what it finds: scorer, correction, aim and tail dial above, labels below.
 import { predict } from "./api.js";
 import { count, debounced, element, fillSelect, plural, rarity } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { Results, hasProbabilities } from "./results.js";
 
 const DIAL_PAUSE_MS = 120;
+const AIMS = {
+  precision: "right labels",
+  rare_labels: "rare labels",
+  coverage: "many different labels",
+  propensity: "labels often forgotten",
+};
 
 export class Panel {
   /** `onAnswer` is called with this panel when labels have come. */
@@ -14,7 +20,7 @@ export class Panel {
     const find = (name) => this.root.querySelector(name);
     this.title = find(".panel-title");
     this.setTitle(title);
-    [this.version, this.scorer, this.correction] = [".version-choice", ".scorer", ".correction"].map(find);
+    [this.version, this.scorer, this.correction, this.aim] = [".version-choice", ".scorer", ".correction", ".aim"].map(find);
     [this.dial, this.dialValue] = [".tail-dial", ".dial-value"].map(find);
     [this.progress, this.problem, this.summary, this.cautions] = [".progress", ".problem", ".summary", ".cautions"].map(find);
     this.results = new Results(find(".results"));
@@ -33,9 +39,14 @@ export class Panel {
     });
     this.scorer.addEventListener("change", () => {
       this.fillCorrections();
+      this.fillAims();
       this.ask();
     });
     this.correction.addEventListener("change", () => this.ask());
+    this.aim.addEventListener("change", () => {
+      this.useDialOrAim();
+      this.ask();
+    });
     this.dial.addEventListener("input", () => {
       this.showDial();
       askLater();
@@ -69,12 +80,33 @@ export class Panel {
     const before = this.scorer.value;
     fillSelect(this.scorer, scorers.map((name) => [name, name]), before || best);
     this.fillCorrections(this.scorer.value === before ? this.correction.value : undefined);
+    this.fillAims();
   }
 
   /** Offer the scorer's corrections, its own one chosen unless another is named. */
   fillCorrections(chosen) {
     const corrections = this.model.corrections[this.scorer.value] ?? ["none"];
     fillSelect(this.correction, corrections.map((name) => [name, name]), chosen ?? corrections[0]);
+  }
+
+  /** Offer the scorer's aims; the chosen one stays where it can, and the control hides where there is no choice. */
+  fillAims(chosen = this.aim.value) {
+    const aims = this.model.aims[this.scorer.value] ?? [];
+    fillSelect(this.aim, aims.map((name) => [name, AIMS[name] ?? name]), chosen || aims[0]);
+    this.aim.parentElement.hidden = aims.length < 2;
+    this.useDialOrAim();
+  }
+
+  /** An aim other than the scorer's own says how much rare labels count, and so does the dial: only one of them may. */
+  useDialOrAim() {
+    this.dial.disabled = this.hasAim;
+    if (!this.hasAim) return;
+    this.dial.value = 0;
+    this.showDial();
+  }
+
+  get hasAim() {
+    return this.aim.selectedIndex > 0;
   }
 
   /** Take over another panel's settings. */
@@ -84,6 +116,7 @@ export class Panel {
     this.scorer.value = other.scorer.value;
     this.fillCorrections();
     this.correction.value = other.correction.value;
+    this.fillAims(other.aim.value);
     this.dial.value = other.dial.value;
     this.showDial();
   }
@@ -127,6 +160,7 @@ export class Panel {
       correction: this.correction.value,
       tail_dial: Number(this.dial.value),
       explain: explained > 0,
+      ...(this.hasAim && { aim: this.aim.value }),
       ...(this.version.value && { version: model.version }),
     };
   }

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from models.bundle.bundle import Bundle
 from models.bundle.warmup_texts import read_probes
 from models.errors import LongtailError
-from models.names import FAST, NAMES, NEIGHBOURS
+from models.names import ENSEMBLE, FAST, NAMES, NEIGHBOURS
 from models.predict.protocol import Predictor
 from models.results import Prediction
 
@@ -72,7 +72,10 @@ def check_scorers(predictor: Predictor, run: WorkRunner, texts: Sequence[str]) -
         LongtailError: A scorer gives a score that is no finite number, or no label to any text.
     """
     for scorer in predictor.scorers:
-        _check_labels(scorer, _predict(predictor, run, texts, scorer))
+        is_list = scorer in _MAY_FIND_NOTHING or (
+            scorer == ENSEMBLE and not predictor.needs_encoder(scorer)
+        )
+        _check_labels(scorer, _predict(predictor, run, texts, scorer), may_be_none=is_list)
 
 
 def best_labels(
@@ -91,7 +94,8 @@ def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) ->
 
 
 _MAY_FIND_NOTHING = frozenset({NAMES, NEIGHBOURS, FAST})
-"""Scorers that only list what they find: of a shard, or of other texts, that may be nothing."""
+"""Scorers that only list what they find: of a shard, or of other texts, that may be nothing; and so
+may a blend of none but these, as `ensemble` is where no encoder reads."""
 
 
 def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:
@@ -120,9 +124,9 @@ def _predict(
     ]
 
 
-def _check_labels(scorer: str, predictions: Sequence[Prediction]) -> None:
+def _check_labels(scorer: str, predictions: Sequence[Prediction], *, may_be_none: bool) -> None:
     labels = [label for prediction in predictions for label in prediction.labels]
-    if not labels and scorer not in _MAY_FIND_NOTHING:
+    if not labels and not may_be_none:
         raise LongtailError(
             f"scorer {scorer!r} found no label for any of {len(predictions)} known texts; "
             "train the model again"

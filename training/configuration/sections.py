@@ -110,7 +110,9 @@ class EarlyStoppingConfig(_Section):
     The stage keeps the weights that were best.
     """
 
-    metric: str = Field(default="P@5", pattern=r"^(P|nDCG|PSP|PSnDCG|R|RP|macro-F1)@[1-9][0-9]?$")
+    metric: str = Field(
+        default="P@5", pattern=r"^(P|nDCG|PSP|PSnDCG|R|RP|macro-F1|coverage)@[1-9][0-9]?$"
+    )
     """Of the classifier in its stage, of the dual encoder in its own; macro-F1 is over the labels
     with 1-9 training documents."""
     every: float = Field(default=0.5, gt=0)

@@ -16,6 +16,7 @@ from models.errors import DataError
 from models.ranking.top_k import Ranking
 from training.evaluation.metrics import (
     RankedEvaluation,
+    coverage_at,
     inverse_propensities,
     join_truth,
     label_f1_at,
@@ -59,6 +60,7 @@ ZERO_SHOT_BIN = "0"
 _OVERALL_COLUMNS = (
     *((ALL_LABELS, metric) for metric in ("P@1", "P@3", "P@5", "nDCG@5")),
     *((ALL_LABELS, metric) for metric in ("PSP@1", "PSP@3", "PSP@5", "R@10", "RP@5")),
+    (ALL_LABELS, "coverage@5"),
     (TAIL_BIN, "macro-F1@5"),
     (ZERO_SHOT_BIN, "R@10"),
 )
@@ -154,6 +156,7 @@ def _values_at(
         f"PSnDCG@{k}": propensity_scored_ndcg_at(joined, k, weights),
         f"R@{k}": recall_at(joined, k),
         f"RP@{k}": r_precision_at(joined, k),
+        f"coverage@{k}": coverage_at(joined, k),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -17,6 +18,7 @@ import pytest
 
 from models.labels.catalogue import Label, LabelCatalogue
 from models.labels.search import LabelSearch
+from models.names import AIM_NAMES
 from models.results import (
     AnswerWarning,
     BlendPart,
@@ -612,3 +614,35 @@ def test_a_key_is_asked_for_and_kept_for_this_tab_only(browser, open_server, pag
         assert ask(browser, "Duties on olive oil")[0] == "Label 0"
         assert key in browser.run("return JSON.stringify({...sessionStorage})")
         assert key not in browser.run("return JSON.stringify({...localStorage}) + location.href")
+
+
+@pytest.fixture
+def aims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offer aims for the first scorer, as a bundle with calibrations does."""
+    offered = {"retrieval": [*AIM_NAMES], "sparse": ["precision"]}
+    monkeypatch.setattr("service.routes.models._aims", lambda manifest: offered)
+
+
+def test_an_aim_is_asked_for_and_rules_out_the_dial(aims, browser, open_server, page_loader):
+    with open_server(page_loader) as url:
+        open_page(browser, url)
+        turn_dial(browser, 0.5)
+        ask(browser, "Duties on olive oil")
+        change(browser, ".aim", "rare_labels", "change")
+        browser.wait("!document.querySelector('[aria-busy=true]')")
+        assert browser.run("return document.querySelector('.tail-dial').disabled")
+        assert words(browser, ".dial-value") == "0.00"
+        assert not browser.run(
+            "return document.querySelector('.problem.shown, .panel .problem:not([hidden])')"
+        )
+        sent = browser.run(
+            "const before = window.fetch; window.sent = [];"
+            "window.fetch = (url, asked) => { sent.push(asked?.body); return before(url, asked); };"
+            "go.click(); return true"
+        )
+        assert sent
+        browser.wait("sent.length && !document.querySelector('[aria-busy=true]')")
+        assert json.loads(browser.run("return sent[0]"))["aim"] == "rare_labels"
+        change(browser, ".scorer", "sparse", "change")
+        assert browser.run("return document.querySelector('.aim-field').hidden")
+        assert not browser.run("return document.querySelector('.tail-dial').disabled")

@@ -102,7 +102,7 @@ def test_json_holds_everything_as_fractions_and_survives_a_round_trip(evaluation
 def test_overall_table_has_a_row_a_scorer_in_percent(evaluation):
     header, _, good, bad = evaluation.overall_table().splitlines()
     assert header.startswith("| scorer |   P@1 |   P@3 | P@5 | nDCG@5 |")
-    assert header.endswith("| RP@5 | macro-F1@5 (1-9) | zero-shot R@10 |")
+    assert header.endswith("| RP@5 | coverage@5 | macro-F1@5 (1-9) | zero-shot R@10 |")
     assert good.startswith("| good   | 75.00 | 41.67 |   - |")
     assert bad.startswith("| bad    |  0.00 |  0.00 |   - |")
 
