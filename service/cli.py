@@ -1,4 +1,4 @@
-"""The commands of the service: `longtail serve` and `longtail registry ...`."""
+"""The commands of the service: `longtail serve`, `predict`, `registry`, `push`, `pull`, `key`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from service.commands.options import JsonOption, print_json
 from service.commands.predict import predict
 from service.commands.registry import registry_app
 from service.commands.serve import PASSED_ON, serve
+from service.commands.sharing import pull, push
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -17,6 +18,8 @@ def add_commands(app: typer.Typer) -> None:
     app.command("serve", context_settings=PASSED_ON, add_help_option=False)(serve)
     app.command("predict")(predict)
     app.command("key")(key)
+    app.command("push")(push)
+    app.command("pull")(pull)
     app.add_typer(registry_app, name="registry")
 
 

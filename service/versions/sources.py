@@ -12,13 +12,14 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from models.bundle.manifest import MANIFEST_NAME, Manifest
 from models.bundle.registry import STATE_NAME, Registry
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
+from models.errors import BundleError, BundleNotFoundError, ConfigError
 from models.files.durable import sync_folder, sync_tree, write_json_durably
+from models.sharing.transfer import check_names
 
 logger = logging.getLogger(__name__)
 
@@ -106,10 +107,7 @@ class RegistrySource:
                 raise BundleNotFoundError(f"{where} is not there; ask for one that is")
             text: bytes = self._files.cat_file(path)
         manifest = Manifest.from_json(text.decode("utf-8", "replace"), where)
-        for name in manifest.files:
-            path_inside = PurePosixPath(name)
-            if path_inside.is_absolute() or ".." in path_inside.parts or "\\" in name:
-                raise BundleCorruptError(f"{where}: the manifest names a file outside it: {name!r}")
+        check_names(manifest.files, where)
         return manifest, text
 
     def _check_room(self, number: int, manifest: Manifest) -> None:

@@ -1,0 +1,220 @@
+"""The model card: what a stranger should know of a bundle before using it, in Markdown.
+
+Everything in it comes from the bundle, but for what only its publisher can know: the name, the data
+and the licence. What was not given is said to be missing. The form is that of Hugging Face: YAML
+between two rules, then text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Manifest
+from models.bundle.warmup_texts import PROBES_NAME
+from models.errors import DataError
+from models.names import NEIGHBOURS
+
+_BANDS = (("0", 0, 0), ("1", 1, 1), ("2-9", 2, 9), ("10-99", 10, 99), ("100+", 100, np.inf))
+_MEASURES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
+_BAND_MEASURES = ("R@10", "macro-F1@5", "PSP@5")
+_NOT_TOLD = "the publisher did not say"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What only the publisher of a model can know.
+
+    Attributes:
+        name: Of the model.
+        data: What it was trained on, and where that comes from.
+        licence: An SPDX identifier in lower case, as Hugging Face wants it, such as "cc-by-4.0".
+        languages: ISO 639 codes of the texts.
+        source: What `longtail pull` is given.
+        evaluation: What `longtail evaluate --json` wrote of this model; empty: its dev measures.
+    """
+
+    name: str = "A Longtail model"
+    data: str = ""
+    licence: str = ""
+    languages: tuple[str, ...] = ()
+    source: str = ""
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_evaluation(path: Path, manifest: Manifest) -> dict[str, Any]:
+    """Return the figures of a record of `longtail evaluate --json`.
+
+    Raises:
+        DataError: The file is none, or is of another model.
+    """
+    try:
+        figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["figures"]
+        model, _ = figures["model"], figures["scorers"].items()
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise DataError(
+            f"{path}: is no record of 'longtail evaluate --json' ({error!r}); write one"
+        ) from error
+    if model != manifest.digest:
+        raise DataError(
+            f"{path}: measures the model {str(model)[:12]}, expected {manifest.digest[:12]}; "
+            "evaluate the version that is sent"
+        )
+    return figures
+
+
+def model_card(bundle: Bundle, published: Publication) -> str:
+    """Return the card of a bundle."""
+    manifest = bundle.manifest
+    parts = [
+        _front_matter(published),
+        f"# {published.name}",
+        _opening(manifest),
+        "## Use",
+        _use(published.source, manifest),
+        "## How good it is",
+        _quality(bundle, published.evaluation),
+        "## Data and licence",
+        _data(published),
+        "## What is in it",
+        _content(bundle),
+        "## What it is not for",
+        _limits(manifest),
+        "## Identity",
+        _identity(manifest),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(published: Publication) -> str:
+    lines = ["---", "library_name: longtail", "pipeline_tag: text-classification", "tags:"]
+    lines += ["- extreme-multi-label-classification", "- rare-labels"]
+    if published.licence:
+        lines.append(f"license: {json.dumps(published.licence)}")
+    if published.languages:
+        lines += ["language:", *(f"- {json.dumps(code)}" for code in published.languages)]
+    return "\n".join([*lines, "---"])
+
+
+def _opening(manifest: Manifest) -> str:
+    return (
+        f"Finds the labels of a text among {manifest.label_count:,}, rare ones too. Trained with "
+        f"Longtail {manifest.longtail_version} on {manifest.training_document_count:,} documents."
+    )
+
+
+def _identity(manifest: Manifest) -> str:
+    return (
+        f"Digest `{manifest.digest}`; `longtail pull --digest {manifest.digest[:16]}` accepts no "
+        "other. It pins every byte of the model; safetensors and JSON only, so nothing in it can "
+        "run code."
+    )
+
+
+def _use(source: str, manifest: Manifest) -> str:
+    return (
+        "```sh\n"
+        "pip install 'longtail[cpu]'\n"
+        f"longtail pull {source or 'WHERE_THIS_LIES'}\n"
+        "longtail serve            # then http://localhost:8000/\n"
+        "```\n\n"
+        "```python\n"
+        "import longtail\n\n"
+        'longtail.load("registry").predict(["a text"], k=5)\n'
+        "```\n\n"
+        f"Scorers: {_listed(manifest.scorers)}; `{manifest.default_scorer}` answers unless another "
+        "is asked for."
+    )
+
+
+def _quality(bundle: Bundle, evaluation: Mapping[str, Any]) -> str:
+    manifest = bundle.manifest
+    if evaluation:
+        scorers = {name: _values(x) for name, x in evaluation["scorers"].items()}
+        where = f"the {evaluation['split']} split ({evaluation['num_documents']:,} documents)"
+    else:
+        scorers, where = manifest.metrics.get("dev", {}), manifest.chosen_on
+    scorers = {name: x for name, x in scorers.items() if isinstance(x, dict) and x.get("all")}
+    counts = _label_counts(bundle)
+    if not scorers:
+        return "Nothing was measured.\n\n" + _table(
+            ("training documents of a label", "labels"), [(name, n) for name, n in counts.items()]
+        )
+    rows = [(f"`{name}`", *_cells(found["all"], _MEASURES)) for name, found in scorers.items()]
+    shown = manifest.default_scorer if manifest.default_scorer in scorers else next(iter(scorers))
+    bands = [
+        (name, count, *_cells(scorers[shown].get(name) or {}, _BAND_MEASURES))
+        for name, count in counts.items()
+    ]
+    biased = "" if evaluation else " The model was chosen on these, so they flatter it a little."
+    return (
+        f"On {where}, in percent.{biased}\n\n{_table(('scorer', *_MEASURES), rows)}\n\n"
+        f"`{shown}`, by how many training documents a label has:\n\n"
+        + _table(("training documents", "labels", *_BAND_MEASURES), bands)
+    )
+
+
+def _values(subsets: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: found.get("values", {}) for name, found in subsets.items()}
+
+
+def _label_counts(bundle: Bundle) -> dict[str, str]:
+    counts = bundle.catalogue.training_counts
+    return {
+        name: f"{np.count_nonzero((low <= counts) & (counts <= high)):,}"
+        for name, low, high in _BANDS
+    }
+
+
+def _data(published: Publication) -> str:
+    licence = published.licence or _NOT_TOLD
+    return f"Trained on: {published.data or _NOT_TOLD}.\n\nLicence of the model: {licence}."
+
+
+def _content(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    size = sum(info.size_bytes for info in manifest.files.values())
+    facts = [f"- {size / 1e6:.1f} MB in {len(manifest.files)} files."]
+    if (encoder := manifest.encoder) is None:
+        facts.append("- No encoder: it reads words and names, and needs no GPU.")
+    else:
+        facts.append(f"- The encoder {encoder.name}; it reads {encoder.max_tokens} tokens.")
+    if PROBES_NAME in manifest.files:
+        num_texts = sum(1 for line in bundle.text(PROBES_NAME).splitlines() if line.strip())
+        facts.append(f"- {num_texts} training texts in full, to try the model on when it starts.")
+    if NEIGHBOURS in manifest.scorers:
+        facts.append(
+            "- The words of every training document with their weights, its id and its labels "
+            "(scorer `neighbours`): who has the model can learn what the documents were about."
+        )
+    return "\n".join(facts)
+
+
+def _limits(manifest: Manifest) -> str:
+    calibrated_on = manifest.chosen_on if manifest.calibrations else "nothing"
+    return (
+        "- Decisions about people without a person who looks at them: labels are suggestions.\n"
+        "- Texts of another kind, language or time than those it was trained on: its "
+        f"probabilities were calibrated on {calibrated_on}.\n"
+        "- Labels without training documents as if they were as certain as others: see the table "
+        "by band."
+    )
+
+
+def _cells(values: Mapping[str, float], names: Sequence[str]) -> list[str]:
+    return [f"{100 * values[name]:.1f}" if name in values else "-" for name in names]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

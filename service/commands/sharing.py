@@ -1,0 +1,118 @@
+"""`longtail push` and `longtail pull`: models to and from other places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.commands.options import DEFAULT_REGISTRY, JsonOption, RegistryOption, print_json
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from models.bundle.manifest import Manifest
+
+_PLACES = "hf://owner/name[@revision], a .zip file, a folder, or any URI of fsspec (s3://...)."
+
+
+def push(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help=f"Where to: {_PLACES}")],
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    name: Annotated[str, typer.Option(help="Of the model, for its card.")] = "A Longtail model",
+    data: Annotated[
+        str, typer.Option("--trained-on", help="What it was trained on, for its card.")
+    ] = "",
+    licence: Annotated[
+        str, typer.Option("--license", help="Of the model, for its card, such as cc-by-4.0.")
+    ] = "",
+    languages: Annotated[
+        str, typer.Option("--languages", help="Of the texts, for its card, such as en,fi.")
+    ] = "",
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--evaluation",
+            help="What 'longtail evaluate --json' wrote of this version; else its card has the "
+            "measures of the dev split.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another model that lies there.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a model elsewhere, with a model card (README.md) made from its own measures."""
+    from models.bundle.registry import Registry
+    from models.files.outputs import check_readable_file
+    from models.sharing.card import Publication, model_card, read_evaluation
+    from models.sharing.places import place_of
+    from models.sharing.transfer import push as send
+
+    to = place_of(place)
+    bundle = Registry(registry).open(version)
+    if record is not None:
+        check_readable_file(record, "--evaluation")
+    published = Publication(
+        name=name,
+        data=data,
+        licence=licence,
+        languages=tuple(code.strip() for code in languages.split(",") if code.strip()),
+        source=place,
+        evaluation={} if record is None else read_evaluation(record, bundle.manifest),
+    )
+    card = model_card(bundle, published)
+    with _bar("sent", bundle.manifest) as bar:
+        is_sent = send(bundle, to, place, card, bar.update, replace=overwrite)
+    digest = bundle.manifest.digest
+    if as_json:
+        print_json({"place": place, "digest": digest, "sent": is_sent})
+    elif is_sent:
+        print(f"Sent to {place} with its model card.\nDigest {digest}")
+    else:
+        print(f"{place} holds this model already.\nDigest {digest}")
+
+
+def pull(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help=f"Where it lies: {_PLACES}")],
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    digest: Annotated[
+        str, typer.Option(help="How its digest must begin: at least 8 hexadecimal digits.")
+    ] = "",
+    move: Annotated[
+        bool,
+        typer.Option("--activate/--no-activate", help="Let 'current' name the new version."),
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch a model into the registry, every byte verified; a pull that was stopped resumes."""
+    from models.bundle.registry import Registry
+    from models.sharing.places import place_of
+    from models.sharing.transfer import pull as fetch
+
+    store = Registry(registry)
+    store.check_writable()
+    with ExitStack() as stack:
+
+        def started(manifest: Manifest) -> Callable[[int], object]:
+            advance: Callable[[int], object] = stack.enter_context(_bar("fetched", manifest)).update
+            return advance
+
+        made = fetch(place_of(place), place, store, activate=move, digest=digest, started=started)
+    found = store.open(made).manifest
+    if as_json:
+        print_json({"version": made, "digest": found.digest, "current": store.current()})
+        return
+    print(
+        f"Version {made}: {found.label_count:,} labels, scorers {', '.join(found.scorers)}.\n"
+        f"Digest {found.digest}\nCurrent is version {store.current()}; 'longtail serve' serves it."
+    )
+
+
+def _bar(what: str, manifest: Manifest) -> Any:
+    from tqdm import tqdm
+
+    size = sum(info.size_bytes for info in manifest.files.values())
+    return tqdm(total=size, desc=what, unit="B", unit_scale=True)

@@ -1,0 +1,36 @@
+"""A person sends a model to a colleague, who serves it."""
+
+from __future__ import annotations
+
+import json
+
+from models.bundle.registry import Registry
+
+
+def test_a_model_goes_by_zip_file_from_one_registry_to_another(place, run):
+    sent = run("push", "model.zip", "--name", "Fish", "--license", "cc0-1.0", "--json")
+    assert sent.status == 0 and json.loads(sent.out)["sent"]
+    again = run("push", "model.zip")
+    assert "holds this model already" in again.out
+    came = run("pull", "model.zip", "--registry", "colleague")
+    assert came.status == 0 and "Current is version 1" in came.out
+    digest = Registry("registry").open().manifest.digest
+    assert Registry("colleague").open().manifest.digest == digest
+    for registry in ("registry", "colleague"):
+        asked = ("--registry", registry, "--input", "docs.jsonl", "--output", f"{registry}.jsonl")
+        assert run("predict", *asked).status == 0
+    assert (place / "colleague.jsonl").read_text() == (place / "registry.jsonl").read_text()
+
+
+def test_a_wrong_place_or_digest_is_told_in_one_line(place, run):
+    assert "expected 'hf://owner/name'" in run("push", "hf://nobody").last_line
+    assert "no manifest.json there" in run("pull", "empty", "--registry", "new").last_line
+    assert "8 to 64 digits" in run("pull", "empty", "--registry", "new", "--digest", "x").last_line
+    assert run("pull", "empty", "--registry", "full").status == 1
+
+
+def test_a_record_of_another_model_is_refused(place, run):
+    (place / "record.json").write_text(json.dumps({"figures": {"model": "0", "scorers": {}}}))
+    outcome = run("push", "model.zip", "--evaluation", "record.json")
+    assert outcome.status == 1 and "measures the model 0" in outcome.last_line
+    assert not (place / "model.zip").exists()

@@ -1,0 +1,306 @@
+"""Bundles sent elsewhere and fetched again: the same bytes, or one sentence that says why not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import httpx
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+
+from models.bundle.manifest import MANIFEST_NAME, digest_of
+from models.bundle.registry import Registry
+from models.errors import BundleCorruptError, BundleError, ConfigError, DataError
+from models.sharing.card import Publication, model_card, read_evaluation
+from models.sharing.places import CARD_NAME, PlaceError, place_of
+from models.sharing.transfer import pull, push
+
+
+class FakeHub:
+    """A Hub in a folder, that knows the repositories made in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.commits: list[str | None] = []
+        self.is_offline = False
+
+    def create_repo(self, repository: str, *, private: bool, exist_ok: bool) -> None:
+        assert private and exist_ok
+        (self.folder / repository).mkdir(parents=True, exist_ok=True)
+
+    def create_commit(self, repository, operations, *, commit_message, revision) -> None:
+        assert commit_message
+        self.commits.append(revision)
+        for operation in operations:
+            path = self.folder / repository / operation.path_in_repo
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with operation.as_file() as file:
+                path.write_bytes(file.read())
+
+    def download(self, repository: str, name: str, *, revision: str | None) -> str:
+        response = httpx.Response(404, request=httpx.Request("GET", "http://hub.invalid"))
+        if self.is_offline:
+            raise LocalEntryNotFoundError("no network")
+        if not (self.folder / repository).is_dir():
+            raise RepositoryNotFoundError("no such repository", response=response)
+        path = self.folder / repository / name
+        if not path.is_file():
+            raise EntryNotFoundError("no such file", response=response)
+        return str(path)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> FakeHub:
+    fake = FakeHub(tmp_path / "hub")
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda **_: fake)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fake.download)
+    return fake
+
+
+@pytest.fixture
+def memory() -> Iterator[None]:
+    yield
+    files = fsspec.filesystem("memory")
+    for path in files.ls("/", detail=False):
+        files.rm(path, recursive=True)
+
+
+@pytest.fixture(params=["folder", "zip", "file://", "memory://", "memory zip", "hf://"])
+def uri(request, tmp_path, hub, memory) -> str:
+    return {
+        "folder": str(tmp_path / "there" / "model"),
+        "zip": str(tmp_path / "there" / "model.zip"),
+        "file://": (tmp_path / "uri").as_uri(),
+        "memory://": "memory://shop/model",
+        "memory zip": "memory://shop/model.zip",
+        "hf://": "hf://owner/model@main",
+    }[request.param]
+
+
+@pytest.fixture
+def bundle(trained_sparse):
+    return trained_sparse.bundle
+
+
+@pytest.fixture
+def mirror(tmp_path) -> Registry:
+    return Registry(tmp_path / "mirror")
+
+
+def send(bundle, uri: str, **options) -> bool:
+    return push(bundle, place_of(uri), uri, "# Card\n", **({"replace": False} | options))
+
+
+def fetch(uri: str, registry: Registry, **options) -> int:
+    return pull(place_of(uri), uri, registry, **({"activate": True} | options))
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_what_comes_back_is_what_was_sent(bundle, uri, mirror):
+    sent: list[int] = []
+    assert send(bundle, uri, advance=sent.append)
+    total = sum(info.size_bytes for info in bundle.manifest.files.values())
+    assert sum(sent) == total + (bundle.folder / MANIFEST_NAME).stat().st_size
+    came: list[int] = []
+    assert fetch(uri, mirror, started=lambda manifest: came.append) == 1
+    assert sum(came) == total
+    assert content_of(mirror.folder / "1") == content_of(bundle.folder)
+    assert mirror.current() == 1
+
+
+def test_the_same_model_is_neither_sent_nor_kept_twice(bundle, uri, mirror):
+    assert send(bundle, uri) and not send(bundle, uri)
+    assert fetch(uri, mirror) == fetch(uri, mirror) == 1
+    assert mirror.versions() == [1]
+
+
+def test_another_model_is_replaced_only_if_asked(bundle, uri, tmp_path, mirror):
+    other = changed(bundle, tmp_path / "other", training_document_count=999)
+    send(bundle, uri)
+    with pytest.raises(BundleError, match=r"holds another bundle .*--overwrite"):
+        send(other, uri)
+    assert send(other, uri, replace=True)
+    fetch(uri, mirror)
+    assert mirror.open(1).manifest.training_document_count == 999
+
+
+def changed(bundle, folder: Path, **fields):
+    """Return a copy of a bundle whose manifest says something else, with the right digest."""
+    shutil.copytree(bundle.folder, folder)
+    content = json.loads((folder / MANIFEST_NAME).read_text()) | fields
+    content["digest"] = digest_of(content)
+    text = json.dumps(content, ensure_ascii=True, indent=1, sort_keys=True) + "\n"
+    (folder / MANIFEST_NAME).write_text(text)
+    manifest = type(bundle.manifest).from_json(text, "copy")
+    return replace(bundle, folder=folder, manifest=manifest)
+
+
+def test_nothing_there_is_told(uri, mirror):
+    with pytest.raises(BundleError, match=r"no manifest.json there|there is no such file"):
+        fetch(uri, mirror)
+    assert mirror.versions() == []
+
+
+def test_a_hub_out_of_reach_is_not_an_empty_one(hub, bundle, mirror):
+    hub.is_offline = True
+    for act in (lambda: send(bundle, "hf://a/b"), lambda: fetch("hf://a/b", mirror)):
+        with pytest.raises(PlaceError, match=r"'hf://a/b': can't be reached.*no network"):
+            act()
+
+
+def test_a_commit_goes_to_the_revision_that_is_named(hub, bundle):
+    send(bundle, "hf://a/b")
+    send(bundle, "hf://a/c@v2")
+    assert hub.commits == [None, "v2"]
+    assert (hub.folder / "a/b" / CARD_NAME).read_text() == "# Card\n"
+
+
+@pytest.mark.parametrize("uri", ["hf://", "hf://owner", "hf://a/b/c", "hf://a/b@", "nonsense://x"])
+def test_an_address_that_names_no_place_is_told(uri):
+    with pytest.raises(ConfigError, match=r"expected .*hf://owner/name"):
+        place_of(uri)
+
+
+def test_a_file_that_was_changed_there_never_gets_a_version(bundle, tmp_path, mirror):
+    folder = tmp_path / "there"
+    send(bundle, str(folder))
+    name = next(iter(bundle.manifest.files))
+    for spoilt in (b"", b"x" * bundle.manifest.files[name].size_bytes, b"x" * 10**7):
+        (folder / name).write_bytes(spoilt)
+        with pytest.raises(BundleCorruptError, match=f"file '{name}' is not what the manifest"):
+            fetch(str(folder), mirror)
+    (folder / name).unlink()
+    with pytest.raises(BundleCorruptError, match=f"file '{name}' is missing there"):
+        fetch(str(folder), mirror)
+    assert mirror.versions() == []
+
+
+@pytest.mark.parametrize("name", ["../escaped", "/escaped", "a\\b", ""])
+def test_names_that_leave_the_folder_are_refused(bundle, tmp_path, mirror, name):
+    files = {
+        path: {"sha256": x.sha256, "size_bytes": x.size_bytes}
+        for path, x in bundle.manifest.files.items()
+    }
+    evil = changed(
+        bundle, tmp_path / "evil", files=files | {name: {"sha256": "0" * 64, "size_bytes": 1}}
+    )
+    with pytest.raises(BundleCorruptError, match="names a file outside it"):
+        fetch(str(evil.folder), mirror)
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_a_pull_that_was_stopped_goes_on_with_what_is_left(bundle, tmp_path, mirror):
+    uri = str(tmp_path / "there")
+    send(bundle, uri)
+    last = tmp_path / "there" / list(bundle.manifest.files)[-1]
+    kept = last.read_bytes()
+    last.unlink()
+    with pytest.raises(BundleCorruptError):
+        fetch(uri, mirror)
+    last.write_bytes(kept)
+    for name in list(bundle.manifest.files)[:-1]:
+        (tmp_path / "there" / name).unlink()  # what came before is not asked for again
+    assert fetch(uri, mirror) == 1
+    assert [path.name for path in mirror.folder.iterdir() if path.name.startswith(".pulled")] == []
+
+
+def test_a_digest_can_be_insisted_on(bundle, tmp_path, mirror):
+    uri = str(tmp_path / "model.zip")
+    send(bundle, uri)
+    with pytest.raises(BundleCorruptError, match="expected one that begins with '00000000'"):
+        fetch(uri, mirror, digest="00000000")
+    with pytest.raises(ConfigError, match="8 to 64 digits"):
+        fetch(uri, mirror, digest="ABC")
+    assert fetch(uri, mirror, digest=bundle.manifest.digest[:8], activate=False) == 1
+    assert mirror.current() is None
+
+
+def test_equal_bundles_make_equal_zip_files(bundle, tmp_path):
+    for name in ("one.zip", "two.zip"):
+        send(bundle, str(tmp_path / name))
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def test_a_zip_of_a_folder_is_as_good(bundle, tmp_path, mirror):
+    path = tmp_path / "model.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in content_of(bundle.folder).items():
+            archive.writestr(f"model-main/{name}", content)
+    assert fetch(str(path), mirror) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no", b"text"])
+def test_a_zip_that_is_none_is_told(tmp_path, mirror, content):
+    path = tmp_path / "model.zip"
+    path.write_bytes(content)
+    with pytest.raises(PlaceError, match="BadZipFile"):
+        fetch(str(path), mirror)
+
+
+def test_no_room_is_told_before_anything_is_fetched(bundle, tmp_path, mirror, monkeypatch):
+    uri = str(tmp_path / "there")
+    send(bundle, uri)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(BundleError, match=r"10 are free; make room"):
+        fetch(uri, mirror)
+
+
+def test_the_card_tells_what_the_bundle_knows_and_what_nobody_said(bundle):
+    card = model_card(bundle, Publication())
+    manifest = bundle.manifest
+    assert card.startswith("---\nlibrary_name: longtail\n") and "license:" not in card
+    assert manifest.digest in card and "WHERE_THIS_LIES" in card
+    assert "Trained on: the publisher did not say." in card
+    found = manifest.metrics["dev"]["sparse"]["all"]["P@1"]
+    assert f"| `sparse` | {100 * found:.1f} |" in card
+    counts = bundle.catalogue.training_counts
+    rows = [line.split("|") for line in card.splitlines() if line.startswith("| ")]
+    bands = {cells[1].strip(): cells[2].strip() for cells in rows}
+    assert bands["2-9"] == str(sum(2 <= count <= 9 for count in counts))
+    assert sum(int(bands[name]) for name in ("0", "1", "2-9", "10-99", "100+")) == len(counts)
+
+
+def test_the_card_tells_what_its_publisher_said(bundle):
+    said = Publication("Fish", "reports", "cc-by-4.0", ("en", "fi"), "hf://a/b")
+    card = model_card(bundle, said)
+    assert 'license: "cc-by-4.0"\nlanguage:\n- "en"\n- "fi"\n---\n\n# Fish\n' in card
+    assert "longtail pull hf://a/b" in card and "Trained on: reports." in card
+
+
+def test_the_card_takes_the_measures_of_this_model_alone(bundle, tmp_path):
+    path = tmp_path / "record.json"
+    scorers = {"sparse": {"all": {"values": {"P@1": 0.123}}, "0": {"values": {"R@10": 0.5}}}}
+    figures = {
+        "model": bundle.manifest.digest,
+        "split": "test",
+        "num_documents": 7,
+        "scorers": scorers,
+    }
+    path.write_text(json.dumps({"figures": figures}))
+    card = model_card(bundle, Publication(evaluation=read_evaluation(path, bundle.manifest)))
+    assert "On the test split (7 documents)" in card and "| `sparse` | 12.3 | - |" in card
+    path.write_text(json.dumps({"figures": figures | {"model": "0" * 64}}))
+    with pytest.raises(DataError, match="measures the model 000000000000"):
+        read_evaluation(path, bundle.manifest)
+    path.write_text("[]")
+    with pytest.raises(DataError, match="is no record of 'longtail evaluate --json'"):
+        read_evaluation(path, bundle.manifest)
