@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One process for each core, but no more than four, as each takes up to 2 GiB.
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo serve test check docs fuzz format clean formatting lint types layers
+.PHONY: bundles demo serve test check docs fuzz format clean formatting lint types layers
 
 demo: $(VENV)/.installed
 	$(BIN)/longtail demo --port $(PORT)
@@ -29,6 +29,22 @@ fuzz: $(VENV)/.installed
 	@echo 'FUZZ_SEED=$(FUZZ_SEED)'
 	FUZZ_SEED=$(FUZZ_SEED) FUZZ_CORPORA=2000 FUZZ_REQUESTS=20000 $(BIN)/pytest -s \
 		tests/generated tests/service/test_state_machine.py tests/service/test_schema_fuzzing.py
+
+# Two models ready to be shared, each a zip file in runs/ with its card; see docs/how-to/share.md.
+LONGTAIL_DATA ?= ../shared/data
+bundles: bundle-eurlex57k bundle-tate
+bundle-eurlex57k: OPTIONS := --config training/configs/phrases.yaml
+bundle-eurlex57k: CARD := --trained-on 'EURLEX57K (Chalkidis et al. 2019), laws of the EU' \
+	--license cc-by-sa-4.0
+bundle-tate: CARD := --trained-on 'titles and texts of artworks, of the Tate collection' \
+	--license cc0-1.0
+bundle-%: $(VENV)/.installed
+	$(BIN)/longtail train '$(LONGTAIL_DATA)/$*' --without-encoder $(OPTIONS) \
+		--registry runs/$*/registry --work runs/$*/work
+	$(BIN)/longtail evaluate '$(LONGTAIL_DATA)/$*' --registry runs/$*/registry --no-baselines \
+		--output runs/$*/evaluation --json runs/$*/record.json --overwrite
+	$(BIN)/longtail push runs/$*.zip --registry runs/$*/registry --name $* --languages en \
+		--evaluation runs/$*/record.json --overwrite $(CARD)
 
 # Formatting, lint, types and the direction of imports, all at once.
 check: $(VENV)/.installed

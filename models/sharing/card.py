@@ -119,8 +119,8 @@ def _identity(manifest: Manifest) -> str:
 
 def _use(source: str, manifest: Manifest) -> str:
     return (
+        "With Longtail installed:\n\n"
         "```sh\n"
-        "pip install 'longtail[cpu]'\n"
         f"longtail pull {source or 'WHERE_THIS_LIES'}\n"
         "longtail serve            # then http://localhost:8000/\n"
         "```\n\n"

@@ -45,6 +45,7 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Send a model elsewhere, with a model card (README.md) made from its own measures."""
+    from models.bundle.manifest import MANIFEST_NAME
     from models.bundle.registry import Registry
     from models.files.outputs import check_readable_file
     from models.sharing.card import Publication, model_card, read_evaluation
@@ -60,11 +61,11 @@ def push(
         data=data,
         licence=licence,
         languages=tuple(code.strip() for code in languages.split(",") if code.strip()),
-        source=place,
+        source=place if "://" in place else Path(place).name,
         evaluation={} if record is None else read_evaluation(record, bundle.manifest),
     )
     card = model_card(bundle, published)
-    with _bar("sent", bundle.manifest) as bar:
+    with _bar("sent", bundle.manifest, (bundle.folder / MANIFEST_NAME).stat().st_size) as bar:
         is_sent = send(bundle, to, place, card, bar.update, replace=overwrite)
     digest = bundle.manifest.digest
     if as_json:
@@ -111,8 +112,8 @@ def pull(
     )
 
 
-def _bar(what: str, manifest: Manifest) -> Any:
+def _bar(what: str, manifest: Manifest, more_bytes: int = 0) -> Any:
     from tqdm import tqdm
 
-    size = sum(info.size_bytes for info in manifest.files.values())
+    size = more_bytes + sum(info.size_bytes for info in manifest.files.values())
     return tqdm(total=size, desc=what, unit="B", unit_scale=True)
