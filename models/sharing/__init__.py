@@ -1,1 +1,0 @@
-"""Bundles elsewhere: sent to and fetched from a Hugging Face repository, any URI, or a zip file."""
