@@ -30,6 +30,34 @@ export class Problem extends Error {
 }
 
 export const predict = (question, signal) => ask("v1/predict", { question, signal });
+/** Ask about many texts at once; returns an answer for each line, in order: labels or an error. */
+export async function batch(lines, options, signal) {
+  const path = `v1/batch?${new URLSearchParams(options)}`;
+  for (;;) {
+    try {
+      const answer = await send(path, { lines: lines.map((line) => JSON.stringify(line)).join("\n"), signal });
+      const found = (await answer.text()).trim().split("\n").map((line) => JSON.parse(line));
+      const { summary } = found.pop();
+      if (summary?.error) throw new Problem(summary.error);
+      if (found.length !== lines.length) throw new Problem({ title: "The answer is incomplete", detail: "The service may be restarting." });
+      return found;
+    } catch (error) {
+      if (error.status !== 429) throw error;
+      await pause((error.retryAfter ?? 1) * 1000, signal);
+    }
+  }
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}
+
 export const models = (signal) => ask("v1/models", { signal });
 export const label = (id, signal) => ask(`v1/labels?id=${encodeURIComponent(id)}`, { signal });
 
@@ -54,15 +82,16 @@ async function ask(path, { question, signal }) {
   return (await send(path, { question, signal })).json();
 }
 
-async function send(path, { question, signal }) {
+async function send(path, { question, lines, signal }) {
   const headers = {};
   if (question) headers["Content-Type"] = "application/json";
+  if (lines) headers["Content-Type"] = "application/x-ndjson";
   if (apiKey()) headers.Authorization = `Bearer ${apiKey()}`;
   let answer;
   try {
     answer = await fetch(path, {
-      method: question ? "POST" : "GET",
-      body: question && JSON.stringify(question),
+      method: question || lines ? "POST" : "GET",
+      body: lines ?? (question && JSON.stringify(question)),
       headers,
       signal,
       credentials: "same-origin",

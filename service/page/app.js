@@ -2,16 +2,19 @@
 import { apiKey, models as fetchModels, setApiKey } from "./api.js";
 import { AskView } from "./ask.js";
 import { CatalogueView } from "./catalogue.js";
+import { questionOf } from "./links.js";
+import { ManyView } from "./many.js";
 import { ModelsView, servingWords } from "./models.js";
 import { hideProblem, showProblem } from "./problems.js";
 
 const SOON_MS = 2000; // until a model is ready
 const LATER_MS = 15000;
-const TITLES = { ask: "Find labels", labels: "Catalogue", models: "Models" };
+const TITLES = { ask: "Find labels", many: "Many texts", labels: "Catalogue", models: "Models" };
 
 const find = (id) => document.getElementById(id);
 const ask = new AskView();
 const catalogue = new CatalogueView();
+const many = new ManyView();
 const modelsView = new ModelsView();
 let timer;
 let told = ""; // the last answer
@@ -31,7 +34,10 @@ async function look() {
       told = JSON.stringify(found);
       modelsView.useModels(found);
       find("serving").textContent = servingWords(found.models);
-      if (isReady) ask.useModels(found);
+      if (isReady) {
+        ask.useModels(found);
+        many.useModels(found);
+      }
     }
   } catch (error) {
     told = "";
@@ -61,6 +67,11 @@ function hideNotice() {
 }
 
 function route() {
+  const question = questionOf(location.hash);
+  if (question) {
+    history.replaceState(null, "", "#ask"); // the text changes, and the address would not
+    ask.restore(question);
+  }
   const [name, ...rest] = location.hash.slice(1).split("/");
   if (name === "main") return;
   const view = name in TITLES ? name : "ask";

@@ -1,10 +1,12 @@
 // The view that asks: a text, one setting or two, and what they find.
-import { count, debounced, percent, plural, score } from "./dom.js";
+import { copyText, count, debounced, percent, plural, score } from "./dom.js";
+import { MAX_LINKED_CHARACTERS, linkTo } from "./links.js";
 import { Panel } from "./panel.js";
 import { showProblem } from "./problems.js";
 
 const TYPING_PAUSE_MS = 500;
 const MAX_FILE_BYTES = 4_000_000;
+const COPIED_MS = 1500;
 const EXAMPLE =
   "Commission Regulation opening tariff quotas for imports of olive oil originating in Tunisia. " +
   "Import licences shall be issued for a fixed quantity each month, and customs duties shall be " +
@@ -21,6 +23,7 @@ export class AskView {
     find("panels").append(this.panels[0].root);
     this.limits = null;
     this.asked = ""; // the text that was asked about last
+    this.linked = null; // the question of an address, until there are models
     this.listen();
   }
 
@@ -45,6 +48,7 @@ export class AskView {
     });
     find("go").addEventListener("click", () => this.ask());
     find("k").addEventListener("change", () => this.ask());
+    find("link-copy").addEventListener("click", () => this.copyLink());
     find("example").addEventListener("click", () => this.setText(EXAMPLE));
     find("clear").addEventListener("click", () => {
       this.setText("");
@@ -129,6 +133,38 @@ export class AskView {
     this.panels[0].setTitle(isOn ? "A" : "Labels");
   }
 
+  /** Copy the address of this question, or show it where copying is not allowed. */
+  async copyLink() {
+    const shown = find("link");
+    const text = this.text.value;
+    if (!text.trim() || text.length > MAX_LINKED_CHARACTERS) {
+      const detail = text.trim() ? `It has ${plural(text.length, "character")}; at most ${count(MAX_LINKED_CHARACTERS)} fit.` : "Write or paste a text first.";
+      this.refuse("There is no link to this text", detail);
+      return;
+    }
+    shown.textContent = linkTo({ text, k: find("k").value, ...this.panels[0].settings });
+    shown.hidden = false;
+    const isCopied = await copyText(shown);
+    shown.hidden = isCopied;
+    find("link-copy").textContent = isCopied ? "Copied" : "Selected";
+    setTimeout(() => (find("link-copy").textContent = "Link"), COPIED_MS);
+  }
+
+  /** Ask the question of an address; what this model lacks is told. */
+  restore(question) {
+    this.linked = question;
+    if (this.panels[0].model) this.followLink();
+  }
+
+  followLink() {
+    const { text, k, ...settings } = this.linked;
+    this.linked = null;
+    if ([...find("k").options].some((option) => option.value === k)) find("k").value = k;
+    const lacking = this.panels[0].restore(settings);
+    find("link-note").textContent = lacking.length ? `The link asked for ${lacking.join(", ")}, which this model does not have.` : "";
+    this.setText(text);
+  }
+
   /** Take what GET /v1/models told. */
   useModels(models) {
     this.models = models;
@@ -137,7 +173,8 @@ export class AskView {
     this.showSize();
     const wasWaiting = !this.panels[0].model;
     for (const panel of this.panels) panel.useModels(models);
-    if (wasWaiting) this.ask();
+    if (this.linked) this.followLink();
+    else if (wasWaiting) this.ask();
   }
 
   ask() {

@@ -1,10 +1,11 @@
 // One setting and what it finds: scorer, correction, aim and tail dial above, labels below.
 import { predict } from "./api.js";
-import { count, debounced, element, fillSelect, plural, rarity } from "./dom.js";
+import { copyText, count, debounced, element, fillSelect, plural, rarity } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { Results, hasProbabilities } from "./results.js";
 
 const DIAL_PAUSE_MS = 120;
+const COPIED_MS = 1500;
 const AIMS = {
   precision: "right labels",
   rare_labels: "rare labels",
@@ -23,6 +24,7 @@ export class Panel {
     [this.version, this.scorer, this.correction, this.aim] = [".version-choice", ".scorer", ".correction", ".aim"].map(find);
     [this.dial, this.dialValue] = [".tail-dial", ".dial-value"].map(find);
     [this.progress, this.problem, this.summary, this.cautions] = [".progress", ".problem", ".summary", ".cautions"].map(find);
+    [this.after, this.copy, this.copied] = [".after", ".copy-labels", ".copied"].map(find);
     this.results = new Results(find(".results"));
     this.onAnswer = onAnswer;
     this.question = null; // {text, k} as asked last
@@ -47,6 +49,7 @@ export class Panel {
       this.useDialOrAim();
       this.ask();
     });
+    this.copy.addEventListener("click", () => this.copyLabels());
     this.dial.addEventListener("input", () => {
       this.showDial();
       askLater();
@@ -121,6 +124,48 @@ export class Panel {
     this.showDial();
   }
 
+  /** What is chosen, by the names that a link has. */
+  get settings() {
+    return {
+      version: this.version.value,
+      scorer: this.scorer.value,
+      correction: this.correction.value,
+      aim: this.hasAim ? this.aim.value : "",
+      tail_dial: Number(this.dial.value) || "",
+    };
+  }
+
+  /** Choose what a link names; returns what is not there. */
+  restore({ version, scorer, correction, aim, tail_dial: dial }) {
+    const lacking = [];
+    const choose = (select, what, value) => {
+      if (!value) return;
+      if ([...select.options].some((option) => option.value === value)) select.value = value;
+      else lacking.push(`${what} “${value}”`);
+    };
+    choose(this.version, "version", version);
+    this.fillScorers();
+    choose(this.scorer, "scorer", scorer);
+    this.fillCorrections();
+    choose(this.correction, "correction", correction);
+    this.fillAims();
+    choose(this.aim, "aim", aim);
+    this.useDialOrAim();
+    if (!this.hasAim) this.dial.value = Number(dial) || 0;
+    this.showDial();
+    return lacking;
+  }
+
+  /** Copy ids, names and probabilities as columns, or show them where copying is not allowed. */
+  async copyLabels() {
+    this.copied.textContent = this.labels.map(({ id, name, probability, score }) => [id, name, probability ?? score].join("\t")).join("\n");
+    this.copied.hidden = false;
+    const isCopied = await copyText(this.copied);
+    this.copied.hidden = isCopied;
+    this.copy.textContent = isCopied ? "Copied" : "Selected";
+    setTimeout(() => (this.copy.textContent = "Copy labels with ids"), COPIED_MS);
+  }
+
   showDial() {
     this.dialValue.textContent = Number(this.dial.value).toFixed(2);
   }
@@ -184,6 +229,9 @@ export class Panel {
     hideProblem(this.problem);
     this.results.show({ text, scorer: answer.scorer, result, before });
     this.root.classList.remove("stale");
+    this.after.hidden = false;
+    this.copied.hidden = true;
+    this.copy.disabled = !this.labels.length;
     this.summary.replaceChildren(summaryOf(answer, result, milliseconds));
     this.cautions.replaceChildren(...cautionsOf(answer, result).map((words) => element("p", {}, words)));
     this.onAnswer(this);
@@ -199,6 +247,7 @@ export class Panel {
     this.question = null;
     this.labels = null;
     this.results.clear();
+    this.after.hidden = true;
     hideProblem(this.problem);
     this.summary.textContent = "";
     this.cautions.replaceChildren();

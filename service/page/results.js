@@ -90,7 +90,8 @@ class Row {
     this.why = element("div", { class: "why", id, hidden: true });
     this.id = element("code", { class: "label-id" });
     this.copy = element("button", { type: "button", class: "quiet copy" }, "Copy");
-    const identity = element("div", { class: "identity" }, this.id, this.copy);
+    this.entry = element("a", { class: "entry" }, "Catalogue");
+    const identity = element("div", { class: "identity" }, this.id, this.copy, this.entry);
     this.item = element("li", { class: "result" }, this.head, identity, this.why);
     this.head.addEventListener("click", () => this.toggle());
     this.copy.addEventListener("click", () => this.copyId());
@@ -106,6 +107,8 @@ class Row {
     this.value.title = probability === null ? "no probability" : `probability; score ${score(label.score)}`;
     this.id.textContent = label.id;
     this.copy.setAttribute("aria-label", `Copy the id of ${label.name}`);
+    this.entry.href = `#labels/${encodeURIComponent(label.id)}`;
+    this.entry.setAttribute("aria-label", `${label.name} in the catalogue`);
     this.doubt.hidden = !isDoubtful;
     this.fill.style.setProperty("--share", share.toFixed(4));
     const kind = explanation ? rarity(explanation.training_count) : "common";

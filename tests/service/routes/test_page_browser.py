@@ -9,9 +9,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from csv import reader as csv_reader
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx
 import pytest
@@ -646,3 +648,110 @@ def test_an_aim_is_asked_for_and_rules_out_the_dial(aims, browser, open_server, 
         change(browser, ".scorer", "sparse", "change")
         assert browser.run("return document.querySelector('.aim-field').hidden")
         assert not browser.run("return document.querySelector('.tail-dial').disabled")
+
+
+def test_a_link_asks_the_question_again(page):
+    ask(page, "Duties on olive oil & more = 5 %")
+    change(page, ".scorer", "sparse", "change")
+    turn_dial(page, 0.25)
+    change(page, "#k", "5", "change")
+    page.wait("document.querySelectorAll('.result').length === 5")
+    before = names(page)
+    link = page.run(
+        "return import('./page/links.js').then(({ linkTo }) => linkTo({ text: text.value,"
+        " k: k.value, scorer: 'sparse', tail_dial: '0.25' }))"
+    )
+    page.run("document.getElementById('link-copy').click()")
+    page.wait("document.getElementById('link-copy').textContent !== 'Link'")
+    shown = page.run("return document.getElementById('link').textContent")
+    assert (
+        dict(parse_qsl(shown.split("#ask?")[1])).items()
+        >= dict(parse_qsl(link.split("#ask?")[1])).items()
+    )
+    page.open("about:blank")
+    page.open(shown)
+    page.wait("document.querySelectorAll('.result').length === 5")
+    assert names(page) == before
+    assert page.run("return text.value") == "Duties on olive oil & more = 5 %"
+    assert page.run("return location.hash") == "#ask"
+
+
+def test_a_link_says_what_this_model_lacks(page):
+    url = page.run("return location.href.split('#')[0]")
+    page.open("about:blank")
+    page.open(f"{url}#ask?text=olive+oil&scorer=nothing&version=99")
+    page.wait("document.querySelectorAll('.result').length")
+    note = page.run("return document.getElementById('link-note').textContent")
+    assert "version “99”" in note and "scorer “nothing”" in note
+
+
+def test_labels_are_copied_with_their_ids(page):
+    ask(page, "Duties on olive oil")
+    page.run("document.querySelector('.copy-labels').click()")
+    page.wait("document.querySelector('.copy-labels').textContent !== 'Copy labels with ids'")
+    rows = page.run("return document.querySelector('pre.copied').textContent").split("\n")
+    assert rows[0].split("\t") == ["L0", "Label 0", "1"]
+    assert rows[1].split("\t")[:2] == ["L1", HOSTILE] and len(rows) == len(COUNTS)
+    assert page.run("return document.querySelector('.entry').getAttribute('href')") == "#labels/L0"
+
+
+FILES = {
+    "a.csv": 'id,title,content\r\nx,"Oil, ""olive""",Duties\r\ny,Fish,"Two\nlines"\r\nz,,\r\n',
+    "b.csv": '\ufeffid;title;content\nx;Oil, ""olive"";Duties\ny;Fish;"Two\nlines"\nz;;\n',
+    "c.jsonl": '{"id": "x", "text": "Oil"}\n\n{"id": "y", "text": "Fish"}\n'
+    '{"id": "z", "text": " "}\n',
+    "d.txt": "Oil\nFish\n",
+}
+
+
+def open_many(page: Browser, name: str, content: str) -> None:
+    page.run("location.hash = '#many'")
+    page.run(
+        "const data = new DataTransfer(); data.items.add(new File([arguments[1]], arguments[0]));"
+        "const input = document.getElementById('many-file'); input.files = data.files;"
+        "input.dispatchEvent(new Event('change'))",
+        name,
+        content,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_many_texts_get_labels_and_a_download(page, name):
+    open_many(page, name, FILES[name])
+    page.wait("!document.getElementById('many-start').disabled")
+    page.run("document.getElementById('many-start').click()")
+    page.wait("document.getElementById('many-said').textContent.includes('done')")
+    csv = page.run(
+        "const view = {}; const saved = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { view.blob = blob; return 'blob:x'; };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "document.getElementById('many-csv').click(); URL.createObjectURL = saved;"
+        "return view.blob.text()"
+    )
+    rows = list(csv_reader(csv.removeprefix("\ufeff").splitlines()))
+    assert rows[0] == ["id", "place", "label_id", "label", "probability", "score", "problem"]
+    ids = ["1", "2"] if name == "d.txt" else ["x", "y"]
+    assert [row[:3] for row in rows if row[1] == "1"] == [[each, "1", "L0"] for each in ids]
+    assert [row[3] for row in rows if row[1] == "2"] == [HOSTILE] * 2
+    if name != "d.txt":
+        assert rows[-1] == ["z", "", "", "", "", "", "The text is empty"]
+        assert "1 text without an answer" in words(page, "#many-said")
+    assert len(page.run("return [...document.querySelectorAll('#many-rows tr')]")) == len(ids) + (
+        name != "d.txt"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", "id,text\n1,a,b\n", "Row 2 has 3 cells; the header has 2."),
+        ("a.csv", 'text\n"open\n', "A quote is left open"),
+        ("a.jsonl", '{"text": "a"}\n[1]\n', "Line 2 is no JSON object"),
+        ("a.csv", "", "The file is empty"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(page, name, content, told):
+    open_many(page, name, content)
+    page.wait("!document.getElementById('many-problem').hidden")
+    assert told in words(page, "#many-problem")
+    assert page.run("return document.getElementById('many-start').disabled")
