@@ -1,4 +1,4 @@
-"""Annif's tables of subjects: TSV in one language, CSV in many (Annif's "Subject vocabulary formats").
+"""Annif's tables of subjects: TSV in one language, CSV in many (its "Subject vocabulary formats").
 
 As in Annif, a subject without any label is a deprecated one.
 """
@@ -91,7 +91,12 @@ def read_annif_csv(path: Path, facts: Facts, max_problems: int) -> None:
 
 
 def _add(
-    facts: Facts, line_of: dict[str, int], line: int, uri: str, labels: dict[str, str], notation: str
+    facts: Facts,
+    line_of: dict[str, int],
+    line: int,
+    uri: str,
+    labels: dict[str, str],
+    notation: str,
 ) -> None:
     """Add a subject.
 

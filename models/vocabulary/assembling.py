@@ -1,4 +1,4 @@
-"""From the statements of a file to its concepts, the same ones in the same order for all syntaxes."""
+"""From the statements of a file to its concepts, equal ones for all syntaxes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def _concept(id_: str, about: list[Fact], relations: _Relations, counts: Counter
         _sorted(texts.get("hidden_names")),
         tuple(sorted(set().union(*texts.get("notations", {}).values()))),
         _sorted(texts.get("definitions")),
-        *(tuple(sorted(relations[name].pop(id_, ()))) for name in _RELATIONS),
+        broader=tuple(sorted(relations["broader"].pop(id_, ()))),
+        narrower=tuple(sorted(relations["narrower"].pop(id_, ()))),
+        related=tuple(sorted(relations["related"].pop(id_, ()))),
         is_deprecated=any(_TRUE & found for found in texts.get("deprecated", {}).values()),
     )
 

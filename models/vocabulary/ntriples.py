@@ -17,6 +17,7 @@ _STATEMENT = re.compile(
     rf'(?:({IRI}|{BLANK_NODE})|"((?:[^"\\\r\n]++|\\.)*+)"(?:@({LANGUAGE})|\^\^{IRI})?+)'
     r"[ \t]*+\.[ \t]*+(?:#.*)?[\r\n]*"
 )
+_PROPERTY_OF = {f"<{iri}>": name for iri, name in PROPERTY_OF.items()}
 _NOTHING = re.compile(r"\s*(#.*)?", re.DOTALL)
 
 
@@ -33,25 +34,9 @@ def read_ntriples(path: Path, facts: Facts, max_problems: int) -> None:
             them with their numbers.
     """
     problems = ProblemList(path, max_problems)
-    property_of = {f"<{iri}>": name for iri, name in PROPERTY_OF.items()}
-    matched = _STATEMENT.fullmatch
     for number, line in lines(path):
         try:
-            found = matched(line.decode())
-            if found is None:
-                _check_holds_nothing(line.decode())
-                continue
-            subject, predicate, node, text, language = found.groups()
-            name = property_of.get(predicate)
-            if name is None and "\\" in predicate:
-                name = PROPERTY_OF.get(_node(predicate))
-            if name is None:
-                continue
-            about = facts.setdefault(_node(subject), [])
-            if text is None:
-                about.append((name, _node(node), None))
-            else:
-                about.append((name, unescaped(text), language.lower() if language else ""))
+            _add(facts, line.decode())
         except DataError as error:
             problems.add(BadLine(number, str(error)))
         except UnicodeDecodeError as error:
@@ -61,6 +46,29 @@ def read_ntriples(path: Path, facts: Facts, max_problems: int) -> None:
         raise DataError(
             f"{path}: {problems.num_problems} lines are no N-Triples; correct them\n{listed}"
         )
+
+
+def _add(facts: Facts, line: str) -> None:
+    """Add what a line says.
+
+    Raises:
+        DataError: It is no statement; the message is the bare reason.
+    """
+    found = _STATEMENT.fullmatch(line)
+    if found is None:
+        _check_holds_nothing(line)
+        return
+    subject, predicate, node, text, language = found.groups()
+    name = _PROPERTY_OF.get(predicate)
+    if name is None and "\\" in predicate:
+        name = PROPERTY_OF.get(_node(predicate))
+    if name is None:
+        return
+    about = facts.setdefault(_node(subject), [])
+    if text is None:
+        about.append((name, _node(node), None))
+    else:
+        about.append((name, unescaped(text), language.lower() if language else ""))
 
 
 def _node(term: str) -> str:

@@ -14,7 +14,9 @@ from models.vocabulary.terms import TermError, absolute
 _XML = "http://www.w3.org/XML/1998/namespace"
 _LANGUAGE, _BASE = f"{_XML}lang", f"{_XML}base"
 _ROOT, _DESCRIPTION = f"{RDF}RDF", f"{RDF}Description"
-_ABOUT, _ID, _NODE_ID, _RESOURCE = (f"{RDF}{name}" for name in ("about", "ID", "nodeID", "resource"))
+_ABOUT, _ID, _NODE_ID, _RESOURCE = (
+    f"{RDF}{name}" for name in ("about", "ID", "nodeID", "resource")
+)
 _PARSE_TYPE, _DATATYPE = f"{RDF}parseType", f"{RDF}datatype"
 _LONGEST_ENTITY = 256
 

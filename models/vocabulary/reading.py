@@ -1,4 +1,4 @@
-"""The reader of vocabularies: SKOS in four syntaxes, and Annif's tables, told by the file's name."""
+"""The reader of vocabularies: SKOS in four syntaxes and Annif's tables, by the file's name."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from models.errors import DataError
@@ -69,7 +69,11 @@ class _TurtleReader:
         self._num_anonymous = 0
 
     def read(self) -> None:
-        """Read all statements."""
+        """Read all statements.
+
+        Raises:
+            DataError: As `read_turtle`.
+        """
         while True:
             try:
                 if found := SUBJECT.match(self._text, self._at):
@@ -90,39 +94,45 @@ class _TurtleReader:
         """Read predicates and objects up to the end of the statement."""
         about: list[Fact] | None = None
         while True:
-            found = PAIR.match(self._text, self._at)
-            if found is None:
-                if not self._extend():
-                    self._refuse_pair()
-                continue
+            found = self._matched(PAIR, self._refuse_pair)
             end, verb, *terms, after = found.groups()
-            if not end:
-                known = self._properties
-                name = known[verb] if verb in known else self._property(verb)
-                if name is not None:
-                    if about is None:
-                        about = self._facts.setdefault(subject, [])
-                    about.append(self._fact(name, terms))
+            if end:
+                self._at = found.end()
+                return
+            known = self._properties
+            name = known[verb] if verb in known else self._property(verb)
+            if name is not None:
+                if about is None:
+                    about = self._facts.setdefault(subject, [])
+                about.append(self._fact(name, terms))
             self._at = found.end()
             if after == ",":
                 after = self._read_objects(name, about)
-            if end or after == ".":
+            if after == ".":
                 return
 
     def _read_objects(self, name: Property | None, about: list[Fact] | None) -> str:
         """Read further objects of a predicate and return what stands behind the last one."""
         while True:
-            found = NEXT_OBJECT.match(self._text, self._at)
-            if found is None:
-                if not self._extend():
-                    self._refuse_object()
-                continue
+            found = self._matched(NEXT_OBJECT, self._refuse_object)
             *terms, after = found.groups()
             if name is not None and about is not None:
                 about.append(self._fact(name, terms))
             self._at = found.end()
             if after != ",":
                 return str(after)
+
+    def _matched(self, pattern: re.Pattern[str], refuse: Callable[[], None]) -> re.Match[str]:
+        """Return what a pattern matches here, reading on where it is cut.
+
+        Args:
+            pattern: What must stand here.
+            refuse: Raises the error where it doesn't.
+        """
+        while (found := pattern.match(self._text, self._at)) is None:
+            if not self._extend():
+                refuse()
+        return found
 
     def _fact(self, name: Property, terms: list[str]) -> Fact:
         iri, long_double, long_single, double, single, language, value, node = terms
