@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +79,7 @@ def _said(error: Exception) -> str:
 
 @contextmanager
 def _lexical_forms_kept(rdflib: Any) -> Iterator[None]:
-    """Keep rdflib from rewriting numbers (007 to 7), and from warnings about them.
+    """Keep rdflib from rewriting typed texts ("007"), and from warnings about them and itself.
 
     Yields:
         Nothing.
@@ -89,7 +90,9 @@ def _lexical_forms_kept(rdflib: Any) -> Iterator[None]:
     rdflib.NORMALIZE_LITERALS = False
     log.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         rdflib.NORMALIZE_LITERALS = normalizes
         log.setLevel(level)

@@ -148,7 +148,9 @@ class _XmlReader:
                 self._add_node(element, absolute(attributes[attribute], element.base))
             elif attribute == _NODE_ID:
                 self._add_node(element, f"{BLANK}{attributes[attribute]}")
-            elif attribute not in {_LANGUAGE, _BASE, _DATATYPE, _ID}:
+            elif attribute == _DATATYPE:
+                element.language = ""
+            elif attribute not in {_LANGUAGE, _BASE, _ID}:
                 raise BeyondXmlError(f"the attribute {attribute!r} of a property")
         self._open.append(element)
 

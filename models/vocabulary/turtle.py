@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from models.errors import DataError
 from models.files.text_files import lines
@@ -134,7 +135,7 @@ class _TurtleReader:
                 refuse()
         return found
 
-    def _fact(self, name: Property, terms: list[str]) -> Fact:
+    def _fact(self, name: Property, terms: Sequence[Any]) -> Fact:
         iri, long_double, long_single, double, single, language, value, node = terms
         if iri or node:
             return name, self._node(iri or node), None

@@ -36,7 +36,9 @@ def turtle_lines(vocabulary: Vocabulary) -> Iterator[str]:
     yield f"@prefix skos: <{SKOS}> ."
     yield f"@prefix owl: <{OWL}> ."
     for concept in vocabulary.concepts:
-        pairs = [f"{_short(predicate)} {value}" for predicate, value in _statements(concept)]
+        _, *statements = _statements(concept)  # the first is the type
+        pairs = ["a skos:Concept"]
+        pairs += [f"{_short(predicate)} {value}" for predicate, value in statements]
         yield f"\n{_iri(concept.id)} " + " ;\n    ".join(pairs) + " ."
 
 
@@ -63,8 +65,6 @@ def _iri(iri: str) -> str:
 
 
 def _short(predicate: str) -> str:
-    if predicate == TYPE:
-        return "a"
     return predicate.replace(SKOS, "skos:").replace(OWL, "owl:")
 
 
