@@ -103,7 +103,8 @@ def _add(
     Raises:
         DataError: It has no URI, or that of an earlier one; the message is the bare reason.
     """
-    uri = uri.removeprefix("<").removesuffix(">").strip()
+    if uri.startswith("<") and uri.endswith(">"):
+        uri = uri[1:-1].strip()
     if not uri:
         raise DataError("no URI; give each subject one")
     if (first := line_of.setdefault(uri, line)) != line:
