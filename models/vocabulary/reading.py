@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from models.errors import DataError
-from models.vocabulary.annif import is_annif_csv, read_annif_csv, read_annif_tsv
 from models.vocabulary.assembling import assemble
 from models.vocabulary.concept import Vocabulary
 from models.vocabulary.facts import Facts
-from models.vocabulary.json_ld import check_contexts
-from models.vocabulary.ntriples import read_ntriples
-from models.vocabulary.rdf_library import read_with_rdflib
-from models.vocabulary.rdf_xml import BeyondXmlError, read_rdf_xml
-from models.vocabulary.turtle import BeyondTurtleError, read_turtle
+from models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
+from models.vocabulary.syntaxes.json_ld import check_contexts
+from models.vocabulary.syntaxes.ntriples import read_ntriples
+from models.vocabulary.syntaxes.rdf_library import read_with_rdflib
+from models.vocabulary.syntaxes.rdf_xml import BeyondXmlError, read_rdf_xml
+from models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
 
 logger = logging.getLogger(__name__)
 

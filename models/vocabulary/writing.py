@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from models.errors import DataError
 from models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
 from models.vocabulary.facts import CONCEPT, DEPRECATED, OWL, SKOS, TYPE
-from models.vocabulary.terms import LANGUAGE
+from models.vocabulary.syntaxes.terms import LANGUAGE
 
 _TAG = re.compile(LANGUAGE)
 _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")

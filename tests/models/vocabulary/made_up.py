@@ -20,6 +20,11 @@ TEXTS = {
 RELATIONS = ("broader", "narrower", "related")
 
 
+def seeded(seed: int) -> random.Random:
+    """Return random numbers that are the same each time."""
+    return random.Random(seed)  # noqa: S311
+
+
 def random_graph(rng: random.Random, characters: str = CHARACTERS) -> Graph:
     """Return statements about some concepts, a scheme, blank nodes and things that are none."""
     graph = Graph()
@@ -86,7 +91,9 @@ def as_sets(vocabulary) -> dict[str, dict[str, object]]:
         concept.id: {
             "names": set(concept.names.items()),
             **{
-                name: {(each, text) for each, all_ in getattr(concept, name).items() for text in all_}
+                name: {
+                    (each, text) for each, all_ in getattr(concept, name).items() for text in all_
+                }
                 for name in ("other_names", "hidden_names", "definitions")
             },
             **{name: set(getattr(concept, name)) for name in (*RELATIONS, "notations")},
@@ -127,11 +134,11 @@ def random_turtle(rng: random.Random, graph: Graph) -> str:
         lines.append(
             f"{_node(rng, subject)}{_gap(rng)} {(between + _gap(rng)).join(pairs)}{end}{_gap(rng)}."
         )
-    return rng.choice(["\n", "\r\n", "\n# <comment> . \"\n"]).join(lines) + rng.choice(["", "\n"])
+    return rng.choice(["\n", "\r\n", '\n# <comment> . "\n']).join(lines) + rng.choice(["", "\n"])
 
 
 def _gap(rng: random.Random) -> str:
-    return rng.choice([" ", "\n", " \t", "\n  # it's \"a\" comment .\n"])
+    return rng.choice([" ", "\n", " \t", '\n  # it\'s "a" comment .\n'])
 
 
 def _term(rng: random.Random, term: rdflib.term.Node) -> str:

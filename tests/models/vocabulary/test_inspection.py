@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from models.vocabulary.assembling import assemble
 from models.vocabulary.concept import Concept, LeftOut, Vocabulary
 from models.vocabulary.facts import CONCEPT, Facts
@@ -11,7 +9,7 @@ from models.vocabulary.hierarchy import hierarchy_of
 from models.vocabulary.inspection import inspect_vocabulary, languages_by_names
 
 
-def random_vocabulary(rng: random.Random) -> Vocabulary:
+def random_vocabulary(rng) -> Vocabulary:
     facts: Facts = {str(i): [("type", CONCEPT, None)] for i in range(rng.randrange(1, 12))}
     for about in facts.values():
         for _ in range(rng.randrange(3)):
@@ -31,10 +29,10 @@ def reachable(concepts: dict[str, Concept], start: str) -> set[str]:
     return found
 
 
-def test_circles_are_those_of_a_plain_search() -> None:
+def test_circles_are_those_of_a_plain_search(made_up) -> None:
     seen = 0
     for seed in range(300):
-        concepts = random_vocabulary(random.Random(seed)).concepts
+        concepts = random_vocabulary(made_up.seeded(seed)).concepts
         by_id = {concept.id: concept for concept in concepts}
         above = {id_: reachable(by_id, id_) for id_ in by_id}
         expected = {
@@ -47,9 +45,9 @@ def test_circles_are_those_of_a_plain_search() -> None:
     assert seen > 50
 
 
-def test_levels_are_those_of_a_plain_search() -> None:
+def test_levels_are_those_of_a_plain_search(made_up) -> None:
     for seed in range(300):
-        concepts = random_vocabulary(random.Random(seed)).concepts
+        concepts = random_vocabulary(made_up.seeded(seed)).concepts
         depth = {concept.id: 1 for concept in concepts if not concept.broader}
         for _ in concepts:
             for concept in concepts:

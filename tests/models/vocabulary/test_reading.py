@@ -1,10 +1,9 @@
-"""Any form of a vocabulary gives equal concepts; what can't be read is refused, nothing is fetched."""
+"""Any form of a vocabulary gives equal concepts; what can't be read is refused."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import random
 import socket
 import sys
 from pathlib import Path
@@ -45,13 +44,19 @@ def no_network(monkeypatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-FORMS = {"v.nt": "nt", "v.ttl": "turtle", "v.rdf": "xml", "v.xml": "pretty-xml", "v.jsonld": "json-ld"}
+FORMS = {
+    "v.nt": "nt",
+    "v.ttl": "turtle",
+    "v.rdf": "xml",
+    "v.xml": "pretty-xml",
+    "v.jsonld": "json-ld",
+}
 
 
 @pytest.mark.parametrize("pack", ["", ".gz"])
 def test_all_syntaxes_give_equal_vocabularies(tmp_path, made_up, no_network, pack) -> None:
     for seed in range(10):
-        graph = made_up.random_graph(random.Random(seed), XML_CHARACTERS)
+        graph = made_up.random_graph(made_up.seeded(seed), XML_CHARACTERS)
         texts = {
             name: graph.serialize(format=form, encoding="utf-8").decode()
             for name, form in FORMS.items()
@@ -63,7 +68,7 @@ def test_all_syntaxes_give_equal_vocabularies(tmp_path, made_up, no_network, pac
 
 def test_what_is_written_reads_as_it_was(tmp_path, made_up) -> None:
     for seed in range(50):
-        text = made_up.random_graph(random.Random(seed)).serialize(format="nt", encoding="utf-8")
+        text = made_up.random_graph(made_up.seeded(seed)).serialize(format="nt", encoding="utf-8")
         vocabulary = read_vocabulary(written(tmp_path, text.decode(), "v.nt"))
         for name, lines in {"w.nt": ntriples_lines, "w.ttl": turtle_lines}.items():
             again = written(tmp_path, "\n".join(lines(vocabulary)), name)
@@ -104,7 +109,9 @@ def test_named_graphs_of_json_ld_are_read(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v.ttl", "v.jsonld"])
-def test_without_rdflib_the_rest_is_refused_with_what_to_install(tmp_path, monkeypatch, name) -> None:
+def test_without_rdflib_the_rest_is_refused_with_what_to_install(
+    tmp_path, monkeypatch, name
+) -> None:
     monkeypatch.setitem(sys.modules, "rdflib", None)
     good = written(tmp_path, TURTLE + ":a a skos:Concept .", "good.ttl")
     assert len(read_vocabulary(good).concepts) == 1
@@ -174,7 +181,9 @@ def test_annifs_tsv(tmp_path) -> None:
 
 
 def test_bad_lines_of_annifs_tsv_are_told(tmp_path) -> None:
-    message = refusal(written(tmp_path, "u:a\tx\n<u:b>\tx\ty\tz\n<u:c>\tx\n<u:c>\ty\n<>\tx", "v.tsv"))
+    message = refusal(
+        written(tmp_path, "u:a\tx\n<u:b>\tx\ty\tz\n<u:c>\tx\n<u:c>\ty\n<>\tx", "v.tsv")
+    )
     assert "4 lines are no subjects" in message
     assert "line 1: 'u:a' is no URI in angle brackets" in message
     assert "line 2: 4 cells; expected a URI, a label and a notation" in message

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import random
 
 import pytest
 
 from models.errors import DataError
 from models.vocabulary.facts import Facts
-from models.vocabulary.ntriples import read_ntriples
 from models.vocabulary.reading import read_vocabulary
+from models.vocabulary.syntaxes.ntriples import read_ntriples
 
 NAME = "<http://www.w3.org/2004/02/skos/core#prefLabel>"
 
@@ -18,7 +17,7 @@ NAME = "<http://www.w3.org/2004/02/skos/core#prefLabel>"
 def test_random_graphs_read_as_they_were(tmp_path, made_up, without_rdflib) -> None:
     path = tmp_path / "v.nt.gz"
     for seed in range(200):
-        graph = made_up.random_graph(random.Random(seed))
+        graph = made_up.random_graph(made_up.seeded(seed))
         text = graph.serialize(format="nt", encoding="utf-8")
         path.write_bytes(gzip.compress(text))
         made_up.check_same(read_vocabulary(path), graph)

@@ -10,7 +10,7 @@ from models.errors import DataError
 from models.files.bad_lines import BadLine, ProblemList, list_problems
 from models.files.text_files import lines
 from models.vocabulary.facts import PROPERTY_OF, Facts
-from models.vocabulary.terms import BLANK_NODE, IRI, LANGUAGE, absolute, unescaped
+from models.vocabulary.syntaxes.terms import BLANK_NODE, IRI, LANGUAGE, absolute, unescaped
 
 _STATEMENT = re.compile(
     rf"[ \t]*+({IRI}|{BLANK_NODE})[ \t]*+({IRI})[ \t]*+"

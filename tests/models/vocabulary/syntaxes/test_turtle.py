@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import random
 from pathlib import Path
 
 import pytest
 from rdflib import Graph
 
 from models.errors import DataError
-from models.vocabulary import turtle
 from models.vocabulary.facts import Facts
 from models.vocabulary.reading import read_vocabulary
-from models.vocabulary.turtle import BeyondTurtleError, read_turtle
+from models.vocabulary.syntaxes import turtle
+from models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
 
 HEAD = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix ex: <http://example.org/> .
@@ -37,7 +36,7 @@ def refusal(folder: Path, text: str) -> str:
 def test_any_style_reads_as_rdflib_reads_it(tmp_path, monkeypatch, made_up, without_rdflib, block):
     monkeypatch.setattr(turtle, "_BLOCK_BYTES", block)
     for seed in range(150):
-        rng = random.Random(seed)
+        rng = made_up.seeded(seed)
         text = made_up.random_turtle(rng, made_up.random_graph(rng))
         made_up.check_same(
             read_vocabulary(written(tmp_path, text)), Graph().parse(data=text, format="turtle")
@@ -46,7 +45,7 @@ def test_any_style_reads_as_rdflib_reads_it(tmp_path, monkeypatch, made_up, with
 
 def test_what_rdflib_writes_reads_as_it_was(tmp_path, made_up, without_rdflib):
     for seed in range(100):
-        graph = made_up.random_graph(random.Random(seed))
+        graph = made_up.random_graph(made_up.seeded(seed))
         path = tmp_path / "v.ttl.gz"
         path.write_bytes(gzip.compress(graph.serialize(format="turtle").encode()))
         made_up.check_same(read_vocabulary(path), graph)

@@ -15,8 +15,8 @@ from typing import Any
 from models.errors import DataError
 from models.files.text_files import lines
 from models.vocabulary.facts import PROPERTY_OF, TYPE, Fact, Facts, Property
-from models.vocabulary.terms import TermError, absolute, unescaped
-from models.vocabulary.turtle_grammar import (
+from models.vocabulary.syntaxes.terms import TermError, absolute, unescaped
+from models.vocabulary.syntaxes.turtle_grammar import (
     BEYOND,
     DIRECTIVE,
     LONG_TEXT,
