@@ -14,6 +14,7 @@ from training.commands.diagnose import diagnose
 from training.commands.evaluate import evaluate
 from training.commands.logs import configure_logging
 from training.commands.report import report
+from training.commands.vocabulary import vocabulary_app
 from training.experiments.cli import make_experiment_app
 from training.options import (
     DEFAULT_REGISTRY,
@@ -35,6 +36,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("describe")(describe)
     app.command("diagnose")(diagnose)
     app.add_typer(make_experiment_app(), name="experiment")
+    app.add_typer(vocabulary_app, name="vocabulary")
 
 
 def train(

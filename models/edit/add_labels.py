@@ -174,10 +174,12 @@ def _checked(label: Label, bundle: Bundle) -> Label:
         DataError: It can't be added.
     """
     settings = bundle.manifest.training.get("descriptions", {})
-    trimmed = Label(
-        label.id.strip(),
-        label.name.strip(),
-        label.description.strip(),
+    trimmed = replace(
+        label,
+        training_count=0,
+        id=label.id.strip(),
+        name=label.name.strip(),
+        description=label.description.strip(),
         alternative_names=label.alternative_names[: settings.get("alternative_names", 0)],
         parents=label.parents if settings.get("parents") else (),
     )

@@ -55,6 +55,17 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
 
 
+def raw_blocks(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file in its own encoding, in blocks.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    with _decompressed(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block
+
+
 def writing(path: Path) -> io.TextIOWrapper:
     """Return the file, opened anew for UTF-8 text; compressed where its name ends in `.gz`."""
     if path.suffix == ".gz":
@@ -67,13 +78,13 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """Give the file for reading.
 
     Yields:
-        Its bytes, decompressed.
+        Its bytes in UTF-8, decompressed.
 
     Raises:
         DataError: The file can't be read to its end.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        with _decompressed(path) as file:
             encoding = _encoding_of(file.peek(4)[:4])
             yield file if encoding is None else io.BufferedReader(_AsUtf8(file, encoding))
     except UnicodeDecodeError as error:
@@ -81,6 +92,21 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
             f"{path}: begins as {error.encoding} and is not to its end ({error.reason}); "
             "save the file as UTF-8"
         ) from error
+
+
+@contextmanager
+def _decompressed(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
+    """Give the file for reading.
+
+    Yields:
+        Its bytes as they are, decompressed.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
 

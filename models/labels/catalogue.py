@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,12 @@ class Label:
             empty before training.
         training_count: Number of training documents that carry the label.
         alternative_names: Other names; in a bundle those that its label texts have.
-        parents: Names of broader labels; in a bundle those that its label texts have.
+        parents: Broader labels: names, in a bundle those that its label texts have; ids in a label
+            file.
+        names: Preferred names by language, where a vocabulary gives them.
+        notation: Its code in a classification; may be empty.
+        broader: Ids of broader labels or concepts, which need not be in the catalogue.
+        is_deprecated: Whether its publisher wants it no longer used.
     """
 
     id: str
@@ -36,6 +41,14 @@ class Label:
     training_count: int = 0
     alternative_names: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict, hash=False)
+    notation: str = ""
+    broader: tuple[str, ...] = ()
+    is_deprecated: bool = False
+
+    def without_vocabulary(self) -> Label:
+        """Return a copy without the fields that only vocabularies give."""
+        return replace(self, names={}, notation="", broader=(), is_deprecated=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +207,10 @@ _FIELDS = {
     "pseudo_description": str,
     "training_count": int,
 }
-_LISTS = ("alternative_names", "parents")
-"""Fields that hold texts, and that a line may lack."""
+_LISTS = ("alternative_names", "parents", "broader")
+"""Fields that hold texts."""
+_OPTIONAL = {"names": dict, "notation": str, "is_deprecated": bool} | dict.fromkeys(_LISTS, list)
+"""Fields that a line lacks where they hold nothing, so that most lines have none of them."""
 
 
 def _label_of_line(number: int, line: str) -> Label:
@@ -205,18 +220,23 @@ def _label_of_line(number: int, line: str) -> Label:
         raise DataError(f"label catalogue, line {number}: not JSON ({error})") from error
     if not isinstance(fields, dict):
         fields = {}
-    lists: dict[str, Any] = {name: fields.pop(name) for name in _LISTS if name in fields}
-    is_good = all(
-        isinstance(found, list) and found and all(isinstance(each, str) for each in found)
-        for found in lists.values()
-    )
+    optional: dict[str, Any] = {name: fields.pop(name) for name in _OPTIONAL if name in fields}
+    is_good = all(_is_optional(name, value) for name, value in optional.items())
     if not is_good or {k: type(v) for k, v in fields.items()} != _FIELDS:
         raise DataError(f"label catalogue, line {number}: expected the fields {', '.join(_FIELDS)}")
-    fields |= {name: tuple(found) for name, found in lists.items()}
+    fields |= {name: tuple(v) if name in _LISTS else v for name, v in optional.items()}
     return Label(**fields)
 
 
+def _is_optional(name: str, value: Any) -> bool:
+    """Whether a field that may be missing holds something, of its type."""
+    if type(value) is not _OPTIONAL[name] or not value:
+        return False
+    texts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(isinstance(text, str) for text in texts)
+
+
 def _fields_of(label: Label) -> dict[str, object]:
-    """Return what stands in a line; empty lists are left out, so most lines have none."""
+    """Return what stands in a line; optional fields that hold nothing are left out."""
     fields = asdict(label)
-    return {name: value for name, value in fields.items() if value or name not in _LISTS}
+    return {name: value for name, value in fields.items() if value or name not in _OPTIONAL}

@@ -1,9 +1,12 @@
 """The reader of label files: those of a corpus, and of labels that are added to a bundle.
 
-JSON lines or CSV, plain or gzip-compressed, UTF-8 or UTF-16. A label has the fields `id`, `name`
-and, where given, `description`, `alternative_names` and `parents`, which are ids; in the form of
-the Extreme Classification Repository they are `uid`, `title`, `content`, `alt` and `parents`.
-Either list is a JSON list of strings, or one string with semicolons between. White space around ids
+JSON lines, CSV, or a vocabulary (SKOS, or a table of Annif's), plain or gzip-compressed. A label
+has the fields `id`, `name` and, where given, `description`, `alternative_names` and `parents`,
+which are ids; in the form of the Extreme Classification Repository they are `uid`, `title`,
+`content`, `alt` and `parents`.
+Files of our own form may also have `names` (an object: preferred names by language), `notation`,
+`broader` (ids; `parents` are the same where they are not given) and `is_deprecated`.
+A list is a JSON list of strings, or one string with semicolons between. White space around ids
 and names does not count, and blank lines hold nothing.
 
 A field of another name in a file of our own form is an error: it may be one of these, misspelt.
@@ -12,9 +15,11 @@ Files of the repository's form have more fields than are read, and a warning nam
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from models.errors import DataError
@@ -23,6 +28,8 @@ from models.files.fields import id_of, present, shown, string_of
 from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
 from models.labels.catalogue import Label
 from models.labels.cells import labels_of_cell
+from models.labels.concepts import read_vocabulary_labels, without_deprecated
+from models.vocabulary.reading import is_vocabulary_file
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +48,8 @@ class LabelForm:
         alternative_names: Of its other names.
         parents: Of the ids of broader labels.
         unread: Fields that may stand there and are not read.
+        of_vocabularies: Further fields: preferred names by language, notation, ids of broader
+            labels, whether it is deprecated.
         is_strict: Whether a field of any other name is an error.
         is_indexed: Whether a label's index is its line, so that a blank line is an error: it would
             shift the labels below it.
@@ -52,13 +61,15 @@ class LabelForm:
     alternative_names: str
     parents: str = "parents"
     unread: tuple[str, ...] = ()
+    of_vocabularies: tuple[str, ...] = ()
     is_strict: bool = True
     is_indexed: bool = False
 
     @property
     def read(self) -> tuple[str, ...]:
         """The fields that are read."""
-        return self.id, self.name, self.description, self.alternative_names, self.parents
+        own = (self.id, self.name, self.description, self.alternative_names, self.parents)
+        return *own, *self.of_vocabularies
 
 
 OWN_FORM = LabelForm(
@@ -68,25 +79,49 @@ OWN_FORM = LabelForm(
     "alternative_names",
     # What `longtail describe --all` writes besides.
     unread=("pseudo_description", "training_count", "keywords", "keywords_read"),
+    of_vocabularies=("names", "notation", "broader", "is_deprecated"),
 )
 REPOSITORY_FORM = LabelForm(
     "uid", "title", "content", "alt", unread=("ntrn",), is_strict=False, is_indexed=True
 )
 
 
-def read_label_file(path: Path, form: LabelForm, max_problems: int = MAX_PROBLEMS) -> list[Label]:
-    """Return the labels of a file, in its order, their parents as ids.
+def read_label_file(
+    path: Path,
+    form: LabelForm,
+    max_problems: int = MAX_PROBLEMS,
+    language: str | None = None,
+    *,
+    keep_deprecated: bool = False,
+) -> list[Label]:
+    """Return the labels of a file, in its order (those of a vocabulary by id), parents as ids.
 
     Args:
-        path: Of the file; CSV by its name, else JSON lines.
-        form: What its fields are called.
+        path: Of the file; a vocabulary or CSV by its name, else JSON lines.
+        form: What its fields are called, unless it is a vocabulary.
         max_problems: Lines that a message lists.
+        language: Of the names that are shown, in a vocabulary; None: that in which most concepts
+            have one.
+        keep_deprecated: Whether deprecated labels stay; else they are left out, and counted in the
+            log. See `models.labels.concepts.without_deprecated`.
 
     Raises:
         DataError: The file can't be read to its end, its CSV header lacks a column, there is no
             label, or some can't be used: a line is none, has a field of an unknown name, lacks id
             or name, or has the id of an earlier one. The message lists the lines.
     """
+    if is_vocabulary_file(path):
+        labels = read_vocabulary_labels(path, max_problems, language)
+    else:
+        labels = _read_rows(path, form, max_problems)
+    kept = labels if keep_deprecated else without_deprecated(labels, str(path))
+    if not kept:
+        raise DataError(f"{path}: all labels are deprecated; give others")
+    return kept
+
+
+def _read_rows(path: Path, form: LabelForm, max_problems: int) -> list[Label]:
+    """Return the labels of JSON lines or CSV; see `read_label_file`."""
     labels: list[Label] = []
     line_of: dict[str, int] = {}
     problems, unread = ProblemList(path, max_problems), set[str]()
@@ -119,7 +154,7 @@ def form_of(path: Path) -> LabelForm:
     Raises:
         DataError: The file can't be read.
     """
-    if _is_csv(path):
+    if _is_csv(path) or is_vocabulary_file(path):
         return OWN_FORM
     _, fields = next(json_rows(path), (0, {}))
     is_repository = not isinstance(fields, BadLine) and REPOSITORY_FORM.id in fields
@@ -170,13 +205,62 @@ def _label_of(fields: Fields, form: LabelForm) -> Label:
     label_id, name = id_of(fields, form.id), string_of(fields, form.name).strip()
     if not label_id or not name:
         raise DataError(f"no {form.name if label_id else form.id!r}; {present(fields)}")
-    return Label(
+    label = Label(
         label_id,
         name,
         string_of(fields, form.description),
         alternative_names=_strings_of(fields, form.alternative_names),
         parents=_strings_of(fields, form.parents),
     )
+    return _with_vocabulary_fields(label, fields) if form.of_vocabularies else label
+
+
+def _with_vocabulary_fields(label: Label, fields: Fields) -> Label:
+    """Return a label with what it has of a vocabulary.
+
+    Raises:
+        DataError: A field holds something else than expected; the message is the bare reason.
+    """
+    broader = _strings_of(fields, "broader")
+    return replace(
+        label,
+        parents=label.parents or broader,
+        names=_names_of(fields),
+        notation=id_of(fields, "notation"),
+        broader=broader,
+        is_deprecated=_truth_of(fields, "is_deprecated"),
+    )
+
+
+def _names_of(fields: Fields) -> dict[str, str]:
+    """Return the preferred names by language; empty where there are none.
+
+    Raises:
+        DataError: It is no object of strings.
+    """
+    value = fields.get("names")
+    if isinstance(value, str) and value.strip():  # a cell of a CSV file
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    if not value:
+        return {}
+    if not isinstance(value, dict):
+        raise DataError(f"names is {shown(value)}; expected an object of names by language")
+    return {language: string_of(value, language).strip() for language in value}
+
+
+def _truth_of(fields: Fields, name: str) -> bool:
+    """Return a field that is true or false; false where it is missing.
+
+    Raises:
+        DataError: It holds something else.
+    """
+    value = fields.get(name)
+    if isinstance(value, bool) or value is None:
+        return bool(value)
+    if isinstance(value, str) and value.strip().lower() in {"", "true", "false"}:
+        return value.strip().lower() == "true"
+    raise DataError(f"{name} is {shown(value)}; expected true or false")
 
 
 def _strings_of(fields: Fields, name: str) -> tuple[str, ...]:

@@ -1,0 +1,160 @@
+"""From the concepts of a vocabulary to labels: what is shown, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+
+from models.errors import DataError
+from models.labels.catalogue import Label
+from models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
+from models.vocabulary.hierarchy import hierarchy_of
+from models.vocabulary.inspection import languages_by_names
+from models.vocabulary.reading import read_vocabulary
+
+logger = logging.getLogger(__name__)
+
+_NO_TAG = "no language tag"
+
+
+def read_vocabulary_labels(path: Path, max_problems: int, language: str | None) -> list[Label]:
+    """Return a label for each concept of a file, deprecated ones too, in the order of their ids.
+
+    Args:
+        path: See `models.vocabulary.reading.read_vocabulary`.
+        max_problems: Lines that a message lists.
+        language: Whose names are shown; None: that in which most concepts have one.
+
+    Raises:
+        DataError: The file can't be read, or no concept has a name in the language.
+    """
+    return labels_of(read_vocabulary(path, max_problems), str(path), language)
+
+
+def labels_of(vocabulary: Vocabulary, where: str, language: str | None = None) -> list[Label]:
+    """Return a label for each concept, deprecated ones too; what may surprise is logged.
+
+    Its name is the preferred one in a language, or else in the language that most concepts have one
+    in, and so on; or else another name, a notation or the id. All other names of all languages
+    become alternative names, hidden ones last.
+
+    Args:
+        vocabulary: The concepts.
+        where: Its file, for the log.
+        language: Whose names are shown; None: that in which most concepts have one.
+
+    Raises:
+        DataError: No concept has a name in the language.
+    """
+    counts = languages_by_names(vocabulary.concepts)
+    shown = _chosen(counts, where, language)
+    ranks = {each: rank for rank, each in enumerate(dict.fromkeys([shown, *counts]))}
+    labels = [_label(concept, ranks) for concept in vocabulary.concepts]
+    _tell(vocabulary, where, shown)
+    return labels
+
+
+def without_deprecated(
+    labels: Iterable[Label], where: str, carried: Container[str] = ()
+) -> list[Label]:
+    """Return the labels that are not deprecated, and those that documents carry; log how many not.
+
+    Args:
+        labels: In any order, which stays.
+        where: Their file, for the log.
+        carried: Ids of labels that documents have.
+    """
+    given = list(labels)
+    kept = [label for label in given if not label.is_deprecated or label.id in carried]
+    if len(kept) < len(given):
+        logger.warning("%s: %d deprecated concepts are no labels", where, len(given) - len(kept))
+    return kept
+
+
+def _chosen(counts: Mapping[str, int], where: str, language: str | None) -> str:
+    """Return the language that is shown.
+
+    Raises:
+        DataError: No concept has a name in the one that was asked for.
+    """
+    if language is None:
+        most = next(iter(counts), UNTAGGED)
+        if len(counts) > 1:
+            logger.warning(
+                "%s: names are shown in %s, as most concepts have one in it; there are %s",
+                where, most or _NO_TAG, _listed(counts),
+            )  # fmt: skip
+        return most
+    if language.lower() not in counts:
+        raise DataError(
+            f"{where}: no concept has a name in the language {language!r}; there are "
+            f"{_listed(counts) or 'none'}; choose one of them"
+        )
+    return language.lower()
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{language or _NO_TAG} ({number})" for language, number in counts.items())
+
+
+def _label(concept: Concept, ranks: Mapping[str, int]) -> Label:
+    """Return the label of a concept.
+
+    Args:
+        concept: The concept.
+        ranks: Of languages, the shown one first.
+    """
+
+    def ranked(texts: Iterable[str]) -> list[str]:
+        return sorted(texts, key=lambda language: (ranks.get(language, len(ranks)), language))
+
+    names = [concept.names[each] for each in ranked(concept.names)]
+    others = {each: concept.other_names[each] for each in ranked(concept.other_names)}
+    shown = next(iter(ranks), UNTAGGED)
+    found = [
+        *names[:1],
+        *others.get(shown, ()),
+        *names[1:],
+        *(name for texts in others.values() for name in texts),
+        *(name for each in ranked(concept.hidden_names) for name in concept.hidden_names[each]),
+    ]
+    name = found[0] if found else next(iter((*concept.notations, concept.id)))
+    definitions = next((concept.definitions[x] for x in ranked(concept.definitions)), ())
+    return Label(
+        concept.id,
+        name,
+        " ".join(definitions),
+        alternative_names=tuple(each for each in dict.fromkeys(found) if each != name),
+        parents=concept.broader,
+        names={each: text for each, text in concept.names.items() if each != UNTAGGED},
+        notation=next(iter(concept.notations), ""),
+        broader=concept.broader,
+        is_deprecated=concept.is_deprecated,
+    )
+
+
+def _tell(vocabulary: Vocabulary, where: str, shown: str) -> None:
+    """Log what may surprise."""
+    current = [concept for concept in vocabulary.concepts if not concept.is_deprecated]
+    other = sum(bool(concept.names) and shown not in concept.names for concept in current)
+    nameless = sum(not concept.names for concept in current)
+    remarks = vocabulary.left_out.remarks()
+    if other:
+        remarks.append(f"{other} concepts have no name in {shown or _NO_TAG} and show another")
+    if nameless:
+        remarks.append(
+            f"{nameless} concepts have no preferred name and show another, a notation or the id"
+        )
+    if vocabulary.second_names:
+        remarks.append(
+            f"{vocabulary.second_names} preferred names are a second one of a language, and so "
+            "taken as other names"
+        )
+    if cycles := hierarchy_of(vocabulary.concepts).cycles:
+        remarks.append(
+            f"{sum(map(len, cycles))} concepts are in {len(cycles)} circles of broader concepts, "
+            f"such as {' and '.join(cycles[0][:2])}"
+        )
+    for remark in remarks:
+        logger.warning("%s: %s", where, remark)

@@ -1,0 +1,120 @@
+"""From the statements of a file to its concepts, equal ones for all syntaxes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from models.vocabulary.concept import NOTHING, Concept, LeftOut, Vocabulary
+from models.vocabulary.facts import BLANK, CONCEPT, NO_CONCEPTS, Fact, Facts
+
+_TRUE = frozenset({"true", "1"})
+_RELATIONS = ("broader", "narrower", "related")
+_INVERSE = {"broader": "narrower", "narrower": "broader", "related": "related"}
+_IS_IRI = frozenset({"type", "extended_names", *_RELATIONS})
+_EITHER = frozenset({"definitions"})
+"""Properties whose objects may be texts or resources; only the texts are read."""
+_Relations: TypeAlias = dict[str, dict[str, set[str]]]
+"""By relation and id, the ids of the others."""
+_Texts: TypeAlias = dict[str, set[str]]
+"""By language."""
+
+
+def assemble(facts: Facts) -> Vocabulary:
+    """Return the concepts that statements are about.
+
+    A concept is what has the type skos:Concept, or a skos:prefLabel and the type of no scheme or
+    collection. A relation between two concepts holds in both directions.
+
+    Args:
+        facts: By subject; empty afterwards, so that memory is not held twice.
+    """
+    counts: Counter[str] = Counter()
+    ids = {}
+    for subject, about in facts.items():
+        if _is_concept(about):
+            if subject.startswith(BLANK):
+                counts["concepts_without_uri"] += 1
+            else:
+                ids[subject] = subject
+    relations = _relations(facts, ids, counts)
+    concepts = tuple(_concept(id_, facts.pop(id_), relations, counts) for id_ in sorted(ids))
+    facts.clear()
+    second_names = counts.pop("second_names", 0)
+    return Vocabulary(concepts, second_names, LeftOut(**counts))
+
+
+def _is_concept(about: list[Fact]) -> bool:
+    has_name = False
+    has_other_type = False
+    for name, value, _ in about:
+        if name == "type":
+            if value == CONCEPT:
+                return True
+            has_other_type = has_other_type or value in NO_CONCEPTS
+        elif name == "names":
+            has_name = True
+    return has_name and not has_other_type
+
+
+def _relations(facts: Facts, ids: Mapping[str, str], counts: Counter[str]) -> _Relations:
+    """Return the relations between concepts, each in both directions."""
+    found: _Relations = {name: {} for name in _RELATIONS}
+    for id_ in ids:
+        for name, value, language in facts[id_]:
+            if name not in _INVERSE or language is not None:
+                continue
+            other = ids.get(value)
+            if other is None:
+                counts["unknown_related" if name == "related" else "unknown_broader"] += 1
+                continue
+            found[name].setdefault(id_, set()).add(other)
+            found[_INVERSE[name]].setdefault(other, set()).add(id_)
+    return found
+
+
+def _concept(id_: str, about: list[Fact], relations: _Relations, counts: Counter[str]) -> Concept:
+    texts: dict[str, _Texts] = {}
+    for name, value, language in about:
+        if language is None:
+            if name == "extended_names":
+                counts[name] += 1
+            elif name not in _IS_IRI and name not in _EITHER:
+                counts["wrong_kind"] += 1
+        elif name in _IS_IRI:
+            counts["wrong_kind"] += 1
+        elif value := value.strip():
+            texts.setdefault(name, {}).setdefault(language, set()).add(value)
+    names, second = _one_each(texts.get("names", {}))
+    others = texts.get("other_names", {})
+    for language, more in second.items():
+        counts["second_names"] += len(more)
+        others.setdefault(language, set()).update(more)
+    return Concept(
+        id_,
+        names,
+        _sorted(others),
+        _sorted(texts.get("hidden_names")),
+        tuple(sorted(set().union(*texts.get("notations", {}).values()))),
+        _sorted(texts.get("definitions")),
+        broader=tuple(sorted(relations["broader"].pop(id_, ()))),
+        narrower=tuple(sorted(relations["narrower"].pop(id_, ()))),
+        related=tuple(sorted(relations["related"].pop(id_, ()))),
+        is_deprecated=any(_TRUE & found for found in texts.get("deprecated", {}).values()),
+    )
+
+
+def _one_each(texts: _Texts) -> tuple[dict[str, str], _Texts]:
+    """Return the first text of each language, and the others: SKOS allows one (S14)."""
+    first = {language: min(texts[language]) for language in sorted(texts)}
+    others = {
+        language: found - {first[language]} for language, found in texts.items() if len(found) > 1
+    }
+    return first, others
+
+
+def _sorted(texts: _Texts | None) -> Mapping[str, tuple[str, ...]]:
+    if not texts:
+        return NOTHING
+    return {language: tuple(sorted(texts[language])) for language in sorted(texts)}

@@ -1,0 +1,95 @@
+"""A vocabulary as its file tells it: concepts with their names in all languages and relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+UNTAGGED = ""
+"""Stands for the language of a text that has no language tag."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One concept of a vocabulary (SKOS, sections 3 to 8).
+
+    Languages are tags in lower case (BCP 47); that of a text without a tag is `UNTAGGED`. All texts
+    and ids are sorted, so that equal vocabularies are equal whatever file they come from.
+
+    Attributes:
+        id: Its URI.
+        names: Preferred name by language (skos:prefLabel).
+        other_names: By language (skos:altLabel, and any further skos:prefLabel).
+        hidden_names: By language; found in texts, never shown (skos:hiddenLabel).
+        notations: Codes, without their datatype (skos:notation).
+        definitions: By language (skos:definition).
+        broader: Ids of concepts of the same file (skos:broader, or the inverse of skos:narrower).
+        narrower: Likewise.
+        related: Likewise.
+        is_deprecated: Whether it is no longer to be used (owl:deprecated).
+    """
+
+    id: str
+    names: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    other_names: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING)
+    hidden_names: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING)
+    notations: tuple[str, ...] = ()
+    definitions: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING)
+    broader: tuple[str, ...] = ()
+    narrower: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+    is_deprecated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What a file says and a `Vocabulary` doesn't.
+
+    Attributes:
+        concepts_without_uri: Concepts that are blank nodes.
+        unknown_broader: Statements of skos:broader and skos:narrower with a concept that the file
+            doesn't have.
+        unknown_related: Likewise, of skos:related.
+        wrong_kind: Statements with a text where an IRI is expected, or the reverse.
+        extended_names: Names that are resources of their own (SKOS-XL), which are not read.
+    """
+
+    concepts_without_uri: int = 0
+    unknown_broader: int = 0
+    unknown_related: int = 0
+    wrong_kind: int = 0
+    extended_names: int = 0
+
+    def remarks(self) -> list[str]:
+        """Return a sentence for each thing that was left out."""
+        sentences = {
+            "concepts have no URI (blank nodes) and are left out": self.concepts_without_uri,
+            "broader or narrower concepts are not in the file and are left out": (
+                self.unknown_broader
+            ),
+            "related concepts are not in the file and are left out": self.unknown_related,
+            "statements have a text where an IRI is expected, or the reverse, and are left out": (
+                self.wrong_kind
+            ),
+            "names are resources of SKOS-XL and are left out; add them as skos:prefLabel and "
+            "skos:altLabel": self.extended_names,
+        }
+        return [f"{number} {sentence}" for sentence, number in sentences.items() if number]
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The concepts of a file, in the order of their ids.
+
+    Attributes:
+        concepts: Each id once.
+        second_names: Preferred names that are a second one of a language, and so other names.
+        left_out: What the file says and the concepts don't.
+    """
+
+    concepts: tuple[Concept, ...]
+    second_names: int = 0
+    left_out: LeftOut = LeftOut()

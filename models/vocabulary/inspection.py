@@ -1,0 +1,153 @@
+"""What is in a vocabulary, in numbers, and what in it may be wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
+from models.vocabulary.hierarchy import Hierarchy, hierarchy_of
+
+MAX_EXAMPLES = 5
+"""Of each thing that may be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageCounts:
+    """What there is in one language.
+
+    Attributes:
+        names: Concepts with a preferred name in it.
+        other_names: Other names.
+        hidden_names: Hidden names.
+        definitions: Definitions.
+    """
+
+    names: int
+    other_names: int
+    hidden_names: int
+    definitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The numbers of a vocabulary.
+
+    Attributes:
+        num_concepts: Deprecated ones among them.
+        num_deprecated: Deprecated ones.
+        num_notations: Concepts with a notation.
+        languages: By language, the most frequent of preferred names first.
+        hierarchy: Of broader and narrower concepts.
+        equal_names: Preferred names that several concepts have in one language: the language, the
+            name and their ids, the first `MAX_EXAMPLES`.
+        num_equal_names: How many there are.
+        nameless: Ids of concepts without a preferred name in any language, the first
+            `MAX_EXAMPLES`.
+        num_nameless: How many there are, without deprecated ones.
+        second_names: Preferred names that are a second one of a language.
+        remarks: Sentences on what the file says and the concepts don't.
+    """
+
+    num_concepts: int
+    num_deprecated: int
+    num_notations: int
+    languages: Mapping[str, LanguageCounts]
+    hierarchy: Hierarchy
+    equal_names: tuple[tuple[str, str, tuple[str, ...]], ...]
+    num_equal_names: int
+    nameless: tuple[str, ...]
+    num_nameless: int
+    second_names: int
+    remarks: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it for programs."""
+        return asdict(self)
+
+    def suspicions(self) -> list[str]:
+        """Return a sentence for each thing that may be wrong."""
+        found = []
+        if self.num_nameless:
+            found.append(
+                f"{self.num_nameless} concepts have no preferred name, such as {self.nameless[0]}"
+            )
+        if self.num_equal_names:
+            language, name, ids = self.equal_names[0]
+            found.append(
+                f"{self.num_equal_names} names are those of several concepts, such as "
+                f"{tagged(name, language)} of {' and '.join(ids[:2])}"
+            )
+        if self.second_names:
+            found.append(
+                f"{self.second_names} preferred names are a second one of a language, and so taken "
+                "as other names"
+            )
+        cycles = self.hierarchy.cycles
+        if cycles:
+            found.append(
+                f"{sum(map(len, cycles))} concepts are in {len(cycles)} circles of broader "
+                f"concepts, such as {' and '.join(cycles[0][:2])}"
+            )
+        return [*found, *self.remarks]
+
+
+def inspect_vocabulary(vocabulary: Vocabulary) -> Inspection:
+    """Return what is in a vocabulary."""
+    concepts = vocabulary.concepts
+    equal = _equal_names(concepts)
+    nameless = [x.id for x in concepts if not x.names and not x.is_deprecated]
+    return Inspection(
+        num_concepts=len(concepts),
+        num_deprecated=sum(concept.is_deprecated for concept in concepts),
+        num_notations=sum(bool(concept.notations) for concept in concepts),
+        languages=_languages(concepts),
+        hierarchy=hierarchy_of(concepts),
+        equal_names=tuple(equal[:MAX_EXAMPLES]),
+        num_equal_names=len(equal),
+        nameless=tuple(nameless[:MAX_EXAMPLES]),
+        num_nameless=len(nameless),
+        second_names=vocabulary.second_names,
+        remarks=tuple(vocabulary.left_out.remarks()),
+    )
+
+
+def languages_by_names(concepts: Iterable[Concept]) -> dict[str, int]:
+    """Return how many concepts have a preferred name in each language, the most frequent first."""
+    counts = Counter(language for concept in concepts for language in concept.names)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def tagged(text: str, language: str) -> str:
+    """Return a text as people read it, with its language."""
+    return repr(text) if language == UNTAGGED else f"{text!r} ({language})"
+
+
+def _languages(concepts: Sequence[Concept]) -> dict[str, LanguageCounts]:
+    names = languages_by_names(concepts)
+    others: dict[str, Counter[str]] = {}
+    for kind in ("other_names", "hidden_names", "definitions"):
+        counts = others.setdefault(kind, Counter())
+        for concept in concepts:
+            for language, texts in getattr(concept, kind).items():
+                counts[language] += len(texts)
+    rest = sorted(set().union(*others.values()) - names.keys())
+    return {
+        language: LanguageCounts(
+            names=names.get(language, 0),
+            **{kind: counts[language] for kind, counts in others.items()},
+        )
+        for language in [*names, *rest]
+    }
+
+
+def _equal_names(concepts: Sequence[Concept]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return each preferred name that several concepts have that are not deprecated."""
+    ids: dict[tuple[str, str], list[str]] = {}
+    for concept in concepts:
+        if not concept.is_deprecated:
+            for key in concept.names.items():
+                ids.setdefault(key, []).append(concept.id)
+    return sorted((*key, tuple(found)) for key, found in ids.items() if len(found) > 1)

@@ -1,0 +1,146 @@
+"""The reader of vocabularies: SKOS in four syntaxes and Annif's tables, by the file's name."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from models.errors import DataError
+from models.vocabulary.assembling import assemble
+from models.vocabulary.concept import Vocabulary
+from models.vocabulary.facts import Facts
+from models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
+from models.vocabulary.syntaxes.json_ld import check_contexts
+from models.vocabulary.syntaxes.ntriples import read_ntriples
+from models.vocabulary.syntaxes.rdf_library import read_with_rdflib
+from models.vocabulary.syntaxes.rdf_xml import BeyondXmlError, read_rdf_xml
+from models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
+
+logger = logging.getLogger(__name__)
+
+MAX_PROBLEMS: Final = 20
+"""Lines that a message lists, unless told otherwise."""
+SUFFIXES: Final = (".ttl", ".nt", ".rdf", ".xml", ".jsonld", ".tsv")
+"""Ends of the names of files that are vocabularies, before `.gz`."""
+
+
+def is_vocabulary_file(path: Path) -> bool:
+    """Whether a file is a vocabulary: by its name, or a CSV file whose header has `uri`.
+
+    Raises:
+        DataError: It is a CSV file that can't be read.
+    """
+    suffix = _suffix(path)
+    return suffix in SUFFIXES or (suffix == ".csv" and is_annif_csv(path))
+
+
+def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> Vocabulary:
+    """Return the concepts of a file; equal ones whatever the syntax.
+
+    Args:
+        path: Turtle (`.ttl`), N-Triples (`.nt`), RDF/XML (`.rdf`, `.xml`), JSON-LD (`.jsonld`) or
+            a table of Annif (`.tsv`, `.csv`), plain or gzip-compressed (`.gz` behind it).
+        max_problems: Lines that a message lists.
+
+    Raises:
+        DataError: The file can't be read to its end, is not in its syntax, has no concept or only
+            names that are not read; or it needs rdflib, which is not installed.
+    """
+    facts: Facts = {}
+    with _garbage_collection_off():
+        _read(path, facts, max_problems)
+        vocabulary = assemble(facts)
+    _check(path, vocabulary)
+    return vocabulary
+
+
+def _read(path: Path, facts: Facts, max_problems: int) -> None:
+    """Add the statements of a file to the facts.
+
+    Raises:
+        DataError: They can't be read.
+    """
+    match _suffix(path):
+        case ".nt":
+            read_ntriples(path, facts, max_problems)
+        case ".ttl":
+            _read_turtle(path, facts)
+        case ".rdf" | ".xml":
+            _read_rdf_xml(path, facts)
+        case ".jsonld":
+            check_contexts(path)
+            read_with_rdflib(path, "json-ld", facts)
+        case ".tsv":
+            read_annif_tsv(path, facts, max_problems)
+        case ".csv":
+            read_annif_csv(path, facts, max_problems)
+        case _:
+            raise DataError(
+                f"{path}: no vocabulary by its name; expected the end .csv, {', '.join(SUFFIXES)}, "
+                "or one of these and .gz"
+            )
+
+
+def _read_turtle(path: Path, facts: Facts) -> None:
+    try:
+        read_turtle(path, facts)
+    except BeyondTurtleError as error:
+        _hand_over(path, "turtle", facts, error)
+
+
+def _read_rdf_xml(path: Path, facts: Facts) -> None:
+    try:
+        read_rdf_xml(path, facts)
+    except BeyondXmlError as error:
+        _hand_over(path, "xml", facts, error)
+
+
+def _hand_over(path: Path, form: str, facts: Facts, place: DataError) -> None:
+    """Read anew with rdflib what the fast reader of a syntax does not read."""
+    logger.info("%s: only rdflib reads this, so reading takes longer", place)
+    facts.clear()
+    read_with_rdflib(path, form, facts)
+
+
+def _check(path: Path, vocabulary: Vocabulary) -> None:
+    """Refuse a file without concepts or names.
+
+    Raises:
+        DataError: It has none.
+    """
+    if not vocabulary.concepts:
+        remarks = "".join(f"; {remark}" for remark in vocabulary.left_out.remarks())
+        raise DataError(
+            f"{path}: no concepts; expected resources with a URI that have the type skos:Concept "
+            f"or a skos:prefLabel{remarks}"
+        )
+    extended = vocabulary.left_out.extended_names
+    if extended and not any(concept.names for concept in vocabulary.concepts):
+        raise DataError(
+            f"{path}: all {extended} names are resources of SKOS-XL, which are not read; "
+            "add them as skos:prefLabel and skos:altLabel"
+        )
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+@contextmanager
+def _garbage_collection_off() -> Iterator[None]:
+    """Keep Python from searching millions of new objects for circles, of which there are none.
+
+    Yields:
+        Nothing.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

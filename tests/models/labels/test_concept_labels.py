@@ -1,0 +1,161 @@
+"""Labels of vocabularies: the language that is shown, what is told, and files of such labels."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from models.errors import DataError
+from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from models.labels.concepts import labels_of, without_deprecated
+from models.labels.files import OWN_FORM, form_of, read_label_file
+from models.labels.writing import csv_lines, jsonl_lines, tsv_lines
+from models.vocabulary.concept import Concept, LeftOut, Vocabulary
+
+RICH = Concept(
+    "u:r",
+    {"en": "river", "fi": "joki", "": "R"},
+    {"en": ("stream",), "sv": ("å",), "fi": ("joki",)},
+    {"en": ("rivr",), "fi": ("river",)},
+    ("1.2", "1.3"),
+    {"fi": ("vesi",), "en": ("water.", "flows.")},
+    broader=("u:w",),
+)
+CONCEPTS = (
+    RICH,
+    Concept("u:w", {"fi": "vesi", "sv": "vatten"}),
+    Concept("u:o", {"en": "old"}, is_deprecated=True),
+    Concept("u:x", other_names={"sv": ("x",)}),
+    Concept("u:y", notations=("7",)),
+    Concept("u:z"),
+)
+VOCABULARY = Vocabulary(CONCEPTS, 2, LeftOut(unknown_broader=3))
+TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<u:a> skos:prefLabel "A"@en, "Ä"@fi ; skos:broader <u:b> .
+<u:b> skos:prefLabel "B"@en ; skos:broader <u:a> .
+<u:c> skos:prefLabel "C"@en ; <http://www.w3.org/2002/07/owl#deprecated> true .
+"""
+
+
+def test_the_language_of_most_concepts_is_shown_and_all_else_is_kept(caplog) -> None:
+    labels = labels_of(VOCABULARY, "v.ttl")
+    assert labels[0] == Label(
+        "u:r",
+        "river",
+        "water. flows.",
+        alternative_names=("stream", "joki", "R", "å", "rivr"),
+        parents=("u:w",),
+        names={"en": "river", "fi": "joki"},
+        notation="1.2",
+        broader=("u:w",),
+    )
+    assert [label.name for label in labels] == ["river", "vesi", "old", "x", "7", "u:z"]
+    assert labels[1].alternative_names == ("vatten",) and labels[2].is_deprecated
+    told = caplog.text
+    assert "v.ttl: names are shown in en, as most concepts have one in it" in told
+    assert "there are en (2), fi (2), no language tag (1), sv (1)" in told
+    assert "1 concepts have no name in en and show another" in told
+    assert "3 concepts have no preferred name and show another" in told
+    assert "2 preferred names are a second one" in told
+    assert "3 broader or narrower concepts are not in the file" in told
+
+
+def test_a_language_may_be_chosen(caplog) -> None:
+    labels = labels_of(VOCABULARY, "v.ttl", "FI")
+    assert [label.name for label in labels] == ["joki", "vesi", "old", "x", "7", "u:z"]
+    assert labels[0].alternative_names == ("river", "R", "stream", "å", "rivr")
+    assert labels[0].description == "vesi"
+    assert "names are shown" not in caplog.text
+    with pytest.raises(DataError, match=r"name in the language 'de'; there are en \(2\), fi"):
+        labels_of(VOCABULARY, "v.ttl", "de")
+
+
+def test_deprecated_concepts_are_labels_only_where_documents_carry_them(caplog) -> None:
+    labels = labels_of(VOCABULARY, "v.ttl")
+    assert without_deprecated(labels, "v.ttl", {"u:o"}) == labels
+    assert without_deprecated(labels, "v.ttl") == [x for x in labels if x.id != "u:o"]
+    assert "v.ttl: 1 deprecated concepts are no labels" in caplog.text
+
+
+def test_a_vocabulary_is_a_label_file(tmp_path, caplog) -> None:
+    path = tmp_path / "labels.ttl"
+    path.write_text(TURTLE)
+    assert form_of(path) is OWN_FORM
+    labels = read_label_file(path, form_of(path), language="fi")
+    assert [(label.id, label.name) for label in labels] == [("u:a", "Ä"), ("u:b", "B")]
+    assert "2 concepts are in 1 circles of broader concepts, such as u:a and u:b" in caplog.text
+    named = with_names_of_parents(labels, labels)
+    assert (named[0].parents, named[0].broader) == (("B",), ("u:b",))
+    assert len(read_label_file(path, OWN_FORM, keep_deprecated=True)) == 3
+
+
+def test_a_file_whose_labels_are_all_deprecated_is_refused(tmp_path) -> None:
+    path = tmp_path / "labels.tsv"
+    path.write_text("<u:a>\n")
+    with pytest.raises(DataError, match="all labels are deprecated; give others"):
+        read_label_file(path, OWN_FORM)
+
+
+@pytest.mark.parametrize(("name", "lines"), [("l.jsonl", jsonl_lines), ("l.csv", csv_lines)])
+def test_written_labels_read_as_they_were(tmp_path, name, lines) -> None:
+    labels = labels_of(VOCABULARY, "v.ttl", "en")
+    path = tmp_path / name
+    path.write_text("".join(f"{line}\n" for line in lines(labels)))
+    assert read_label_file(path, OWN_FORM, keep_deprecated=True) == labels
+
+
+def test_labels_as_annifs_tsv() -> None:
+    labels = [Label("u:a", "two\n words", notation="1"), Label("u:b", "b")]
+    assert list(tsv_lines(labels)) == ["<u:a>\ttwo words\t1", "<u:b>\tb"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"names": ["a"]}, "names is ['a'] (list); expected an object of names by language"),
+        ({"names": {"en": 1}}, "en is 1 (int); expected a string"),
+        ({"is_deprecated": 1}, "is_deprecated is 1 (int); expected true or false"),
+        ({"broader": 1}, "broader is 1 (int); expected a list of strings"),
+        ({"notation": []}, "notation is [] (list); expected a string"),
+    ],
+)
+def test_fields_of_vocabularies_of_another_kind_are_told(tmp_path: Path, fields, words) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"id": "1", "name": "a"} | fields))
+    with pytest.raises(DataError) as caught:
+        read_label_file(path, OWN_FORM)
+    assert f"line 1: {words}" in str(caught.value)
+
+
+def test_a_catalogue_keeps_what_a_vocabulary_says(caplog) -> None:
+    with caplog.at_level(logging.ERROR):
+        labels = labels_of(VOCABULARY, "v.ttl")
+    catalogue = LabelCatalogue([*labels, Label("plain", "p")])
+    lines = catalogue.to_jsonl()
+    assert list(LabelCatalogue.from_jsonl(lines)) == [*labels, Label("plain", "p")]
+    assert set(json.loads(lines.splitlines()[-1])) == {
+        "id", "name", "description", "pseudo_description", "training_count",
+    }  # fmt: skip
+    bare = labels[0].without_vocabulary()
+    assert (bare.names, bare.notation, bare.broader) == ({}, "", ())
+    assert bare.parents == ("u:w",) and len({bare, labels[0]}) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        ('"names": {"en": "river", "fi": "joki"}', '"names": {"en": 1}'),
+        ('"names": {"en": "river", "fi": "joki"}', '"names": {}'),
+        ('"notation": "1.2"', '"notation": 1'),
+        ('"broader": ["u:w"]', '"broader": []'),
+        ('"notation": "1.2"', '"is_deprecated": false'),
+    ],
+)
+def test_a_line_of_a_catalogue_with_other_kinds_is_refused(written, wrong) -> None:
+    line = LabelCatalogue(labels_of(VOCABULARY, "v.ttl")[:1]).to_jsonl()
+    assert written in line
+    with pytest.raises(DataError, match="line 1: expected the fields"):
+        LabelCatalogue.from_jsonl(line.replace(written, wrong))

@@ -1,0 +1,89 @@
+"""Levels, circles and suspicious things of a vocabulary, against plain searches."""
+
+from __future__ import annotations
+
+from models.vocabulary.assembling import assemble
+from models.vocabulary.concept import Concept, LeftOut, Vocabulary
+from models.vocabulary.facts import CONCEPT, Facts
+from models.vocabulary.hierarchy import hierarchy_of
+from models.vocabulary.inspection import inspect_vocabulary, languages_by_names
+
+
+def random_vocabulary(rng) -> Vocabulary:
+    facts: Facts = {str(i): [("type", CONCEPT, None)] for i in range(rng.randrange(1, 12))}
+    for about in facts.values():
+        for _ in range(rng.randrange(3)):
+            name = rng.choice(["broader", "narrower"])
+            about.append((name, rng.choice([*facts]), None))
+    return assemble(facts)
+
+
+def reachable(concepts: dict[str, Concept], start: str) -> set[str]:
+    """Return what is broader than a concept, however far."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for each in set(concepts[waiting.pop()].broader) - found:
+            found.add(each)
+            waiting.append(each)
+    return found
+
+
+def test_circles_are_those_of_a_plain_search(made_up) -> None:
+    seen = 0
+    for seed in range(300):
+        concepts = random_vocabulary(made_up.seeded(seed)).concepts
+        by_id = {concept.id: concept for concept in concepts}
+        above = {id_: reachable(by_id, id_) for id_ in by_id}
+        expected = {
+            tuple(sorted(other for other in by_id if other in above[id_] and id_ in above[other]))
+            for id_ in by_id
+            if id_ in above[id_]
+        }
+        assert set(hierarchy_of(concepts).cycles) == expected
+        seen += len(expected)
+    assert seen > 50
+
+
+def test_levels_are_those_of_a_plain_search(made_up) -> None:
+    for seed in range(300):
+        concepts = random_vocabulary(made_up.seeded(seed)).concepts
+        depth = {concept.id: 1 for concept in concepts if not concept.broader}
+        for _ in concepts:
+            for concept in concepts:
+                ways = [depth[each] + 1 for each in concept.broader if each in depth]
+                if ways and concept.broader:
+                    depth[concept.id] = min([*ways, depth.get(concept.id, 99)])
+        found = hierarchy_of(concepts)
+        assert found.num_levels == max(depth.values(), default=0)
+        tops = [x for x in concepts if not x.broader]
+        assert found.num_alone == sum(not x.narrower for x in tops)
+        assert found.num_top + found.num_alone == len(tops)
+
+
+def test_numbers_and_what_may_be_wrong() -> None:
+    concepts = (
+        Concept("a", {"en": "x", "fi": "z"}, {"sv": ("s", "t")}, notations=("1",), broader=("a",)),
+        Concept("b", {"en": "x"}, definitions={"en": ("d",)}, hidden_names={"en": ("h",)}),
+        Concept("c", {"fi": "x"}),
+        Concept("d", {"en": "x"}, is_deprecated=True),
+        Concept("e"),
+    )
+    found = inspect_vocabulary(Vocabulary(concepts, 3, LeftOut(unknown_broader=2)))
+    assert list(found.languages) == ["en", "fi", "sv"]
+    assert found.languages["en"].names == 3 and found.languages["en"].hidden_names == 1
+    assert found.languages["sv"].other_names == 2 and found.languages["en"].definitions == 1
+    assert (found.num_concepts, found.num_deprecated, found.num_notations) == (5, 1, 1)
+    assert found.equal_names == (("en", "x", ("a", "b")),) and found.nameless == ("e",)
+    text = "\n".join(found.suspicions())
+    assert "1 names are those of several concepts, such as 'x' (en) of a and b" in text
+    assert "1 concepts have no preferred name, such as e" in text
+    assert "3 preferred names are a second one" in text
+    assert "1 concepts are in 1 circles of broader concepts, such as a" in text
+    assert "2 broader or narrower concepts are not in the file" in text
+    assert found.to_json()["hierarchy"]["cycles"] == (("a",),)
+
+
+def test_languages_of_equal_numbers_are_in_alphabetical_order() -> None:
+    concepts = [Concept("a", {"fi": "x", "en": "y"}), Concept("b", {"sv": "x"})]
+    assert languages_by_names([*concepts, concepts[1]]) == {"sv": 2, "en": 1, "fi": 1}

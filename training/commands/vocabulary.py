@@ -1,0 +1,142 @@
+"""`longtail vocabulary`: look at a vocabulary, and write it in another form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from training.commands.logs import configure_logging
+from training.options import OverwriteOption
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from models.vocabulary.concept import Vocabulary
+    from models.vocabulary.inspection import Inspection
+
+vocabulary_app = typer.Typer(
+    no_args_is_help=True, help="Look at a vocabulary (SKOS, Annif's tables), or convert it."
+)
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="SKOS (.ttl, .nt, .rdf, .xml, .jsonld) or a table of Annif (.tsv, .csv), also .gz.",
+    ),
+]
+_FORMS = (".jsonl", ".csv", ".tsv", ".nt", ".ttl")
+
+
+@vocabulary_app.command("show")
+def show(
+    source: SourceArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what is in a vocabulary, in numbers, and what in it may be wrong."""
+    configure_logging(verbose=False)
+    from models.files.outputs import check_readable_file
+    from models.vocabulary.inspection import inspect_vocabulary
+    from models.vocabulary.reading import read_vocabulary
+
+    check_readable_file(source, "FILE")
+    found = inspect_vocabulary(read_vocabulary(source))
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        _print_inspection(found)
+
+
+@vocabulary_app.command("convert")
+def convert(
+    source: SourceArgument,
+    output: Annotated[
+        Path,
+        typer.Argument(
+            help="Labels (.jsonl, .csv), Annif's TSV (.tsv), or SKOS (.nt, .ttl), by its name.",
+        ),
+    ],
+    language: Annotated[
+        str | None,
+        typer.Option(help="Of the names of labels; by default that of most concepts."),
+    ] = None,
+    keep_deprecated: Annotated[
+        bool, typer.Option("--keep-deprecated", help="Write deprecated concepts as labels, too.")
+    ] = False,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a vocabulary as labels, as Annif's TSV, or in another syntax of SKOS."""
+    configure_logging(verbose=False)
+    from models.files.durable import write_lines_durably
+    from models.files.failures import doing
+    from models.files.outputs import check_output_file, check_readable_file
+    from models.vocabulary.reading import read_vocabulary
+
+    check_readable_file(source, "FILE")
+    _check_form(output, language, keep_deprecated)
+    check_output_file(output, inputs=[source], overwrite=overwrite, option="OUTPUT")
+    vocabulary = read_vocabulary(source)
+    lines = _lines(vocabulary, source, output.suffix, language, keep_deprecated)
+    with doing("writing", output):
+        write_lines_durably(output, lines)
+    print(f"Written: {output}")
+
+
+def _check_form(output: Path, language: str | None, keep_deprecated: bool) -> None:
+    """Refuse a form that is not written, or options that don't concern it.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    from models.errors import ConfigError
+
+    if output.suffix not in _FORMS:
+        raise ConfigError(
+            f"OUTPUT {str(output)!r}: no form by its name; expected the end {', '.join(_FORMS)}"
+        )
+    if output.suffix in {".nt", ".ttl"} and (language is not None or keep_deprecated):
+        raise ConfigError(
+            f"OUTPUT {str(output)!r}: SKOS has all languages and deprecated concepts; leave out "
+            "--language and --keep-deprecated"
+        )
+
+
+def _lines(
+    vocabulary: Vocabulary, source: Path, form: str, language: str | None, keep_deprecated: bool
+) -> Iterable[str]:
+    """Return the lines of a vocabulary in a form, by the end of the file's name."""
+    from models.labels.concepts import labels_of, without_deprecated
+    from models.labels.writing import csv_lines, jsonl_lines, tsv_lines
+    from models.vocabulary.writing import ntriples_lines, turtle_lines
+
+    if form in {".nt", ".ttl"}:
+        return {".nt": ntriples_lines, ".ttl": turtle_lines}[form](vocabulary)
+    labels = labels_of(vocabulary, str(source), language)
+    if not keep_deprecated:
+        labels = without_deprecated(labels, str(source))
+    return {".jsonl": jsonl_lines, ".csv": csv_lines, ".tsv": tsv_lines}[form](labels)
+
+
+def _print_inspection(found: Inspection) -> None:
+    shape = found.hierarchy
+    rows = {
+        "concepts": f"{found.num_concepts:,}, {found.num_deprecated:,} of them deprecated",
+        "with a notation": f"{found.num_notations:,}",
+        "levels": f"{shape.num_levels:,}",
+        "at the top": f"{shape.num_top:,} with narrower concepts and no broader one",
+        "alone": f"{shape.num_alone:,} with neither",
+    }
+    for name, value in rows.items():
+        print(f"{name + ':':<17}{value}")
+    print(f"\n{'language':<12}{'names':>10}{'other names':>13}{'hidden':>10}{'definitions':>13}")
+    for language, counts in found.languages.items():
+        print(
+            f"{language or '(no tag)':<12}{counts.names:>10,}{counts.other_names:>13,}"
+            f"{counts.hidden_names:>10,}{counts.definitions:>13,}"
+        )
+    suspicions = found.suspicions()
+    if suspicions:
+        print("\nMay be wrong:")
+    for suspicion in suspicions:
+        print(f"  {suspicion}")
