@@ -119,6 +119,21 @@ class LabelCatalogue:
         log_priors: Float32[np.ndarray, label] = np.log(shares).astype(np.float32)
         return log_priors
 
+    @property
+    def is_part(self) -> bool:
+        """Whether these are the labels of a shard."""
+        return self._whole is not None
+
+    @cached_property
+    def languages(self) -> tuple[str, ...]:
+        """The languages in which labels have names, where a vocabulary gives them; sorted."""
+        return tuple(sorted({language for label in self for language in label.names}))
+
+    @cached_property
+    def has_hierarchy(self) -> bool:
+        """Whether any label stands below another one of the catalogue."""
+        return any(label_id in self._index_by_id for label in self for label_id in label.broader)
+
     @cached_property
     def _indices_by_name(self) -> dict[str, list[int]]:
         indices: dict[str, list[int]] = {}
@@ -187,7 +202,7 @@ class LabelCatalogue:
 
 
 def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> list[Label]:
-    """Return labels with the names of their parents in place of the ids.
+    """Return labels with the names of their parents in place of the ids, which stay in `broader`.
 
     Args:
         labels: Their `parents` are ids.
@@ -195,7 +210,11 @@ def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> li
     """
     name_of = {label.id: label.name for label in known}
     return [
-        replace(label, parents=tuple(name_of[x] for x in label.parents if x in name_of))
+        replace(
+            label,
+            parents=tuple(name_of[x] for x in label.parents if x in name_of),
+            broader=label.broader or label.parents,
+        )
         for label in labels
     ]
 

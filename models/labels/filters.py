@@ -13,6 +13,10 @@ from models.errors import RequestError
 _MAX_NAMED = 5
 """Unknown ids that an error names."""
 _MAX_ID_CHARACTERS = 100
+UNDER_IN_SHARDS = (
+    "under: a shard does not know what stands below a label, as labels between may be in others; "
+    "store these labels as a set, and name that as include_set"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +49,22 @@ class LabelFilter:
         exclude: Ids of labels not to return, whether or not they are included.
         include_set: Labels to return besides `include`.
         exclude_set: Labels not to return besides `exclude`.
+        under: Ids of labels: of all that is let through, only these and what stands below them in
+            the vocabulary; empty: no such condition.
     """
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     include_set: LabelSet | None = None
     exclude_set: LabelSet | None = None
+    under: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether it lets every label through."""
         includes_all = self.include is None and self.include_set is None
-        return includes_all and not self.exclude and self.exclude_set is None
+        excludes_none = not self.exclude and self.exclude_set is None
+        return includes_all and excludes_none and not self.under
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,8 @@ def filters_of_parts(requested: LabelFilter, known: Sequence[KnownLabels]) -> li
     Raises:
         RequestError: As `models.labels.selection.LabelSelector.select` does of the whole catalogue.
     """
+    if requested.under:
+        raise RequestError(UNDER_IN_SHARDS)
     named = requested.include_set
     members = None if named is None else (named.name, len(named.ids))
     check_known(known, requested.include or (), requested.exclude, members)

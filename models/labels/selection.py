@@ -10,8 +10,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from models.errors import RequestError
 from models.labels.catalogue import LabelCatalogue
-from models.labels.filters import KnownLabels, LabelFilter, LabelSet, check_ids, check_set
+from models.labels.filters import (
+    UNDER_IN_SHARDS,
+    KnownLabels,
+    LabelFilter,
+    LabelSet,
+    check_ids,
+    check_set,
+)
+from models.labels.hierarchy import LabelHierarchy
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +69,22 @@ class LabelSelector:
         is_selected[self._rows(requested.exclude, "exclude")] = False
         if requested.exclude_set is not None:
             is_selected[self._rows_of_set(requested.exclude_set)] = False
+        if requested.under:
+            is_selected &= self._is_under(requested.under)
         return Selection(is_selected)
+
+    @cached_property
+    def hierarchy(self) -> LabelHierarchy:
+        """Which labels stand below which."""
+        return LabelHierarchy(self._catalogue)
+
+    def _is_under(self, ids: tuple[str, ...]) -> Bool[np.ndarray, label]:
+        if self._catalogue.is_part:
+            raise RequestError(UNDER_IN_SHARDS)
+        is_under = np.zeros(len(self._catalogue), dtype=bool)
+        for row in self._rows(ids, "under"):
+            is_under[self.hierarchy.below(row)] = True
+        return is_under
 
     def known(self, requested: LabelFilter) -> KnownLabels:
         """Return which of the labels that a filter names there are; unknown ones are no error."""

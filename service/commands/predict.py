@@ -81,6 +81,16 @@ def predict(
     exclude_set: Annotated[
         str | None, typer.Option(help="Stored set of labels not to return either.")
     ] = None,
+    under: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Id of a label: only it and the labels below it are returned; repeat it for more."
+        ),
+    ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(help="Of the labels' names, where the vocabulary has it."),
+    ] = None,
     label_sets: Annotated[
         Path | None,
         typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
@@ -132,6 +142,8 @@ def predict(
         "exclude": exclude or None,
         "include_set": include_set,
         "exclude_set": exclude_set,
+        "under": under or None,
+        "language": language,
         "explain": explain or None,
     }
     defaults, checked, by = (

@@ -23,6 +23,7 @@ from models.results import LabelDetails, Prediction
 from service.engine.admission import Admission, Priority, estimate_tokens
 from service.engine.batching import EXPLANATION_TOKENS, Job, Seconds, WorkQueue, extra_tokens
 from service.engine.label_sets import LabelSets
+from service.engine.languages import check_language, in_language
 from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
 from service.engine.worker import (
     Observer,
@@ -148,7 +149,7 @@ class Engine:
         with self.admission.admit(tokens, timeout_s):
             try:
                 async with asyncio.timeout(timeout_s):
-                    return await self._answer(model, query.texts, options, Priority.INTERACTIVE)
+                    return await self._answer(model, query, options, Priority.INTERACTIVE)
             except TimeoutError as error:
                 raise DeadlineError(
                     f"there was no answer within {timeout_s:g} s; ask for fewer texts, allow more "
@@ -168,7 +169,7 @@ class Engine:
         _, _, tokens = self._examine(query)
         async with self.admission.admit_when_room(tokens):
             model, options, _ = self._examine(query)  # the model may be another one by now
-            return await self._answer(model, query.texts, options, Priority.BULK)
+            return await self._answer(model, query, options, Priority.BULK)
 
     async def describe(
         self, label_id: str, version: int | str | None = None
@@ -296,6 +297,7 @@ class Engine:
         """
         check_query(query, self._limits)
         model = self._manager.get(query.version)
+        check_language(model.predictor.catalogue, query.language)
         scorer = query.options.scorer or model.predictor.default_scorer
         label_filter = self.label_sets.filter_of(query.labels)
         options = replace(
@@ -308,7 +310,7 @@ class Engine:
         return model, options, tokens
 
     async def _answer(
-        self, model: LoadedModel, texts: Sequence[str], options: RankingOptions, priority: Priority
+        self, model: LoadedModel, query: Query, options: RankingOptions, priority: Priority
     ) -> EngineAnswer:
         if self._is_closed:
             raise NotReadyError(_STOPPING)
@@ -323,7 +325,7 @@ class Engine:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
                 loop.call_soon_threadsafe(wake)
 
-        job = Job(model, texts, options, priority, on_done)
+        job = Job(model, query.texts, options, priority, on_done)
         self._queue.add(job)
         try:
             await done
@@ -332,4 +334,6 @@ class Engine:
         if job.error is not None:
             raise job.error
         self.num_answered += 1
-        return EngineAnswer(model, job.scorer, job.answers, job.seconds)
+        catalogue = model.predictor.catalogue
+        predictions = [in_language(each, catalogue, query.language) for each in job.answers]
+        return EngineAnswer(model, job.scorer, predictions, job.seconds)

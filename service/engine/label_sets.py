@@ -72,7 +72,7 @@ class LabelSets:
             None if name is None else self.get(name)
             for name in (labels.include_set, labels.exclude_set)
         )
-        return LabelFilter(labels.include, labels.exclude, include_set, exclude_set)
+        return LabelFilter(labels.include, labels.exclude, include_set, exclude_set, labels.under)
 
     def all(self) -> list[LabelSet]:
         """Return all sets as their files are now, by name."""

@@ -33,17 +33,19 @@ class NamedLabels:
         exclude: Ids of labels not to return.
         include_set: Name of a stored set of labels to return besides `include`.
         exclude_set: Name of one of labels not to return besides `exclude`.
+        under: Ids of labels: only these and those below them; empty: no such condition.
     """
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     include_set: str | None = None
     exclude_set: str | None = None
+    under: tuple[str, ...] = ()
 
     @property
     def num_ids(self) -> int:
         """Labels that are named one by one."""
-        return len(self.include or ()) + len(self.exclude)
+        return len(self.include or ()) + len(self.exclude) + len(self.under)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Query:
         version: A version's number, or "current"; None: the service's first.
         timeout_s: Seconds in which the answer is of use; None: the service's limit, which also
             bounds it.
+        language: Of the labels' names; None: that of the model.
     """
 
     texts: Sequence[str]
@@ -64,6 +67,7 @@ class Query:
     labels: NamedLabels = field(default_factory=NamedLabels)
     version: int | str | None = None
     timeout_s: float | None = None
+    language: str | None = None
 
 
 def query_of(requested: Options, texts: Sequence[str], timeout_s: float | None = None) -> Query:
@@ -87,9 +91,11 @@ def query_of(requested: Options, texts: Sequence[str], timeout_s: float | None =
             exclude=tuple(requested.exclude),
             include_set=requested.include_set,
             exclude_set=requested.exclude_set,
+            under=tuple(requested.under),
         ),
         version=requested.version,
         timeout_s=timeout_s,
+        language=requested.language,
     )
 
 
@@ -130,6 +136,6 @@ def check_filter(labels: NamedLabels, limits: Limits) -> None:
     """
     if labels.num_ids > limits.max_filter_labels:
         raise RequestError(
-            f"include and exclude name {labels.num_ids} labels; expected at most "
+            f"include, exclude and under name {labels.num_ids} labels; expected at most "
             f"{limits.max_filter_labels}; let the service store them as a set, and name that"
         )

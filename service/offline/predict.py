@@ -19,6 +19,7 @@ from models.files.validation import problem_in_words
 from models.options import RankingOptions
 from models.predict.protocol import Predictor
 from service.engine.label_sets import LabelSets
+from service.engine.languages import check_language, in_language
 from service.engine.queries import query_of
 from service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
 from service.offline.unfinished import Task, check_left, finish, option_of, resume, working
@@ -76,10 +77,11 @@ def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -
         raise ConfigError(
             f"-k: got {options['k']}, expected 1 to {manifest.label_count}, the number of labels"
         )
+    check_language(bundle.catalogue, options.get("language"))
     for name in ("include_set", "exclude_set"):
         if name in options:
             sets.get(options[name])
-    for name in ("include", "exclude"):
+    for name in ("include", "exclude", "under"):
         unknown = [x for x in options.get(name, ()) if bundle.catalogue.row_of_id(x) is None]
         if unknown:
             raise ConfigError(
@@ -96,6 +98,7 @@ def check_answerable(predictor: Predictor, task: Task) -> None:
     """
     line = BatchLine(text="text", **task.defaults)
     try:
+        check_language(predictor.catalogue, line.language)
         options = _options_of(line, task, predictor.default_scorer)
         predictor.predict_batch(predictor.read([line.text]), options)
     except (RequestError, LineError) as error:
@@ -269,6 +272,12 @@ def _answer_group(
         problem = problem_of_error(error)
         return {index: error_line(index, line.id, problem) for index, line in group}
     return {
-        index: result_line(index, line, task.version, scorer, prediction)
+        index: result_line(
+            index,
+            line,
+            task.version,
+            scorer,
+            in_language(prediction, predictor.catalogue, line.language),
+        )
         for (index, line), prediction in zip(group, predictions, strict=True)
     }

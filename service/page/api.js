@@ -59,10 +59,23 @@ function pause(milliseconds, signal) {
 }
 
 export const models = (signal) => ask("v1/models", { signal });
-export const label = (id, signal) => ask(`v1/labels?id=${encodeURIComponent(id)}`, { signal });
+let language = "";
+
+/** Have labels named in a language from now on; "": in that of the model. */
+export function setLanguage(chosen) {
+  language = chosen;
+}
+
+export const languageAsked = () => (language ? { language } : {});
+export const label = (id, signal) => ask(`v1/labels?${new URLSearchParams({ id, ...languageAsked() })}`, { signal });
 
 export function labels(query, offset, limit, signal) {
-  return ask(`v1/labels?${new URLSearchParams({ query, offset, limit })}`, { signal });
+  return ask(`v1/labels?${new URLSearchParams({ query, offset, limit, ...languageAsked() })}`, { signal });
+}
+
+/** The labels right below one; "": those at the top. */
+export function narrower(id, offset, limit, signal) {
+  return ask(`v1/labels?${new URLSearchParams({ narrower_of: id, offset, limit, ...languageAsked() })}`, { signal });
 }
 
 /** Return the metrics as [name, {label: value}, number]. */

@@ -1,10 +1,11 @@
 // The start: which view is shown, what the service has, the API key.
-import { apiKey, models as fetchModels, setApiKey } from "./api.js";
+import { apiKey, models as fetchModels, setApiKey, setLanguage } from "./api.js";
 import { AskView } from "./ask.js";
 import { CatalogueView } from "./catalogue.js";
 import { questionOf } from "./links.js";
 import { ManyView } from "./many.js";
 import { ModelsView, servingWords } from "./models.js";
+import { fillSelect } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 
 const SOON_MS = 2000; // until a model is ready
@@ -13,7 +14,7 @@ const TITLES = { ask: "Find labels", many: "Many texts", labels: "Catalogue", mo
 
 const find = (id) => document.getElementById(id);
 const ask = new AskView();
-const catalogue = new CatalogueView();
+const catalogue = new CatalogueView((label) => ask.setUnder(label));
 const many = new ManyView();
 const modelsView = new ModelsView();
 let timer;
@@ -37,6 +38,8 @@ async function look() {
       if (isReady) {
         ask.useModels(found);
         many.useModels(found);
+        catalogue.useModels(found);
+        fillLanguages(found.models.find((model) => model.default));
       }
     }
   } catch (error) {
@@ -46,6 +49,22 @@ async function look() {
     if (error.status === 401) return; // until there is a key
   }
   timer = setTimeout(look, isReady ? LATER_MS : SOON_MS);
+}
+
+/** Offer the languages that labels have names in; hidden where there is no choice. */
+function fillLanguages({ languages }) {
+  const chosen = find("language");
+  fillSelect(chosen, [["", "as in the model"], ...languages.map((code) => [code, nameOf(code)])]);
+  chosen.parentElement.hidden = languages.length < 2;
+  setLanguage(chosen.value);
+}
+
+function nameOf(code) {
+  try {
+    return new Intl.DisplayNames([code, "en"], { type: "language" }).of(code) ?? code;
+  } catch {
+    return code; // no language tag
+  }
 }
 
 function notReady({ models, problem }) {
@@ -122,6 +141,11 @@ function showKey() {
 }
 
 addEventListener("hashchange", route);
+find("language").addEventListener("change", ({ target }) => {
+  setLanguage(target.value);
+  catalogue.renew();
+  ask.ask();
+});
 listenForKey();
 showKey();
 route();

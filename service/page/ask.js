@@ -23,6 +23,7 @@ export class AskView {
     find("panels").append(this.panels[0].root);
     this.limits = null;
     this.asked = ""; // the text that was asked about last
+    this.under = null; // id of the label below which all answers are
     this.linked = null; // the question of an address, until there are models
     this.listen();
   }
@@ -48,6 +49,7 @@ export class AskView {
     });
     find("go").addEventListener("click", () => this.ask());
     find("k").addEventListener("change", () => this.ask());
+    find("under-clear").addEventListener("click", () => this.setUnder(null));
     find("link-copy").addEventListener("click", () => this.copyLink());
     find("example").addEventListener("click", () => this.setText(EXAMPLE));
     find("clear").addEventListener("click", () => {
@@ -142,7 +144,7 @@ export class AskView {
       this.refuse("There is no link to this text", detail);
       return;
     }
-    shown.textContent = linkTo({ text, k: find("k").value, ...this.panels[0].settings });
+    shown.textContent = linkTo({ text, k: find("k").value, under: this.under ?? "", ...this.panels[0].settings });
     shown.hidden = false;
     const isCopied = await copyText(shown);
     shown.hidden = isCopied;
@@ -157,8 +159,9 @@ export class AskView {
   }
 
   followLink() {
-    const { text, k, ...settings } = this.linked;
+    const { text, k, under, ...settings } = this.linked;
     this.linked = null;
+    if (under) this.setUnder({ id: under, name: under });
     if ([...find("k").options].some((option) => option.value === k)) find("k").value = k;
     const lacking = this.panels[0].restore(settings);
     find("link-note").textContent = lacking.length ? `The link asked for ${lacking.join(", ")}, which this model does not have.` : "";
@@ -185,8 +188,16 @@ export class AskView {
       find("said").textContent = "";
       return;
     }
-    const question = { text, k: Number(find("k").value) };
+    const question = { text, k: Number(find("k").value), under: this.under };
     for (const panel of this.panels) panel.ask(question);
+  }
+
+  /** Ask only for a label and those below it: {id, name}; null: for all. */
+  setUnder(label) {
+    this.under = label?.id ?? null;
+    find("under").hidden = !label;
+    find("under-name").textContent = label?.name ?? "";
+    this.ask();
   }
 
   refuse(title, detail) {

@@ -2,13 +2,18 @@
 import { label as fetchLabel, labels as fetchLabels } from "./api.js";
 import { count, debounced, element, plural, rarity } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
-import { documents, keywordList, nearestList, seen } from "./why.js";
+import { Tree } from "./tree.js";
+import { documents, keywordList, labelLinks, nearestList, seen } from "./why.js";
 
 const PAGE = 30;
 const find = (id) => document.getElementById(id);
 
 export class CatalogueView {
-  constructor() {
+  /** `onUnder` is called with the label below which answers shall be. */
+  constructor(onUnder) {
+    this.onUnder = onUnder;
+    this.tree = new Tree(find("tree"), (id) => (location.hash = `#labels/${encodeURIComponent(id)}`));
+    find("tree-open").addEventListener("click", () => this.toggleTree());
     this.query = find("label-query");
     this.list = find("label-list");
     this.more = find("label-more");
@@ -24,6 +29,30 @@ export class CatalogueView {
     if (!this.list.children.length) this.search();
     if (id && id !== this.shown) this.showLabel(id);
     this.markShown();
+  }
+
+  /** Take what GET /v1/models told. */
+  useModels({ models }) {
+    const model = models.find((each) => each.default);
+    find("tree-open").hidden = !model?.has_hierarchy;
+    if (this.digest && this.digest !== model?.digest) this.renew();
+    this.digest = model?.digest;
+  }
+
+  /** Read all again: another model, or another language. */
+  renew() {
+    const shown = this.shown;
+    this.shown = null;
+    if (this.list.children.length) this.search();
+    if (!find("tree").hidden) this.tree.open();
+    if (shown) this.showLabel(shown);
+  }
+
+  toggleTree() {
+    const opens = find("tree").hidden;
+    find("tree").hidden = !opens;
+    find("tree-open").setAttribute("aria-expanded", `${opens}`);
+    if (opens) this.tree.open();
   }
 
   async search(offset = 0) {
@@ -53,7 +82,7 @@ export class CatalogueView {
     try {
       const label = await fetchLabel(id, this.reading.signal);
       const title = element("h2", { tabIndex: -1 }, label.name);
-      this.detail.replaceChildren(title, ...detailParts(label));
+      this.detail.replaceChildren(title, ...detailParts(label), this.underButton(label));
       title.focus({ preventScroll: true });
       if (this.detail.getBoundingClientRect().top > innerHeight * 0.6) this.detail.scrollIntoView({ block: "start" });
     } catch (error) {
@@ -63,6 +92,17 @@ export class CatalogueView {
       this.detail.replaceChildren(box);
       showProblem(box, error, () => this.showLabel(id));
     }
+  }
+
+  /** Return what asks only for a label and those below it; nothing where none is below it. */
+  underButton(label) {
+    if (!label.narrower.length) return "";
+    const button = element("button", { type: "button" }, "Find labels below this one only");
+    button.addEventListener("click", () => {
+      this.onUnder({ id: label.id, name: label.name });
+      location.hash = "#ask";
+    });
+    return button;
   }
 
   markShown() {
@@ -89,9 +129,13 @@ function listItem(label) {
 
 function detailParts(label) {
   return [
-    element("p", { class: "muted" }, `id ${label.id} · version ${label.model.version}`),
+    element("p", { class: "muted" }, [`id ${label.id}`, label.notation, `version ${label.model.version}`].filter(Boolean).join(" · ")),
     element("p", { class: `seen ${rarity(label.training_count)}` }, seen(label.training_count)),
     label.description ? element("p", {}, label.description) : null,
+    ...section("Broader", label.broader.length ? labelLinks(label.broader) : null),
+    ...section("Narrower", label.narrower.length ? labelLinks(label.narrower) : null),
+    ...section("Other names", label.alternative_names.join(" · ")),
+    ...section("In other languages", Object.entries(label.names).map(([code, name]) => `${code}: ${name}`).join(" · ")),
     ...section("Known by", label.keywords.length ? keywordList(label.keywords) : null),
     ...section("Nearest labels", label.nearest.length ? nearestList(label.nearest) : null),
     ...section("Description that the label encoder read", label.pseudo_description || null),

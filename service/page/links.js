@@ -1,9 +1,9 @@
 // Addresses that ask a question again: all of it stands behind the #, which no server ever sees.
 
 export const MAX_LINKED_CHARACTERS = 8000;
-const SETTINGS = ["k", "version", "scorer", "correction", "aim", "tail_dial"];
+const SETTINGS = ["k", "version", "scorer", "correction", "aim", "tail_dial", "under"];
 
-/** Return the address of a question: {text, k, version, scorer, correction, aim, tail_dial}. */
+/** Return the address of a question: {text, k, version, scorer, correction, aim, tail_dial, under}. */
 export function linkTo(question) {
   const fields = new URLSearchParams({ text: question.text });
   for (const name of SETTINGS) if (question[name]) fields.set(name, question[name]);

@@ -1,5 +1,5 @@
 // The view of many texts: a file is read here, asked about in parts, and its labels are downloaded.
-import { batch } from "./api.js";
+import { batch, languageAsked } from "./api.js";
 import { count, element, fillSelect, percent, plural, score } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { download, guessColumns, readTable, toCsv } from "./tables.js";
@@ -122,6 +122,7 @@ export class ManyView {
     const options = {
       k: Math.min(Number(find("many-k").value), this.model.label_count, this.limits.max_k),
       scorer: find("many-scorer").value,
+      ...languageAsked(),
     };
     if (find("many-aim").selectedIndex > 0) options.aim = find("many-aim").value;
     const threshold = find("many-threshold").valueAsNumber;

@@ -1,5 +1,5 @@
 // One setting and what it finds: scorer, correction, aim and tail dial above, labels below.
-import { predict } from "./api.js";
+import { languageAsked, predict } from "./api.js";
 import { copyText, count, debounced, element, fillSelect, plural, rarity } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { Results, hasProbabilities } from "./results.js";
@@ -194,7 +194,7 @@ export class Panel {
     }
   }
 
-  bodyOf({ text, k }) {
+  bodyOf({ text, k, under }) {
     const model = this.model;
     const explained = this.limits.max_explained_labels;
     const most = Math.min(k, model.label_count, this.limits.max_k, explained || k);
@@ -205,6 +205,8 @@ export class Panel {
       correction: this.correction.value,
       tail_dial: Number(this.dial.value),
       explain: explained > 0,
+      ...languageAsked(),
+      ...(under && { under: [under] }),
       ...(this.hasAim && { aim: this.aim.value }),
       ...(this.version.value && { version: model.version }),
     };

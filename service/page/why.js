@@ -30,6 +30,12 @@ export function keywordList(keywords) {
   );
 }
 
+/** Return labels as links into the catalogue. */
+export function labelLinks(labels) {
+  const links = labels.map(({ id, name }) => element("a", { class: "chip", href: `#labels/${encodeURIComponent(id)}` }, name));
+  return element("ul", { class: "chips" }, ...links.map((link) => element("li", {}, link)));
+}
+
 export function nearestList(labels) {
   return element(
     "ul",

@@ -7,8 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
+from models.errors import LabelNotFoundError
+from models.predict.protocol import Predictor
+from service.engine.languages import check_language
 from service.schemas.base import ModelReference, Version
 from service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
+from service.versions.serving import LoadedModel
 from service.web.deps import ServiceDep, require_known_query
 from service.web.problem_handlers import responses
 from service.web.request_state import add_log_fields
@@ -48,11 +52,23 @@ async def list_labels(
         int, Query(ge=0, le=MAX_OFFSET, description="Labels to pass over, for further pages.")
     ] = 0,
     version: VersionQuery = None,
+    narrower_of: Annotated[
+        str | None,
+        Query(
+            description="The id of a label: the labels right below it in the vocabulary. Empty: "
+            "the labels at its top. `query` does not count then.",
+            examples=["5360"],
+        ),
+    ] = None,
+    language: Annotated[
+        str | None,
+        Query(max_length=100, description="Of the names, where the vocabulary has it."),
+    ] = None,
     id: Annotated[  # noqa: A002  # the parameter's name
         str | None,
         Query(
             description="The id of one label to show, whatever characters it has, such as a URI; "
-            "beside it only `version` counts.",
+            "beside it only `version` and `language` count.",
             examples=["http://eurovoc.europa.eu/1264"],
         ),
     ] = None,
@@ -64,19 +80,68 @@ async def list_labels(
     documents.
     """
     if id is not None:
-        return detail_of(*await service.engine.describe(id, version))
+        model, found = await service.engine.describe(id, version)
+        check_language(model.predictor.catalogue, language)
+        return await run_in_threadpool(detail_of, model, found, language)
     model = service.manager.get(version)
-    found = await run_in_threadpool(
-        # The search is made when first asked for, which takes seconds: so that belongs there, too.
-        lambda: model.predictor.label_search.find(query, limit=limit, offset=offset)
+    check_language(model.predictor.catalogue, language)
+    page = slice(offset, offset + limit)
+    # Search and hierarchy are made when first asked for, which takes seconds: so that belongs to
+    # the thread, too.
+    found_list = await run_in_threadpool(
+        _listed, model, query if narrower_of is None else None, narrower_of, page, language
     )
-    add_log_fields(request.scope, version=model.version, found=found.total)
-    catalogue = model.predictor.catalogue
+    add_log_fields(request.scope, version=model.version, found=found_list.total)
+    return found_list
+
+
+def _listed(
+    model: LoadedModel,
+    query: str | None,
+    narrower_of: str | None,
+    page: slice,
+    language: str | None,
+) -> LabelList:
+    """Return a page of the labels that a query finds, or else of those right below a label.
+
+    Raises:
+        LabelNotFoundError: There is no such label.
+    """
+    predictor = model.predictor
+    hierarchy = predictor.selector.hierarchy
+    if query is None:
+        rows = _below(predictor, narrower_of or "")
+        total, found = len(rows), rows[page]
+    else:
+        hits = predictor.label_search.find(query, limit=page.stop - page.start, offset=page.start)
+        total, found = hits.total, list(hits.labels)
     return LabelList(
         model=ModelReference(version=model.version, digest=model.digest),
-        total=found.total,
-        labels=[summary_of(catalogue[index]) for index in found.labels],
+        total=total,
+        labels=[
+            summary_of(
+                predictor.catalogue[row],
+                num_narrower=len(hierarchy.narrower(row)),
+                language=language,
+            )
+            for row in found
+        ],
     )
+
+
+def _below(predictor: Predictor, label_id: str) -> list[int]:
+    """Return the rows right below a label, or at the top, in order of their names.
+
+    Raises:
+        LabelNotFoundError: There is no such label.
+    """
+    catalogue, hierarchy = predictor.catalogue, predictor.selector.hierarchy
+    if not label_id:
+        return sorted(hierarchy.tops, key=lambda row: catalogue[row].name)
+    row = catalogue.row_of_id(label_id)
+    if row is None:
+        raise LabelNotFoundError(f"narrower_of: no label has the id {label_id[:100]!r}")
+    return sorted(hierarchy.narrower(row), key=lambda each: catalogue[each].name)
 
 
 @router.get(
@@ -97,7 +162,7 @@ async def show_label(
 ) -> LabelDetail:
     """Return all that is known of a label."""
     model, found = await service.engine.describe(label_id, version)
-    return detail_of(model, found)
+    return await run_in_threadpool(detail_of, model, found)
 
 
 @router.get("/v1/label-sets", summary="Stored sets of labels", responses=responses(422))

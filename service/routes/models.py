@@ -52,9 +52,10 @@ def _model_summary(
         manifest = read_manifest(registry.folder_of(version))
     except BundleError as error:  # one unreadable version must not hide the others
         problem = str(error)
+    model = serving.models.get(version) if serving is not None else None
     return ModelSummary(
         version=version,
-        loaded=serving is not None and version in serving.models,
+        loaded=model is not None,
         default=serving is not None and version == serving.default,
         current=is_current,
         published_at=registry.published_at(version),
@@ -64,6 +65,8 @@ def _model_summary(
         default_scorer=manifest.default_scorer if manifest else None,
         corrections=_corrections(manifest) if manifest else {},
         aims=_aims(manifest) if manifest else {},
+        languages=list(model.predictor.catalogue.languages) if model else [],
+        has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
         metrics=manifest.metrics if manifest else {},
         held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,

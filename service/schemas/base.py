@@ -112,6 +112,12 @@ class Options(BaseModel):
     """Name of a stored set of labels (`GET /v1/label-sets`) to return besides `include`."""
     exclude_set: LabelSetName | None = None
     """Name of a stored set of labels not to return besides `exclude`."""
+    under: list[str] = Field([], examples=[["5360"]])
+    """Ids of labels: only these are returned, and those that stand below them in the vocabulary, of
+    what the fields above let through. Not for models in shards."""
+    language: Annotated[str, Field(max_length=100)] | None = None
+    """Language of the labels' names, one of the model's `languages`; a label that has no name in it
+    keeps its own. Absent: the language that was chosen in training."""
     explain: bool = False
     """Whether to explain why each label was found."""
     version: Version | None = None

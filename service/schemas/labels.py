@@ -36,6 +36,15 @@ class LabelSummary(Answer):
     """A text about the label that its publisher gave; may be empty."""
     training_count: int
     """Number of training documents that carry it."""
+    narrower_count: int
+    """Number of labels right below it in the vocabulary."""
+
+
+class RelatedLabel(Answer):
+    """A label right above or below another one in the vocabulary."""
+
+    id: str
+    name: str
 
 
 _MODEL_EXAMPLE: JsonDict = {
@@ -47,6 +56,7 @@ _LABEL_EXAMPLE: JsonDict = {
     "name": "olive oil",
     "description": "",
     "training_count": 25,
+    "narrower_count": 0,
 }
 
 
@@ -79,6 +89,11 @@ class LabelDetail(LabelSummary):
                     "keywords": [{"token": "olive", "weight": 2.25}],
                     "nearest": [{"id": "2136", "name": "olive", "similarity": 0.75}],
                     "scorers": ["retrieval", "classifier", "sparse"],
+                    "names": {"en": "olive oil", "fi": "oliiviöljy"},
+                    "alternative_names": [],
+                    "notation": "",
+                    "broader": [{"id": "5360", "name": "vegetable oil"}],
+                    "narrower": [],
                 }
             ]
         }
@@ -93,6 +108,16 @@ class LabelDetail(LabelSummary):
     """The most similar labels, the nearest first."""
     scorers: list[str]
     """The scorers that can score it."""
+    names: dict[str, str]
+    """Its names by language, where the vocabulary gives them."""
+    alternative_names: list[str]
+    """Other names, as the model reads them."""
+    notation: str
+    """Its code in a classification; may be empty."""
+    broader: list[RelatedLabel]
+    """The labels right above it in the vocabulary."""
+    narrower: list[RelatedLabel]
+    """The labels right below it: the first 1,000."""
 
 
 class LabelSetSummary(Answer):

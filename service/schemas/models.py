@@ -34,6 +34,11 @@ class ModelSummary(Answer):
     """The corrections that each scorer offers, its default first."""
     aims: dict[str, list[AimName]]
     """The aims that each scorer offers, what is asked for without one first."""
+    languages: list[str]
+    """The languages in which labels have names, where the vocabulary tells them; empty too where
+    the version is not loaded."""
+    has_hierarchy: bool
+    """Whether any label stands below another one; false too where the version is not loaded."""
     metrics: dict[str, Any]
     """As measured after training; empty where nothing was measured."""
     held_out_documents: int | None

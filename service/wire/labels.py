@@ -8,7 +8,13 @@ from dataclasses import asdict
 import models.results
 from models.labels.catalogue import Label
 from service.schemas.base import ModelReference
-from service.schemas.labels import Keyword, LabelDetail, LabelSummary, NearLabel
+from service.schemas.labels import (
+    Keyword,
+    LabelDetail,
+    LabelSummary,
+    NearLabel,
+    RelatedLabel,
+)
 from service.schemas.predict import (
     BlendedScorer,
     FoundName,
@@ -19,6 +25,9 @@ from service.schemas.predict import (
     TokenExplanation,
 )
 from service.versions.serving import LoadedModel
+
+MAX_NARROWER = 1000
+"""Labels right below one that an answer about it names."""
 
 
 def explanation_of(why: models.results.Explanation) -> LabelExplanation:
@@ -47,25 +56,47 @@ def explanation_of(why: models.results.Explanation) -> LabelExplanation:
     )
 
 
-def summary_of(label: Label) -> LabelSummary:
-    """Return what a list says of a label."""
+def summary_of(label: Label, *, num_narrower: int = 0, language: str | None = None) -> LabelSummary:
+    """Return what a list says of a label.
+
+    Args:
+        label: The label.
+        num_narrower: Labels right below it.
+        language: Of its name; None, or one that it has no name in: that of the model.
+    """
     return LabelSummary(
         id=label.id,
-        name=label.name,
+        name=label.names.get(language or "", label.name),
         description=label.description,
         training_count=label.training_count,
+        narrower_count=num_narrower,
     )
 
 
-def detail_of(model: LoadedModel, found: models.results.LabelDetails) -> LabelDetail:
-    """Return all that a model knows of a label."""
+def detail_of(
+    model: LoadedModel, found: models.results.LabelDetails, language: str | None = None
+) -> LabelDetail:
+    """Return all that a model knows of a label, names in a language where there are any in it."""
+    hierarchy = model.predictor.selector.hierarchy
+    narrower = hierarchy.narrower(found.index)
+
+    def related(rows: Sequence[int]) -> list[RelatedLabel]:
+        labels = (summary_of(model.predictor.catalogue[row], language=language) for row in rows)
+        return [RelatedLabel(id=label.id, name=label.name) for label in labels]
+
+    summary = summary_of(found.label, num_narrower=len(narrower), language=language)
     return LabelDetail(
-        **dict(summary_of(found.label)),
+        **dict(summary),
         model=ModelReference(version=model.version, digest=model.digest),
         pseudo_description=found.label.pseudo_description,
         keywords=_keywords(found.keywords),
         nearest=near_labels(found.nearest),
         scorers=list(found.scorers),
+        names=dict(found.label.names),
+        alternative_names=list(found.label.alternative_names),
+        notation=found.label.notation,
+        broader=related(hierarchy.broader(found.index)),
+        narrower=related(narrower[:MAX_NARROWER]),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
 from training.data.chunks import chunks
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import Evaluation, evaluate
+from training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
 from training.evaluation.plots import draw_by_frequency, write_figure
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Assessment:
         truth: The labels of each document.
         training_counts: Training documents of each label.
         reliability: Of the probabilities; None where it was not asked for.
+        hierarchical: Of labels with all above them; None where no label stands below another.
     """
 
     evaluation: Evaluation
@@ -59,6 +61,7 @@ class Assessment:
     truth: Float32[csr_array, "document label"]
     training_counts: Int64[np.ndarray, label]
     reliability: ReliabilityReport | None = None
+    hierarchical: HierarchicalReport | None = None
 
     def write(self, folder: Path) -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
@@ -68,6 +71,8 @@ class Assessment:
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES[:3]]
         text = self.evaluation.to_markdown()
+        if self.hierarchical is not None:
+            text += f"\n## With the hierarchy\n\n{self.hierarchical.to_markdown()}\n"
         if self.reliability is not None:
             text += f"\n## Probabilities\n\n{self.reliability.to_markdown()}\n"
             paths.append(folder / RESULT_NAMES[3])
@@ -84,6 +89,8 @@ class Assessment:
     def to_json(self) -> dict[str, object]:
         """Return all metrics, and the reliability of the probabilities where it was measured."""
         content = self.evaluation.to_json()
+        if self.hierarchical is not None:
+            content |= {"hierarchical": self.hierarchical.to_json()}
         if self.reliability is not None:
             content |= {"probabilities": self.reliability.to_json()}
         return content
@@ -208,7 +215,19 @@ def assess(
         truth=truth,
         training_counts=counts,
         reliability=trusted,
+        hierarchical=_hierarchical(predictor, rankings, truth, ks),
     )
+
+
+def _hierarchical(
+    predictor: Predictor,
+    rankings: Mapping[str, Ranking],
+    truth: Float32[csr_array, "document label"],
+    ks: Sequence[int],
+) -> HierarchicalReport | None:
+    if not predictor.catalogue.has_hierarchy:
+        return None
+    return measure_hierarchical(rankings, truth, predictor.selector.hierarchy.ancestors(), ks)
 
 
 def check_assessable(

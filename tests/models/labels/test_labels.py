@@ -128,7 +128,7 @@ def test_a_line_with_other_names_that_are_no_texts_is_refused(value: str) -> Non
 def test_parents_that_are_not_known_are_left_out() -> None:
     known = [Label("1", "one"), Label("2", "two")]
     (found,) = with_names_of_parents([Label("3", "three", parents=("2", "4", "1"))], known)
-    assert found == Label("3", "three", parents=("two", "one"))
+    assert found == Label("3", "three", parents=("two", "one"), broader=("2", "4", "1"))
 
 
 def test_no_lines_are_no_catalogue() -> None:

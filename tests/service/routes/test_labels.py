@@ -238,7 +238,13 @@ def test_labels_are_searched(client, registry):
         "model": {"version": 2, "digest": registry.open(2).manifest.digest},
         "total": 8,
         "labels": [
-            {"id": f"L{i}", "name": f"Label {i}", "description": "", "training_count": 0}
+            {
+                "id": f"L{i}",
+                "name": f"Label {i}",
+                "description": "",
+                "training_count": 0,
+                "narrower_count": 0,
+            }
             for i in (3, 4)
         ],
     }
@@ -268,7 +274,8 @@ def test_a_label_is_shown(client, registry):
     assert answer == {
         "model": {"version": 2, "digest": registry.open(2).manifest.digest},
         "id": "L3", "name": "Label 3", "description": "", "pseudo_description": "",
-        "training_count": 0,
+        "training_count": 0, "narrower_count": 0, "names": {}, "alternative_names": [],
+        "notation": "", "broader": [], "narrower": [],
         "keywords": [{"token": "x", "weight": 2.0}],
         "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],
         "scorers": ["retrieval", "sparse"],

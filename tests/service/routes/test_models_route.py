@@ -30,6 +30,8 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "traffic_share": 1.0,
         "load_problem": None,
         "held_out_documents": None,
+        "languages": [],
+        "has_hierarchy": False,
     }
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from models.labels.catalogue import Label, LabelCatalogue
 from models.labels.search import LabelSearch
+from models.labels.selection import LabelSelector
 from models.names import AIM_NAMES
 from models.results import (
     AnswerWarning,
@@ -50,7 +51,15 @@ WIDER = (
 )
 """What stands out of a window of some width, for the message."""
 WARNING = AnswerWarning("unreliable-probabilities", "often too high", ("L7",))
-KEYS = {"tab": "\ue004", "enter": "\ue007", "control": "\ue009", "right": "\ue014", "space": " "}
+KEYS = {
+    "tab": "\ue004",
+    "enter": "\ue007",
+    "control": "\ue009",
+    "right": "\ue014",
+    "space": " ",
+    "left": "\ue012",
+    "down": "\ue015",
+}
 
 pytestmark = [
     pytest.mark.browser,
@@ -755,3 +764,84 @@ def test_a_file_that_cannot_be_read_is_told(page, name, content, told):
     page.wait("!document.getElementById('many-problem').hidden")
     assert told in words(page, "#many-problem")
     assert page.run("return document.getElementById('many-start').disabled")
+
+
+@pytest.fixture
+def arranged_page(browser, open_server, make_loader, fake_predictor) -> Iterator[Browser]:
+    """The page of a vocabulary: 0 over 1 and 2, 1 over 3; two names are Finnish too.
+
+    Yields:
+        The browser that shows it.
+    """
+    broader = {"L1": ("L0",), "L2": ("L0",), "L3": ("L1",)}
+
+    class Arranged(fake_predictor):  # type: ignore[misc,valid-type]
+        def __init__(self, bundle: Any) -> None:
+            super().__init__(bundle)
+            self.catalogue = LabelCatalogue(
+                Label(
+                    f"L{i}",
+                    f"Label {i}",
+                    broader=broader.get(f"L{i}", ()),
+                    names={"en": f"Label {i}"} | ({"fi": f"Nimi {i}"} if i < 2 else {}),
+                )
+                for i in range(len(COUNTS))
+            )
+            self.selector = LabelSelector(self.catalogue)
+            self.label_search = LabelSearch(self.catalogue)
+
+    with open_server(make_loader(predictor_class=Arranged)) as url:
+        open_page(browser, url)
+        yield browser
+
+
+def tree_names(page: Browser) -> list[str]:
+    return page.run(
+        "return [...document.querySelectorAll('#tree .node a')].map((a) => a.textContent)"
+    )
+
+
+def test_the_tree_is_walked_with_the_keyboard(arranged_page):
+    page = arranged_page
+    page.run("location.hash = '#labels'")
+    page.wait("!document.getElementById('tree-open').hidden")
+    page.run("document.getElementById('tree-open').click()")
+    page.wait("document.querySelectorAll('#tree .node').length")
+    assert tree_names(page) == ["Label 0"]
+    page.run("document.querySelector('#tree [role=treeitem]').focus()")
+    page.press("right")
+    page.wait("document.querySelectorAll('#tree .node').length === 3")
+    assert tree_names(page) == ["Label 0", "Label 1", "Label 2"]
+    page.press("down", "right")
+    page.wait("document.querySelectorAll('#tree .node').length === 4")
+    page.press("right", "enter")
+    page.wait("document.querySelector('#label-detail h2')?.textContent === 'Label 3'")
+    assert page.run("return location.hash") == "#labels/L3"
+    page.run("document.querySelector('#tree [data-id=L1]').focus()")
+    page.press("left", "left", "left")
+    assert tree_names(page) == ["Label 0"]
+
+
+def test_answers_can_be_kept_below_a_label(arranged_page):
+    page = arranged_page
+    ask(page, "Duties on olive oil")
+    page.run("location.hash = '#labels/L0'")
+    page.wait("document.querySelector('#label-detail h2')?.textContent === 'Label 0'")
+    assert "Label 1Label 2" in words(page, "#label-detail")
+    page.run("document.querySelector('#label-detail button').click()")
+    page.wait("document.querySelectorAll('.result').length === 4")
+    assert names(page) == ["Label 0", "Label 1", "Label 2", "Label 3"]
+    assert words(page, "#under-name") == "Label 0"
+    page.run("document.getElementById('under-clear').click()")
+    page.wait(f"document.querySelectorAll('.result').length === {len(COUNTS)}")
+
+
+def test_labels_are_named_in_the_language_that_is_chosen(arranged_page):
+    page = arranged_page
+    ask(page, "Duties on olive oil")
+    assert names(page)[:3] == ["Label 0", "Label 1", "Label 2"]
+    change(page, "#language", "fi", "change")
+    page.wait("document.querySelector('.name').textContent === 'Nimi 0'")
+    assert names(page)[:3] == ["Nimi 0", "Nimi 1", "Label 2"]
+    page.run("location.hash = '#labels/L1'")
+    page.wait("document.querySelector('#label-detail h2')?.textContent === 'Nimi 1'")

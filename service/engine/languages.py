@@ -1,0 +1,41 @@
+"""Names of labels in the language that a query asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from models.errors import RequestError
+from models.labels.catalogue import LabelCatalogue
+from models.results import Prediction
+
+
+def check_language(catalogue: LabelCatalogue, language: str | None) -> None:
+    """Refuse a language in which no label has a name.
+
+    Raises:
+        RequestError: It is one.
+    """
+    if language is None or language in catalogue.languages:
+        return
+    known = ", ".join(catalogue.languages)
+    told = f"it has them in {known}" if known else "its label file told no languages"
+    raise RequestError(f"language: this version has no names in {language!r}; {told}")
+
+
+def in_language(
+    prediction: Prediction, catalogue: LabelCatalogue, language: str | None
+) -> Prediction:
+    """Return a prediction whose labels have their names in a language, where they have one in it.
+
+    Args:
+        prediction: What was found.
+        catalogue: The labels of the model that found it.
+        language: One of the catalogue's; None: the names stay.
+    """
+    if language is None:
+        return prediction
+    named = (
+        replace(label, name=catalogue[label.index].names.get(language, label.name))
+        for label in prediction.labels
+    )
+    return replace(prediction, labels=tuple(named))

@@ -1,0 +1,108 @@
+"""Which labels stand below which, against plain recursion over random relations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.errors import RequestError
+from models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue, with_names_of_parents
+from models.labels.filters import KnownLabels, LabelFilter, filters_of_parts
+from models.labels.hierarchy import LabelHierarchy
+from models.labels.selection import LabelSelector
+
+
+def catalogue_of(broader: list[list[int]], **options) -> LabelCatalogue:
+    """Labels by number, each with the numbers of its broader ones."""
+    labels = (
+        Label(f"L{row}", f"label {row}", broader=tuple(f"L{each}" for each in above))
+        for row, above in enumerate(broader)
+    )
+    return LabelCatalogue(labels, **options)
+
+
+ANIMALS = catalogue_of([[], [0], [0], [1, 2], [], [99]])
+"""0 over 1 and 2, both over 3; 4 alone; 5 below a concept that is no label."""
+
+
+def test_relations_go_both_ways_and_end_at_the_catalogue():
+    hierarchy = LabelHierarchy(ANIMALS)
+    assert hierarchy.narrower(0) == (1, 2)
+    assert hierarchy.broader(3) == (1, 2)
+    assert hierarchy.below(0).tolist() == [0, 1, 2, 3]
+    assert hierarchy.above(3).tolist() == [0, 1, 2, 3]
+    assert hierarchy.tops == [0]
+    assert hierarchy.broader(5) == () and hierarchy.below(5).tolist() == [5]
+    assert bool(hierarchy) and ANIMALS.has_hierarchy
+    plain = catalogue_of([[], [99]])
+    assert not LabelHierarchy(plain) and not plain.has_hierarchy
+
+
+def test_circles_are_walked_once():
+    hierarchy = LabelHierarchy(catalogue_of([[1], [2], [0], [3]]))
+    assert hierarchy.below(0).tolist() == hierarchy.above(0).tolist() == [0, 1, 2]
+    assert hierarchy.broader(3) == () and hierarchy.tops == []
+
+
+@given(
+    st.integers(1, 12).flatmap(
+        lambda size: st.lists(
+            st.lists(st.integers(0, size), max_size=3), min_size=size, max_size=size
+        )
+    )
+)
+def test_ancestors_are_the_transitive_closure(broader):
+    size = len(broader)
+    step = np.eye(size, dtype=bool)
+    for row, above in enumerate(broader):
+        step[row, [each for each in above if each < size]] = True
+    closure = step
+    for _ in range(size):
+        closure = (closure.astype(int) @ step) > 0
+    hierarchy = LabelHierarchy(catalogue_of(broader))
+    assert (hierarchy.ancestors().toarray() > 0).tolist() == closure.tolist()
+    for row in range(size):
+        assert hierarchy.below(row).tolist() == np.flatnonzero(closure[:, row]).tolist()
+
+
+def select(catalogue: LabelCatalogue = ANIMALS, **fields) -> list[int]:
+    found = LabelSelector(catalogue).select(LabelFilter(**fields))
+    assert found is not None
+    return found.labels.tolist()
+
+
+def test_under_keeps_a_label_and_all_below_it():
+    assert select(under=("L1",)) == [1, 3]
+    assert select(under=("L1", "L4")) == [1, 3, 4]
+    assert select(under=("L0",), exclude=("L3",)) == [0, 1, 2]
+    assert select(under=("L0",), include=("L2", "L4")) == [2]
+    assert select(under=("L4",), include=("L2",)) == []
+    assert not LabelFilter(under=("L0",)).is_empty
+
+
+def test_an_unknown_label_above_is_told():
+    with pytest.raises(RequestError, match=r"under: this version has no label with the id 'no'"):
+        select(under=("no",))
+
+
+def test_shards_refuse_what_they_cannot_know():
+    shard = catalogue_of([[], [0]], whole=WholeCatalogue(10, 10))
+    with pytest.raises(RequestError, match="under: a shard does not know"):
+        select(shard, under=("L0",))
+    with pytest.raises(RequestError, match="under: a shard does not know"):
+        filters_of_parts(LabelFilter(under=("L0",)), [KnownLabels()])
+
+
+def test_parents_of_a_label_file_are_broader_labels_too():
+    given = [Label("a", "A"), Label("b", "B", parents=("a", "x")), Label("c", "C", broader=("b",))]
+    found = with_names_of_parents(given, given)
+    assert [label.parents for label in found] == [(), ("A",), ()]
+    assert [label.broader for label in found] == [(), ("a", "x"), ("b",)]
+
+
+def test_a_catalogue_knows_its_languages():
+    labels = [Label("a", "A", names={"fi": "X", "en": "A"}), Label("b", "B", names={"de": "Y"})]
+    assert LabelCatalogue(labels).languages == ("de", "en", "fi")
+    assert ANIMALS.languages == ()
