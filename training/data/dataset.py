@@ -51,6 +51,8 @@ class Dataset:
         """
         self.folder = files.folder
         self.options = files.options
+        self.label_file = files.labels.name if files.labels else None
+        self.remark = files.remark
         self.split_names = tuple(files.splits)
         self._files = files
         self._skip_bad = skip_bad
@@ -141,11 +143,10 @@ class Dataset:
         return found
 
     def _split_of(self, name: str, source: Source) -> Split:
-        files = self._files
         return Split(
             source,
             lambda: self.labels,
-            label_file=files.labels.name if files.labels else None,
+            label_file=self.label_file,
             is_measured=name != "train",
             skip_bad=self._skip_bad,
             max_problems=self._max_problems,
@@ -154,7 +155,7 @@ class Dataset:
 
 def open_dataset(
     data: Path,
-    options: CorpusOptions = RECOGNISED,
+    options: CorpusOptions | None = None,
     *,
     skip_bad: bool = False,
     max_problems: int = 20,
@@ -166,7 +167,7 @@ def open_dataset(
     Args:
         data: Folder of the corpus, whose files that belong to no format are left alone; or one
             file, whose documents are divided into splits by a hash of their text.
-        options: What its files don't say themselves.
+        options: What its files don't say themselves; None: all is recognised.
         skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
             refused. A label file must be right in every line all the same.
         max_problems: How many lines that can't be used are listed; all are counted.
@@ -176,4 +177,5 @@ def open_dataset(
             is missing where the format has one, or it holds lines that can't be used; or options
             are given that the format has no use for.
     """
-    return Dataset(find_files(data, options), skip_bad=skip_bad, max_problems=max_problems)
+    files = find_files(data, options or RECOGNISED)
+    return Dataset(files, skip_bad=skip_bad, max_problems=max_problems)

@@ -24,7 +24,7 @@ def column_names(path: Path) -> list[str]:
         DataError: The file can't be read, or pyarrow is not installed.
     """
     with _reading(path) as source:
-        return list(source.schema.names)
+        return list(_schema(source).names)
 
 
 def arrow_rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:
@@ -43,9 +43,10 @@ def arrow_rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:
     number = 0
     for path in paths:
         with _reading(path) as source:
-            if missing := [name for name in columns if name not in source.schema.names]:
+            schema = _schema(source)
+            if missing := [name for name in columns if name not in schema.names]:
                 raise DataError(f"{path}: no column {missing[0]!r}, which other files have")
-            classes = class_names(source.schema.metadata or {})
+            classes = class_names(schema.metadata or {})
             for batch in _batches(source, columns):
                 for row in batch.to_pylist():
                     number += 1
@@ -95,18 +96,23 @@ def _named(
     return row
 
 
+def _schema(source: Any) -> Any:
+    return source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
+
+
 def _batches(source: Any, columns: Sequence[str]) -> Iterator[Any]:
     if hasattr(source, "iter_batches"):  # Parquet
         yield from source.iter_batches(batch_size=_BATCH, columns=list(columns))
         return
     for batch in source:
+        batch.validate(full=True)  # offsets of a broken file would be read beyond its end
         for start in range(0, batch.num_rows, _BATCH):
             yield batch.slice(start, _BATCH).select(list(columns))
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Any]:
-    """Give a reader of the file, with a `schema`.
+    """Give a reader of the file.
 
     Yields:
         pyarrow's reader of Parquet, or of a stream of Arrow batches.

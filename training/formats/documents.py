@@ -160,7 +160,7 @@ def _parsed(
 
 def _needed(options: CorpusOptions) -> Columns:
     labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
-    texts = [(name,) for name in options.text_columns] or [TEXT_NAMES]
+    texts: list[tuple[str, ...]] = [(name,) for name in options.text_columns] or [TEXT_NAMES]
     return [labels, *texts, *([(options.id_column,)] if options.id_column else [])]
 
 
