@@ -117,7 +117,7 @@ def _count(source: Source, problems: ProblemList) -> Counter[str]:
     elif source.is_divided_at_semicolons and (found := other_delimiter(counts)):
         logger.warning(
             "%s: no semicolon is in the labels column, and %r is in %d of %d labels: if it stands "
-            "between labels, give '--label-delimiter %s'",
+            "between labels, give --label-delimiter %s",
             source.place, found, sum(found in label for label in counts), len(counts),
             shlex.quote(found),
         )  # fmt: skip

@@ -105,7 +105,7 @@ def label_key(entry: object, column: str = "labels") -> str:
         DataError: It is none of these.
     """
     if isinstance(entry, Mapping):
-        named = [entry[name] for name in _KEYS_OF_OBJECTS if entry.get(name) not in {None, ""}]
+        named = [entry[name] for name in _KEYS_OF_OBJECTS if entry.get(name)]
         if named and not isinstance(named[0], Mapping):
             return label_key(named[0], column)
     if type(entry) is int:

@@ -56,12 +56,14 @@ def estimate_costs(num_documents: int, num_words: int, num_labels: int) -> list[
     tokens_each = min(_MAX_TOKENS, _TOKENS_A_WORD * words / max(1, num_documents))
     tokens = _PASSES * num_documents * tokens_each
     costs = [
-        Cost("--only-sparse, two CPU cores", _range(sparse, 0.5, 2), _range_of_memory(gib, 2)),
-        Cost("--without-encoder, two CPU cores", _range(light, 0.5, 2), _range_of_memory(gib, 3)),
+        Cost("--only-sparse, two CPU cores", _range(sparse, 0.5, 2.0), _range_of_memory(gib, 2.0)),
+        Cost(
+            "--without-encoder, two CPU cores", _range(light, 0.5, 2.0), _range_of_memory(gib, 3.0)
+        ),
     ]
     for device, (slowest, fastest) in _TOKENS_A_SECOND.items():
         seconds = (0.5 * sparse + tokens / fastest, 2 * light + tokens / slowest)
-        least, most = _range_of_memory(gib, 3)
+        least, most = _range_of_memory(gib, 3.0)
         costs.append(
             Cost(
                 f"with the packaged encoder, {device}",
