@@ -86,6 +86,7 @@ def with_corpus_options(command: Callable[..., None]) -> Callable[..., None]:
     with_options.__module__ = command.__module__
     with_options.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
     with_options.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    with_options.__dict__.pop("__wrapped__", None)  # a checker of types may have left one
     return with_options
 
 

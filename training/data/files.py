@@ -222,13 +222,15 @@ def _one_source(data: Path, options: CorpusOptions) -> CorpusFiles:
             f"fewer than {LEAST_DIVIDED} different texts, so no dev and test documents are set "
             "apart: all are trained on, and none are left to measure on"
         )
-    labels = _label_file(data, source.form, options) if data.is_dir() else options.vocabulary
+    labels = _label_file(data, source.form, options)
     return CorpusFiles(data, source.form, splits, labels, options, remark)
 
 
 def _whole_source(data: Path, options: CorpusOptions) -> Source:
     if data.is_file():
         name = data.name.removesuffix(".gz")
+        if (name,) in EXTREME_CLASSIFICATION.split_files.values():
+            raise DataError(f"{data}: its labels are in another file; give the folder of both")
         for form in FORMATS:
             if name.endswith(form.suffixes) and (form.is_text or name == data.name):
                 return Source(data, form, (data,), options)
@@ -268,11 +270,22 @@ def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
         )
 
 
-def _label_file(folder: Path, form: Format, options: CorpusOptions) -> Path | None:
-    if options.vocabulary is not None:
-        return options.vocabulary
+def _label_file(data: Path, form: Format, options: CorpusOptions) -> Path | None:
+    """Return the label file: the one that is named, or else that of the folder, if it has one.
+
+    Raises:
+        DataError: The folder has two, or a language is named and there is none.
+    """
     others = () if form is EXTREME_CLASSIFICATION else OTHER_LABEL_FILES
-    return _one_of(folder, (*form.label_files, *others))
+    found = options.vocabulary
+    if found is None and data.is_dir():
+        found = _one_of(data, (*form.label_files, *others))
+    if found is None and options.language is not None:
+        raise DataError(
+            f"{data}: got --language {options.language} and no label file; name one with "
+            "--vocabulary, or leave the language out"
+        )
+    return found
 
 
 def _warn_of_filters(folder: Path) -> None:

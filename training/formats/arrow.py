@@ -62,7 +62,7 @@ def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     try:
         features = json.loads(metadata.get(_HUGGING_FACE, b"{}"))["info"]["features"]
         columns = dict(features)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     found = {name: _names_of(feature) for name, feature in columns.items()}
     return {name: names for name, names in found.items() if names}

@@ -116,7 +116,7 @@ def _documents(source: Source, is_label: IsLabel | None) -> Iterator[RawDocument
     if form is EXTREME_CLASSIFICATION:
         return _parsed(json_rows(path), _parse_indexed)
     if form is FULL_TEXT:
-        return _parsed(full_text_rows(source.paths), _parse_plain)
+        return _parsed(full_text_rows(source.paths), _parse_full_text)
     if form in (PARQUET, ARROW):
         columns = _columns_of(path, column_names(path), options)
         read = [*columns.text, columns.labels, *([columns.id] if columns.id else [])]
@@ -232,6 +232,13 @@ def _parse_indexed(line: int, fields: Fields) -> RawDocument:
 
 def _parse_plain(line: int, fields: Fields) -> RawDocument:
     return _document(line, fields, _PLAIN, fields[LABELS])
+
+
+def _parse_full_text(line: int, fields: Fields) -> RawDocument:
+    try:
+        return _parse_plain(line, fields)
+    except DataError as error:
+        raise type(error)(f"{fields['id']}: {error}") from error
 
 
 def _parse_json(options: CorpusOptions, line: int, fields: Fields) -> RawDocument:

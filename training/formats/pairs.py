@@ -17,8 +17,8 @@ def grouped_rows(
 ) -> Iterator[RawDocument | BadLine]:
     """Yield a document for each run of rows with the same id, or, without ids, the same text.
 
-    In memory are the rows of one document, and a hash of 8 bytes for each document before it. A row
-    of a known id with another text is a problem.
+    In memory are the rows of one document, and a hash of each document before it. A row of a known
+    id with another text is a problem.
 
     Args:
         path: Of the file, for messages.

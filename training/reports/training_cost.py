@@ -15,6 +15,8 @@ _SPARSE_SECONDS, _WORD_EXPONENT, _LABEL_EXPONENT = 2.23e-5, 0.4645, 0.7342
 """Seconds of the sparse model: the first, times words and labels to these powers."""
 _SECONDS_A_DOCUMENT = 0.009
 """Of what else needs no encoder: names, neighbours, probabilities and the ensemble."""
+_START_SECONDS = (5.0, 30.0)
+"""Before a run begins and after it: imports, compiled code that is made or found, the bundle."""
 _BASE_GIB, _BYTES_A_LABEL, _BYTES_A_WORD = 0.35, 6_000, 12
 _TOKENS_A_WORD = 1.3
 _MAX_TOKENS = 128
@@ -51,32 +53,29 @@ def estimate_costs(num_documents: int, num_words: int, num_labels: int) -> list[
     """
     words, labels = max(1, num_words), max(1, num_labels)
     sparse = _SPARSE_SECONDS * words**_WORD_EXPONENT * labels**_LABEL_EXPONENT
-    gib = _BASE_GIB + (_BYTES_A_LABEL * labels + _BYTES_A_WORD * words) / 2**30
     light = sparse + _SECONDS_A_DOCUMENT * num_documents
-    tokens_each = min(_MAX_TOKENS, _TOKENS_A_WORD * words / max(1, num_documents))
-    tokens = _PASSES * num_documents * tokens_each
+    gib = _BASE_GIB + (_BYTES_A_LABEL * labels + _BYTES_A_WORD * words) / 2**30
+    least_gib = max(_BASE_GIB, 0.5 * gib)
     costs = [
-        Cost("--only-sparse, two CPU cores", _range(sparse, 0.5, 2.0), _range_of_memory(gib, 2.0)),
         Cost(
-            "--without-encoder, two CPU cores", _range(light, 0.5, 2.0), _range_of_memory(gib, 3.0)
+            "--only-sparse, two CPU cores",
+            _from_start(sparse / 2, 2 * sparse),
+            (least_gib, 2 * gib),
+        ),
+        Cost(
+            "--without-encoder, two CPU cores",
+            _from_start(light / 2, 2 * light),
+            (least_gib, 3 * gib),
         ),
     ]
+    tokens_a_document = min(_MAX_TOKENS, _TOKENS_A_WORD * words / max(1, num_documents))
+    tokens = _PASSES * num_documents * tokens_a_document
+    dense_gib = (_ENCODER_GIB + least_gib, _ENCODER_GIB + 3 * gib)
     for device, (slowest, fastest) in _TOKENS_A_SECOND.items():
-        seconds = (0.5 * sparse + tokens / fastest, 2 * light + tokens / slowest)
-        least, most = _range_of_memory(gib, 3.0)
-        costs.append(
-            Cost(
-                f"with the packaged encoder, {device}",
-                seconds,
-                (_ENCODER_GIB + least, _ENCODER_GIB + most),
-            )
-        )
+        seconds = _from_start(sparse / 2 + tokens / fastest, 2 * light + tokens / slowest)
+        costs.append(Cost(f"with the packaged encoder, {device}", seconds, dense_gib))
     return costs
 
 
-def _range(value: float, least: float, most: float) -> tuple[float, float]:
-    return value * least, value * most
-
-
-def _range_of_memory(gib: float, most: float) -> tuple[float, float]:
-    return max(_BASE_GIB, 0.5 * gib), gib * most
+def _from_start(least: float, most: float) -> tuple[float, float]:
+    return least + _START_SECONDS[0], most + _START_SECONDS[1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import DataError
+from models.labels.catalogue import Label
 from training.data.dataset import open_dataset
 from training.data.files import find_files
 from training.formats.hashed_parts import LEAST_DIVIDED, are_enough, part_of
@@ -124,6 +125,37 @@ def test_columns_are_not_chosen_where_there_are_none(tmp_path):
     (tmp_path / "train" / "a.key").write_text("label\n")
     with pytest.raises(DataError, match=r"Annif full texts has no columns to choose; leave out"):
         open_dataset(tmp_path, CorpusOptions(label_column="x"))
+
+
+def test_a_file_of_the_repository_needs_its_folder(tmp_path):
+    (tmp_path / "trn.json").write_text("{}")
+    with pytest.raises(DataError, match="its labels are in another file; give the folder of both"):
+        open_dataset(tmp_path / "trn.json")
+
+
+def test_a_language_is_passed_on_to_the_reader_of_label_files(tmp_path, monkeypatch):
+    path = write(tmp_path / "train.jsonl", TEXTS)
+    (tmp_path / "vocabulary.ttl").write_text("")
+    asked = {}
+
+    def read(*args: object, **options: object) -> list[Label]:
+        asked.update(options)
+        return [Label(f"l{size}", f"length {size}") for size in (10, 11, 12)]
+
+    monkeypatch.setattr("training.data.labels.read_label_file", read)
+    dataset = open_dataset(tmp_path, CorpusOptions(language="en"))
+    assert (dataset.label_file, asked) == ("vocabulary.ttl", {"language": "en"})
+    with pytest.raises(DataError, match="got --language en and no label file; name one with --voc"):
+        open_dataset(path, CorpusOptions(language="en"))
+
+
+def test_a_full_text_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "train").mkdir()
+    for name, text in (("a", "text"), ("b", " ")):
+        (tmp_path / "train" / f"{name}.txt").write_text(text)
+        (tmp_path / "train" / f"{name}.key").write_text("label\n")
+    with pytest.raises(DataError, match=r"train, line 2: b: empty text"):
+        open_dataset(tmp_path).check()
 
 
 # A delimiter that no one named.
