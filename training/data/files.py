@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import DataError
+from training.formats.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
 from training.formats.documents import read_documents
 from training.formats.forms import (
     ALIASES,
@@ -25,7 +26,6 @@ from training.formats.forms import (
 from training.formats.hashed_parts import LEAST_DIVIDED, are_enough
 from training.formats.options import RECOGNISED, CorpusOptions
 from training.formats.raw import RawDocument, Source
-from training.formats.short_text import SUBJECT_SUFFIXES, TEXT_SUFFIX
 
 logger = logging.getLogger(__name__)
 

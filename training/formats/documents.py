@@ -23,6 +23,7 @@ from models.files.fields import id_of, present, shown, string_of
 from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
 from models.files.text_files import encoding_of
 from models.labels.cells import IsLabel
+from training.formats.annif import full_text_rows, is_short_text, short_text_rows
 from training.formats.arrow import arrow_rows, column_names
 from training.formats.columns import (
     ID_NAMES,
@@ -48,7 +49,6 @@ from training.formats.label_cells import label_key, labels_of_text, labels_of_va
 from training.formats.options import CorpusOptions
 from training.formats.pairs import grouped_rows
 from training.formats.raw import EmptyText, RawDocument, Source
-from training.formats.short_text import full_text_rows, is_short_text, short_text_rows
 
 _PEEKED = 100  # lines of JSON from which its columns are told
 _PLAIN = ColumnNames(("text",), LABELS, "id")

@@ -4,7 +4,8 @@ A simple model, calibrated on what `docs/results` measured on two cores: the spa
 EURLEX57K (30 s, 0.47 GiB), on `library-keywords` (255 s, 1.35 GiB), and on made-up corpora of up to
 two million documents and a million labels (192 to 1,920 s), which its seconds fit within a fifth;
 all that needs no encoder on the first two (8 and 19 minutes); and with an encoder the first on one
-H200 (15 minutes, one epoch of each stage).
+H200 (15 minutes, one epoch of each stage). In no table of results are the rate of the encoder on
+two cores (one trial: 15 to 21 documents of 128 tokens a second) and its memory (assumed).
 """
 
 from __future__ import annotations
