@@ -41,10 +41,15 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
     from models.bundle.registry import Registry
     from models.predict.predictor import Predictor
     from training.assessment.assess import Assessment
+    from training.formats.options import CorpusOptions
 
-__all__ = ["LongtailError", "Predictor", "Registry", "evaluate", "load", "train"]
+__all__ = ["CorpusOptions", "LongtailError", "Predictor", "Registry", "evaluate", "load", "train"]
 
-_LAZY = {"Predictor": "models.predict.predictor", "Registry": "models.bundle.registry"}
+_LAZY = {
+    "CorpusOptions": "training.formats.options",
+    "Predictor": "models.predict.predictor",
+    "Registry": "models.bundle.registry",
+}
 TRAINING = Path(__file__).parent / "training"
 DEMO_DATA = TRAINING / "demo_data"
 DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
@@ -89,16 +94,18 @@ def train(
     registry: str | Path = "registry",
     work: str | Path = "runs/train",
     skip_bad: bool = False,
+    corpus: CorpusOptions | None = None,
     **overrides: Any,
 ) -> int:
     """Train on a corpus, publish the model, and return its version; a run that stopped resumes.
 
     Args:
-        data: Folder of the corpus.
+        data: Folder of the corpus, or one file.
         config: YAML file of the run.
         registry: Folder of the registry.
         work: Folder of the run's work.
         skip_bad: Whether lines that can't be used are left out and counted.
+        corpus: What the corpus's files don't say themselves, such as their columns.
         **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
 
     Raises:
@@ -111,7 +118,7 @@ def train(
     from training.pipeline.train import train as run_all
 
     settings = read_config(None if config is None else Path(config), overrides)
-    dataset = open_dataset(Path(data), skip_bad=skip_bad)
+    dataset = open_dataset(Path(data), corpus, skip_bad=skip_bad)
     return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
 
 
@@ -122,15 +129,17 @@ def evaluate(
     version: int | str = "current",
     split: str = "test",
     baselines: bool = False,
+    corpus: CorpusOptions | None = None,
 ) -> Assessment:
     """Return what every scorer of a model achieves on a split of a corpus.
 
     Args:
-        data: Folder of the corpus.
+        data: Folder of the corpus, or one file.
         registry: Folder of the registry.
         version: A version's number, or "current".
         split: Its name: train, dev or test.
         baselines: Whether nearest neighbours and label names are measured, too.
+        corpus: What the corpus's files don't say themselves, as it was trained.
 
     Raises:
         LongtailError: As `longtail evaluate` does; says what, where, and what to do.
@@ -140,7 +149,7 @@ def evaluate(
     from training.data.dataset import open_dataset
 
     bundle = Registry(Path(registry)).open(version)
-    return assess_bundle(bundle, open_dataset(Path(data)), split, baselines=baselines)
+    return assess_bundle(bundle, open_dataset(Path(data), corpus), split, baselines=baselines)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,13 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from training.commands.compare import compare
+from training.commands.corpus_options import with_corpus_options
 from training.commands.describe import describe
 from training.commands.diagnose import diagnose
 from training.commands.evaluate import evaluate
+from training.commands.inspect_corpus import inspect_corpus
 from training.commands.logs import configure_logging
 from training.commands.report import report
 from training.commands.vocabulary import vocabulary_app
 from training.experiments.cli import make_experiment_app
+from training.formats.options import RECOGNISED, CorpusOptions
 from training.options import (
     DEFAULT_REGISTRY,
     DataArgument,
@@ -30,6 +33,7 @@ from training.options import (
 def add_commands(app: typer.Typer) -> None:
     """Register these commands on the command of the whole product."""
     app.command("train")(train)
+    app.command("inspect")(inspect_corpus)
     app.command("evaluate")(evaluate)
     app.command("report")(report)
     app.command("compare")(compare)
@@ -39,6 +43,7 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(vocabulary_app, name="vocabulary")
 
 
+@with_corpus_options
 def train(
     data: DataArgument,
     config: Annotated[
@@ -70,6 +75,7 @@ def train(
     workers: WorkersOption = 1,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
+    corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Train a model on a corpus and publish it in the registry."""
     configure_logging(verbose)
@@ -98,7 +104,7 @@ def train(
         check_not_in_registry(work, registry, "--work")
         Registry(registry).check_writable()
         check_own_folder(work, RUN_NAME, "--work")
-        dataset = open_dataset(data, skip_bad=skip_bad)
+        dataset = open_dataset(data, corpus, skip_bad=skip_bad)
         run = Run(settings, dataset, work, processes, tensorboard, computing)
         version = train_run(run, Registry(registry))
     manifest = Registry(registry).open(version).manifest

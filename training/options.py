@@ -11,7 +11,7 @@ DEFAULT_REGISTRY = Path("registry")
 
 DataArgument = Annotated[
     Path,
-    typer.Argument(help="Folder of the corpus: JSON lines, CSV, or a form of the XMC repository."),
+    typer.Argument(help="Folder of the corpus, or one file: JSON lines, CSV, TSV, Parquet, ..."),
 ]
 RegistryOption = Annotated[
     Path, typer.Option("--registry", envvar="LONGTAIL_REGISTRY", help="Folder of the registry.")

@@ -16,6 +16,7 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 Columns: TypeAlias = Sequence[tuple[str, ...]]
 """Columns that a file must have: at least one of each group."""
 _MAX_COLUMNS_SHOWN = 8
+_MAX_CHOICES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def find_header(
             return headers[-1]
     if not headers:
         raise DataError(not_csv(errors[0]))
-    expected = ", ".join(" or ".join(map(repr, group)) for group in columns)
+    expected = ", ".join(map(_choice, columns))
     longest = max(headers, key=lambda header: len(header.names))
     raise DataError(
         f"the header has the columns {_shown(longest.names)}; "
@@ -92,14 +93,22 @@ def not_csv(error: csv.Error) -> str:
 
 def _header(delimiter: str, cells: Sequence[str], known: set[str]) -> CsvHeader:
     written = [cell.strip() for cell in cells]
+    in_lower_case = {name.lower(): name for name in known}
     renamed = {
-        name: name.lower() for name in written if name not in known and name.lower() in known
+        name: in_lower_case[name.lower()]
+        for name in written
+        if name not in known and name.lower() in in_lower_case
     }
     return CsvHeader(delimiter, tuple(renamed.get(name, name) for name in written), renamed)
 
 
 def _is_complete(names: Sequence[str], columns: Columns) -> bool:
     return len(set(names)) == len(names) and all(set(group) & set(names) for group in columns)
+
+
+def _choice(names: Sequence[str]) -> str:
+    more = ["..."] if len(names) > _MAX_CHOICES_SHOWN else []
+    return " or ".join([*map(repr, names[:_MAX_CHOICES_SHOWN]), *more])
 
 
 def _shown(names: Sequence[str]) -> str:

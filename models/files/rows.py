@@ -74,7 +74,7 @@ def _json_fields(line: bytes) -> Fields:
         text = line.decode().rstrip("\r\n")
         fields = json.loads(text)
     except UnicodeDecodeError as error:
-        raise DataError(_not_utf_8(line[error.start], error.start)) from error
+        raise DataError(not_utf_8(line[error.start], error.start)) from error
     except json.JSONDecodeError as error:
         where = f"at character {error.colno}"
         if error.pos >= len(text):
@@ -88,7 +88,8 @@ def _json_fields(line: bytes) -> Fields:
     return fields
 
 
-def _not_utf_8(byte: int, position: int) -> str:
+def not_utf_8(byte: int, position: int) -> str:
+    """Return what is wrong with a line of another encoding, and what to do."""
     return f"not UTF-8 (byte 0x{byte:02x} at position {position}); {_AS_UTF_8}"
 
 

@@ -66,6 +66,19 @@ def raw_blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
+def encoding_of(path: Path) -> str | None:
+    """Return the encoding of a file that is read as if it were UTF-8; None where it is UTF-8.
+
+    Raises:
+        DataError: The file can't be read.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            return _encoding_of_start(file.peek(4)[:4])
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
+
+
 def writing(path: Path) -> io.TextIOWrapper:
     """Return the file, opened anew for UTF-8 text; compressed where its name ends in `.gz`."""
     if path.suffix == ".gz":
@@ -85,7 +98,7 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """
     try:
         with _decompressed(path) as file:
-            encoding = _encoding_of(file.peek(4)[:4])
+            encoding = _encoding_of_start(file.peek(4)[:4])
             yield file if encoding is None else io.BufferedReader(_AsUtf8(file, encoding))
     except UnicodeDecodeError as error:
         raise DataError(
@@ -111,7 +124,7 @@ def _decompressed(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
         raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
 
 
-def _encoding_of(start: bytes) -> str | None:
+def _encoding_of_start(start: bytes) -> str | None:
     """Return the encoding that the first four bytes of a file tell; None for UTF-8.
 
     Without a byte order mark UTF-16 is known by its zeros: the first character of a corpus is a

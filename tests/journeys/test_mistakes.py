@@ -88,7 +88,7 @@ MISTAKES = [
     ("predict --input binary --output out", 1, "none of the 9 documents of 'binary'"),
     ("predict --input other.csv --output out", 1, "the header has the columns ['name', 'tags']"),
     ("train full --only-sparse", 1, "no documents; looked for"),
-    ("train binary --only-sparse", 1, "binary: no such folder"),
+    ("train binary --only-sparse", 1, "binary: not a corpus by its name"),
     ("train torn --only-sparse", 1, "1 line can't be used"),
     ("train data --config binary", 1, "configuration binary: can't be read"),
     ("registry add-label --file binary", 1, "binary: begins as utf-16-be"),

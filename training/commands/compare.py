@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from training.commands.corpus_options import with_corpus_options
 from training.commands.logs import configure_logging
+from training.formats.options import RECOGNISED, CorpusOptions
 from training.options import (
     DataArgument,
     JsonOption,
@@ -18,6 +20,7 @@ from training.options import (
 )
 
 
+@with_corpus_options
 def compare(
     first: Annotated[Path, typer.Argument(help="A ranking from 'evaluate --predictions'.")],
     second: Annotated[Path, typer.Argument(help="Another ranking of the same documents.")],
@@ -28,6 +31,7 @@ def compare(
     overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
+    corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Tell which of two rankings is better, and whether that is more than chance."""
     configure_logging(verbose)
@@ -39,9 +43,9 @@ def compare(
 
     for each in (first, second):
         check_readable_file(each, "compare")
-    inputs = [*find_files(data).paths, first, second]
+    inputs = [*find_files(data, corpus).paths, first, second]
     check_record_file(json_file, inputs=inputs, overwrite=overwrite)
-    dataset = open_dataset(data, skip_bad=skip_bad)
+    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
     found = compare_predictions(first, second, dataset, split, k)
     figures = {"data": dataset.fingerprint, "split": split, **found.to_json()}
     print(deliver(json_file, figures, found.to_markdown()))

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from training.commands.corpus_options import with_corpus_options
 from training.commands.logs import configure_logging
+from training.formats.options import RECOGNISED, CorpusOptions
 from training.options import (
     DEFAULT_REGISTRY,
     DataArgument,
@@ -21,6 +23,7 @@ from training.options import (
 )
 
 
+@with_corpus_options
 def diagnose(
     data: DataArgument,
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -41,6 +44,7 @@ def diagnose(
     overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
+    corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
     configure_logging(verbose)
@@ -54,10 +58,10 @@ def diagnose(
     from training.evaluation.record import check_record_file, deliver
 
     check_output_folder(output, RESULT_NAMES, registry=registry, overwrite=overwrite)
-    inputs = find_files(data).paths
+    inputs = find_files(data, corpus).paths
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_dataset(data, skip_bad=skip_bad)
+    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
     found = diagnose_split(
         bundle,
         dataset,

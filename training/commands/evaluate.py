@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from models.errors import ConfigError
+from training.commands.corpus_options import with_corpus_options
 from training.commands.logs import configure_logging
+from training.formats.options import RECOGNISED, CorpusOptions
 from training.options import (
     DEFAULT_REGISTRY,
     BaselinesOption,
@@ -23,6 +25,7 @@ from training.options import (
 )
 
 
+@with_corpus_options
 def evaluate(
     data: DataArgument,
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -57,6 +60,7 @@ def evaluate(
     overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
+    corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
     _check_k(k, predictions)
@@ -74,10 +78,10 @@ def evaluate(
     RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
     names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
     check_output_folder(output, names, registry=registry, overwrite=overwrite)
-    inputs = find_files(data).paths
+    inputs = find_files(data, corpus).paths
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_dataset(data, skip_bad=skip_bad)
+    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
     k = k or MAX_K
     found = assess_bundle(
         bundle, dataset, split,

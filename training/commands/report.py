@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from training.commands.corpus_options import with_corpus_options
 from training.commands.logs import configure_logging
+from training.formats.options import RECOGNISED, CorpusOptions
 from training.options import (
     DEFAULT_REGISTRY,
     BaselinesOption,
@@ -22,6 +24,7 @@ from training.options import (
 )
 
 
+@with_corpus_options
 def report(
     data: DataArgument,
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -37,6 +40,7 @@ def report(
     overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
+    corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
     configure_logging(verbose)
@@ -51,14 +55,14 @@ def report(
     from training.pipeline.train import RUN_NAME
     from training.reports.report import read_run_log, report_page
 
-    inputs = [*find_files(data).paths, *([] if work is None else [work / RUN_NAME])]
+    inputs = [*find_files(data, corpus).paths, *([] if work is None else [work / RUN_NAME])]
     check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     store = Registry(registry)
     number = store.resolve(version)
     bundle = store.open(number)
     log = None if work is None else read_run_log(work, bundle.manifest)
-    dataset = open_dataset(data, skip_bad=skip_bad)
+    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
     found = assess_bundle(bundle, dataset, split, baselines=baselines)
     page = report_page(bundle, number, dataset, split, found, log)
     with doing("writing the report", output):

@@ -1,7 +1,7 @@
-"""Corpora as training reads them: a folder with documents, in splits, and the labels they share.
+"""Corpora as training reads them: documents in splits, and the labels that they share.
 
-`open_dataset` takes any folder in one of the formats of `training.formats.documents`. Text streams;
-memory is bounded by the label matrices and the catalogue.
+`open_dataset` takes a folder or a file in one of the forms of `training.formats.forms`. Text
+streams; memory is bounded by the label matrices and the catalogue.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import numpy as np
 
 from models.errors import DataError
 from models.labels.catalogue import LabelCatalogue
-from training.data.files import SPLIT_NAMES, CorpusFiles, find_files
+from training.data.files import CorpusFiles, find_files
 from training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
 from training.data.splits import Document, Split, SplitScan, describe_problems
+from training.formats.forms import SPLIT_NAMES
+from training.formats.options import RECOGNISED, CorpusOptions
+from training.formats.raw import Source
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
@@ -31,7 +34,7 @@ _NO_DEV = (
 
 
 class Dataset:
-    """A corpus in a folder: its splits and the labels that they share. Made by `open_dataset`."""
+    """A corpus: its splits and the labels that they share. Made by `open_dataset`."""
 
     def __init__(
         self, files: CorpusFiles, *, skip_bad: bool = False, max_problems: int = 20
@@ -47,14 +50,17 @@ class Dataset:
             DataError: The label file can't be used.
         """
         self.folder = files.folder
+        self.options = files.options
+        self.label_file = files.labels.name if files.labels else None
+        self.remark = files.remark
         self.split_names = tuple(files.splits)
         self._files = files
         self._skip_bad = skip_bad
         self._max_problems = max_problems
-        self._listed = (
-            labels_of_file(files.labels, files.form, max_problems) if files.labels else None
-        )
-        self._splits = {name: self._split_of(name, path) for name, path in files.splits.items()}
+        self._listed = labels_of_file(files.labels, files, max_problems) if files.labels else None
+        self._splits = {name: self._split_of(name, each) for name, each in files.splits.items()}
+        if files.remark:
+            logger.warning("%s: %s", files.folder, files.remark)
 
     def split(self, name: str) -> Split:
         """Return one of the parts.
@@ -109,7 +115,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, over the names and bytes of the corpus's own files."""
+        """SHA-256, in hexadecimal, over the corpus's own files and what was said of them."""
         return self._files.fingerprint()
 
     def check(self) -> None:
@@ -136,32 +142,40 @@ class Dataset:
         warn_of_look_alikes(self.folder, found)
         return found
 
-    def _split_of(self, name: str, path: Path) -> Split:
-        files = self._files
+    def _split_of(self, name: str, source: Source) -> Split:
         return Split(
-            path,
-            files.form,
+            source,
             lambda: self.labels,
-            label_file=files.labels.name if files.labels else None,
+            label_file=self.label_file,
             is_measured=name != "train",
             skip_bad=self._skip_bad,
             max_problems=self._max_problems,
         )
 
 
-def open_dataset(folder: Path, *, skip_bad: bool = False, max_problems: int = 20) -> Dataset:
-    """Return the corpus in a folder, whichever of the formats of `training.formats` it has.
+def open_dataset(
+    data: Path,
+    options: CorpusOptions | None = None,
+    *,
+    skip_bad: bool = False,
+    max_problems: int = 20,
+) -> Dataset:
+    """Return a corpus, whichever of the forms of `training.formats.forms` it has.
 
     Labels are read now where there is a file of them, documents when they are first asked for.
 
     Args:
-        folder: Folder of the corpus; files that belong to no format are left alone.
+        data: Folder of the corpus, whose files that belong to no format are left alone; or one
+            file, whose documents are divided into splits by a hash of their text.
+        options: What its files don't say themselves; None: all is recognised.
         skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
             refused. A label file must be right in every line all the same.
         max_problems: How many lines that can't be used are listed; all are counted.
 
     Raises:
         DataError: No file or files of two formats are there, a file is there twice, the label file
-            is missing where the format has one, or it holds lines that can't be used.
+            is missing where the format has one, or it holds lines that can't be used; or options
+            are given that the format has no use for.
     """
-    return Dataset(find_files(folder), skip_bad=skip_bad, max_problems=max_problems)
+    files = find_files(data, options or RECOGNISED)
+    return Dataset(files, skip_bad=skip_bad, max_problems=max_problems)

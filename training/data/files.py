@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import DataError
-from training.formats.documents import EXTREME_CLASSIFICATION, FORMATS, Format
+from training.formats.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
+from training.formats.documents import read_documents
+from training.formats.forms import (
+    ALIASES,
+    ARROW,
+    EXTREME_CLASSIFICATION,
+    FORMATS,
+    FULL_TEXT,
+    OTHER_LABEL_FILES,
+    PARQUET,
+    SPLIT_NAMES,
+    Format,
+)
+from training.formats.hashed_parts import LEAST_DIVIDED, are_enough
+from training.formats.options import RECOGNISED, CorpusOptions
+from training.formats.raw import RawDocument, Source
 
 logger = logging.getLogger(__name__)
 
-SPLIT_NAMES = ("train", "dev", "test")
+_SHARD_FOLDERS = ("", "data")
+"""Where shards of Parquet lie in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,65 +38,254 @@ class CorpusFiles:
     """The files of a corpus.
 
     Attributes:
-        folder: Where they lie.
+        folder: Where they lie; or the only one.
         form: Their format.
         splits: Documents of each split there is, in the order of `SPLIT_NAMES`.
         labels: The label file, where there is one.
+        options: What was said of them.
+        remark: How the splits were made, where the files have none.
     """
 
     folder: Path
     form: Format
-    splits: Mapping[str, Path]
+    splits: Mapping[str, Source]
     labels: Path | None
+    options: CorpusOptions = RECOGNISED
+    remark: str | None = None
 
     @property
     def paths(self) -> list[Path]:
         """All of them, sorted."""
-        return sorted([*self.splits.values(), *([self.labels] if self.labels else [])])
+        documents = {path for source in self.splits.values() for path in source.paths}
+        return sorted(documents | ({self.labels} if self.labels else set()))
 
     def fingerprint(self) -> str:
-        """Return the SHA-256, in hexadecimal, over the names and bytes of these files."""
+        """Return the SHA-256, in hexadecimal, over the names and bytes of these files.
+
+        What was said of them, and that they are divided, is part of it: the same bytes read in
+        another way are another corpus.
+        """
         combined = hashlib.sha256()
         for path in self.paths:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            combined.update(f"{path.name}\n{digest}\n".encode())
+            combined.update(f"{self._name_of(path)}\n{digest}\n".encode())
+        if given := self.options.to_json():
+            combined.update(f"{json.dumps(given, sort_keys=True)}\n".encode())
+        if any(source.part for source in self.splits.values()):
+            combined.update(b"divided by a hash\n")
         return combined.hexdigest()
 
+    def _name_of(self, path: Path) -> str:
+        is_below = self.folder in path.parents
+        return path.relative_to(self.folder).as_posix() if is_below else path.name
 
-def find_files(folder: Path) -> CorpusFiles:
-    """Return the files of the corpus in a folder; those that belong to no format are left alone.
+
+def find_files(data: Path, options: CorpusOptions = RECOGNISED) -> CorpusFiles:
+    """Return the files of a corpus; those of its folder that belong to no format are left alone.
+
+    Args:
+        data: A folder; or one file, whose documents are then divided by a hash of their text.
+        options: What is said of the files.
 
     Raises:
         DataError: No file or files of two formats are there, a file is there twice, or one is
-            missing that the format needs.
+            missing that the format needs; or options are given that the format has no use for.
     """
-    found = [
-        (form, name, path)
-        for form in FORMATS
-        for name, file in form.split_files.items()
-        if (path := _existing(folder, file))
-    ]
+    found = [] if data.is_file() else list(_sources_in(data, options))
     if not found:
-        looked_for = "; ".join(f"{x.name}: {', '.join(x.split_files.values())}" for x in FORMATS)
-        what = "no documents" if folder.is_dir() else "no such folder"
-        raise DataError(f"{folder}: {what}; looked for {looked_for} (each also with .gz)")
-    form = found[0][0]
-    if any(other is not form for other, _, _ in found):
-        names = ", ".join(path.name for _, _, path in found)
-        raise DataError(f"{folder}: files of two formats ({names}); keep those of one")
-    splits = {name: path for _, name, path in found}
-    labels = _one_of(folder, form.label_files)
+        return _one_source(data, options)
+    form = found[0][1].form
+    if any(source.form is not form for _, source in found):
+        names = ", ".join(source.place.name for _, source in found)
+        raise DataError(f"{data}: files of two formats ({names}); keep those of one")
+    _check_options(data, form, options)
+    splits = dict(found)
+    if len(splits) < len(found):
+        names = ", ".join(source.place.name for _, source in found)
+        raise DataError(f"{data}: a split is there twice ({names}); keep one of each")
+    labels = _label_file(data, form, options)
     needs_labels = form is EXTREME_CLASSIFICATION or "train" not in splits
     if needs_labels and not labels:
-        raise DataError(f"{folder}: no labels; expected {either(form.label_files)} (also with .gz)")
-    _warn_of_filters(folder)
-    return CorpusFiles(folder, form, splits, labels)
+        raise DataError(f"{data}: no labels; expected {either(form.label_files)} (also with .gz)")
+    _warn_of_filters(data)
+    return CorpusFiles(data, form, splits, labels, options)
 
 
 def either(names: tuple[str, ...]) -> str:
     """Return the names as a choice."""
     return " or ".join(names)
+
+
+# Folders with a file, or a folder, for each split.
+
+
+def _sources_in(folder: Path, options: CorpusOptions) -> Iterator[tuple[str, Source]]:
+    """Yield what is found of each format and split.
+
+    Raises:
+        DataError: A split is there twice.
+    """
+    for form in FORMATS:
+        for name in SPLIT_NAMES:
+            if form.split_files:
+                found = _one_of(folder, form.split_files[name], is_text=form.is_text)
+                if found is not None:
+                    yield name, Source(found, form, (found,), options)
+            if form is PARQUET:
+                yield from _shards(folder, name, options)
+            elif form in (ARROW, FULL_TEXT):
+                yield from _split_folders(folder, form, name, options)
+
+
+def _shards(folder: Path, name: str, options: CorpusOptions) -> Iterator[tuple[str, Source]]:
+    for where in _SHARD_FOLDERS:
+        for alias in ALIASES[name]:
+            paths = sorted((folder / where).glob(f"{alias}-[0-9]*-of-[0-9]*.parquet"))
+            if paths:
+                _check_all_shards(paths)
+                yield name, _source_of(paths, PARQUET, options)
+
+
+def _split_folders(
+    folder: Path, form: Format, name: str, options: CorpusOptions
+) -> Iterator[tuple[str, Source]]:
+    for alias in ALIASES[name]:
+        paths = _arrow_files(folder / alias) if form is ARROW else _full_texts(folder / alias)
+        if paths:
+            yield name, Source(folder / alias, form, tuple(paths), options)
+
+
+def _arrow_files(folder: Path) -> list[Path]:
+    # What `save_to_disk` writes; caches of `datasets` lie beside it and are called otherwise.
+    paths = sorted(folder.glob("data-[0-9]*-of-[0-9]*.arrow"))
+    _check_all_shards(paths)
+    return paths or sorted(folder.glob("dataset.arrow"))
+
+
+def _full_texts(folder: Path) -> list[Path]:
+    """Return the texts of a folder and their subjects; none where no text has any."""
+    suffixes = {TEXT_SUFFIX, *SUBJECT_SUFFIXES}
+    paths = (
+        [path for path in folder.glob("*.*") if path.suffix in suffixes] if folder.is_dir() else []
+    )
+    stems = {path.stem for path in paths if path.suffix == TEXT_SUFFIX}
+    kept = sorted(path for path in paths if path.stem in stems)
+    return kept if any(path.suffix != TEXT_SUFFIX for path in kept) else []
+
+
+def _check_all_shards(paths: list[Path]) -> None:
+    """Refuse shards of which some are missing: their number stands in their names.
+
+    Raises:
+        DataError: Some are.
+    """
+    if not paths:
+        return
+    expected = int(paths[0].stem.rpartition("-of-")[2])
+    if len(paths) != expected:
+        raise DataError(
+            f"{paths[0].parent}: {len(paths)} of {expected} shards of {paths[0].name!r}; expected "
+            "all of one set"
+        )
+
+
+def _source_of(paths: list[Path], form: Format, options: CorpusOptions) -> Source:
+    shards = paths[0].with_name(f"{paths[0].name.split('-')[0]}-*{paths[0].suffix}")
+    return Source(paths[0] if len(paths) == 1 else shards, form, tuple(paths), options)
+
+
+# One file, or a folder with documents and no splits.
+
+
+def _one_source(data: Path, options: CorpusOptions) -> CorpusFiles:
+    """Return a corpus whose splits are made.
+
+    Raises:
+        DataError: It is none.
+    """
+    source = _whole_source(data, options)
+    _check_options(data, source.form, options)
+    documents = (x.text for x in read_documents(source) if isinstance(x, RawDocument))
+    if are_enough(documents):
+        splits = {
+            name: Source(source.place, source.form, source.paths, options, name)
+            for name in SPLIT_NAMES
+        }
+        remark = (
+            "its documents are divided by a hash of their text into train (8 of 10), dev and test "
+            "(1 each); 'longtail evaluate' on it measures on the same test documents"
+        )
+    else:
+        splits = {"train": source}
+        remark = (
+            f"fewer than {LEAST_DIVIDED} different texts, so no dev and test documents are set "
+            "apart: all are trained on, and none are left to measure on"
+        )
+    labels = _label_file(data, source.form, options)
+    return CorpusFiles(data, source.form, splits, labels, options, remark)
+
+
+def _whole_source(data: Path, options: CorpusOptions) -> Source:
+    if data.is_file():
+        name = data.name.removesuffix(".gz")
+        if (name,) in EXTREME_CLASSIFICATION.split_files.values():
+            raise DataError(f"{data}: its labels are in another file; give the folder of both")
+        for form in FORMATS:
+            if name.endswith(form.suffixes) and (form.is_text or name == data.name):
+                return Source(data, form, (data,), options)
+        known = ", ".join(suffix for form in FORMATS for suffix in form.suffixes)
+        raise DataError(
+            f"{data}: not a corpus by its name; expected a folder, or a file in {known}"
+        )
+    for form, paths in ((ARROW, _arrow_files(data)), (FULL_TEXT, _full_texts(data))):
+        if paths:
+            return Source(data, form, tuple(paths), options)
+    looked_for = "; ".join(
+        f"{form.name}: {', '.join(names[0] for names in form.split_files.values())}"
+        for form in FORMATS
+        if form.split_files and form.is_text
+    )
+    what = "no documents" if data.is_dir() else "no such folder"
+    raise DataError(
+        f"{data}: {what}; looked for {looked_for} (each also with .gz); Parquet; and folders "
+        "train, dev, test of Arrow files, or of Annif's full texts with their subjects"
+    )
+
+
+# The rest.
+
+
+def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
+    """Refuse what was said of columns where the files have none.
+
+    Raises:
+        DataError: It was, and they have none.
+    """
+    given = options.names_columns or options.label_delimiter or options.one_row_per_label
+    if given and not form.has_columns:
+        raise DataError(
+            f"{data}: {form.name} has no columns to choose; leave out --text-columns, "
+            "--label-column, --label-delimiter, --id-column and --one-row-per-label"
+        )
+
+
+def _label_file(data: Path, form: Format, options: CorpusOptions) -> Path | None:
+    """Return the label file: the one that is named, or else that of the folder, if it has one.
+
+    Raises:
+        DataError: The folder has two, or a language is named and there is none.
+    """
+    others = () if form is EXTREME_CLASSIFICATION else OTHER_LABEL_FILES
+    found = options.vocabulary
+    if found is None and data.is_dir():
+        found = _one_of(data, (*form.label_files, *others))
+    if found is None and options.language is not None:
+        raise DataError(
+            f"{data}: got --language {options.language} and no label file; name one with "
+            "--vocabulary, or leave the language out"
+        )
+    return found
 
 
 def _warn_of_filters(folder: Path) -> None:
@@ -92,16 +298,17 @@ def _warn_of_filters(folder: Path) -> None:
         )
 
 
-def _one_of(folder: Path, names: tuple[str, ...]) -> Path | None:
-    found = [path for name in names if (path := _existing(folder, name))]
+def _one_of(folder: Path, names: tuple[str, ...], *, is_text: bool = True) -> Path | None:
+    found = [path for name in names if (path := _existing(folder, name, is_text=is_text))]
     if len(found) > 1:
         raise DataError(f"{folder}: both {found[0].name} and {found[1].name}; keep one of them")
     return found[0] if found else None
 
 
-def _existing(folder: Path, name: str) -> Path | None:
+def _existing(folder: Path, name: str, *, is_text: bool) -> Path | None:
     # The file of this name, plain or compressed.
-    found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+    names = [name, f"{name}.gz"] if is_text else [name]
+    found = [folder / each for each in names if (folder / each).is_file()]
     if len(found) > 1:
         raise DataError(f"{folder}: both {name} and {name}.gz; keep one of them")
     return found[0] if found else None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 from models.errors import DataError
 from models.files.bad_lines import ProblemList, counted_lines, list_problems
@@ -15,31 +17,36 @@ from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from models.labels.cells import DELIMITER
 from models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_file
 from training.data.files import CorpusFiles, either
-from training.formats.documents import (
-    CSV,
-    EXTREME_CLASSIFICATION,
-    Format,
-    RawDocument,
-    read_documents,
-)
+from training.formats.documents import read_documents
+from training.formats.forms import EXTREME_CLASSIFICATION
+from training.formats.raw import RawDocument, Source
 
 logger = logging.getLogger(__name__)
 
 _MAX_SHOWN = 5
+_OTHER_DELIMITERS = ("|", ",", "\t")
+"""What may stand between labels besides semicolons."""
 _LEAST_PAIRS = 2
 """Documents in which two labels stand side by side, before they look like one that was split."""
 _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
 """What other programs write where there is no value, in lower case."""
 
 
-def labels_of_file(path: Path, form: Format, max_problems: int) -> LabelCatalogue:
+def labels_of_file(path: Path, files: CorpusFiles, max_problems: int) -> LabelCatalogue:
     """Return the labels of a label file, in its order.
+
+    Args:
+        path: The file.
+        files: Of the corpus that it belongs to.
+        max_problems: Lines that a message lists.
 
     Raises:
         DataError: A label can't be used, or there is none.
     """
-    label_form = REPOSITORY_FORM if form is EXTREME_CLASSIFICATION else OWN_FORM
-    labels = read_label_file(path, label_form, max_problems)
+    label_form = REPOSITORY_FORM if files.form is EXTREME_CLASSIFICATION else OWN_FORM
+    language = files.options.language
+    chosen: dict[str, Any] = {} if language is None else {"language": language}
+    labels = read_label_file(path, label_form, max_problems, **chosen)
     _warn_of_equal_names(path, labels)
     return LabelCatalogue(with_names_of_parents(labels, labels))
 
@@ -69,15 +76,15 @@ def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue
     Raises:
         DataError: No training document that can be used has a label.
     """
-    problems = ProblemList(files.splits["train"], max_problems)
-    trained = _count(files.splits["train"], files.form, problems)
+    problems = ProblemList(files.splits["train"].place, max_problems)
+    trained = _count(files.splits["train"], problems)
     if not trained:
         raise DataError(_without_labels(files, problems))
     others = {
         label
-        for name, path in files.splits.items()
+        for name, source in files.splits.items()
         if name != "train"
-        for label in _count(path, files.form, ProblemList(path, 0))
+        for label in _count(source, ProblemList(source.place, 0))
     }
     untrained = sorted(others - trained.keys())
     if untrained:
@@ -93,21 +100,48 @@ def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue
     return LabelCatalogue(Label(label, label) for label in [*in_order, *untrained])
 
 
-def _count(path: Path, form: Format, problems: ProblemList) -> Counter[str]:
-    """Return in how many documents of a file each label stands; bad lines go to the problems."""
+def _count(source: Source, problems: ProblemList) -> Counter[str]:
+    """Return in how many documents of a split each label stands; bad lines go to the problems."""
     counts: Counter[str] = Counter()
     side_by_side: Counter[tuple[str, str]] = Counter()
-    for item in read_documents(path, form):
+    for item in read_documents(source):
         if isinstance(item, RawDocument):
             labels = list(dict.fromkeys(map(str, item.labels)))
             counts.update(labels)
-            if form is CSV:
+            if source.is_divided_at_semicolons:
                 side_by_side.update(pairwise(labels))
         else:
             problems.add(item)
     if side_by_side:
-        _tell_of_delimiter(path, counts, side_by_side)
+        _tell_of_delimiter(source.place, counts, side_by_side)
+    elif source.is_divided_at_semicolons and (found := other_delimiter(counts)):
+        logger.warning(
+            "%s: no semicolon is in the labels column, and %r is in %d of %d labels: if it stands "
+            "between labels, give --label-delimiter %s",
+            source.place, found, sum(found in label for label in counts), len(counts),
+            shlex.quote(found),
+        )  # fmt: skip
     return counts
+
+
+def other_delimiter(counts: Mapping[str, int]) -> str | None:
+    """Return what seems to stand between the labels of cells that were taken for one label each.
+
+    That is a mark in half of the cells; or in some, at which they fall into fewer parts than there
+    are different cells.
+
+    Args:
+        counts: Cells, by what they hold.
+    """
+    num_cells = sum(counts.values())
+    for mark in _OTHER_DELIMITERS:
+        marked = [cell for cell in counts if mark in cell]
+        if len(marked) < _LEAST_PAIRS:
+            continue
+        parts = {part.strip() for cell in counts for part in cell.split(mark)}
+        if 2 * sum(counts[cell] for cell in marked) >= num_cells or len(parts) < len(counts):
+            return mark
+    return None
 
 
 def _tell_of_delimiter(
@@ -134,7 +168,7 @@ def _tell_of_delimiter(
 
 def _without_labels(files: CorpusFiles, problems: ProblemList) -> str:
     what = (
-        f"{files.splits['train']}: no document that can be used has a label; "
+        f"{files.splits['train'].place}: no document that can be used has a label; "
         f"give some, or a label file ({either(files.form.label_files)})"
     )
     if not problems.num_problems:
@@ -145,11 +179,7 @@ def _without_labels(files: CorpusFiles, problems: ProblemList) -> str:
 
 def warn_of_look_alikes(folder: Path, labels: LabelCatalogue) -> None:
     """Log labels that a person would take for one, and such as look like missing values."""
-    groups: dict[str, dict[str, None]] = {}
-    for label in labels:
-        groups.setdefault(_looks(label.name), {})[label.name] = None
-    alike = [list(names) for names in groups.values() if len(names) > 1]
-    if alike:
+    if alike := look_alikes(labels):
         logger.warning(
             "%s: %d groups of labels differ only in case, spaces or Unicode form, and are kept "
             "apart: %s",
@@ -164,6 +194,14 @@ def warn_of_look_alikes(folder: Path, labels: LabelCatalogue) -> None:
             folder,
             _shown(missing),
         )
+
+
+def look_alikes(labels: Iterable[Label]) -> list[list[str]]:
+    """Return groups of different names that a person would take for one."""
+    groups: dict[str, dict[str, None]] = {}
+    for label in labels:
+        groups.setdefault(_looks(label.name), {})[label.name] = None
+    return [list(names) for names in groups.values() if len(names) > 1]
 
 
 def _looks(name: str) -> str:

@@ -21,7 +21,8 @@ from models.errors import DataError
 from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from models.labels.catalogue import LabelCatalogue
 from training.formats.csr_builder import SparseRows
-from training.formats.documents import Format, RawDocument, read_documents, tell_of_form
+from training.formats.documents import read_documents, recognised
+from training.formats.raw import RawDocument, Source
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +79,7 @@ class Split:
 
     def __init__(
         self,
-        path: Path,
-        form: Format,
+        source: Source,
         labels: Callable[[], LabelCatalogue],
         *,
         label_file: str | None,
@@ -90,8 +90,7 @@ class Split:
         """Keep where the documents lie; nothing is read yet.
 
         Args:
-            path: File of the split.
-            form: Format of the file.
+            source: Where the documents of the split lie.
             labels: Gives the labels that documents may carry, in row order.
             label_file: Name of the file that lists them; None where the documents tell them.
             is_measured: Whether models are measured on these documents: none may then be skipped
@@ -99,10 +98,10 @@ class Split:
             skip_bad: Whether lines that can't be used are skipped rather than refused.
             max_problems: How many of them are listed.
         """
-        self.path = path
+        self.path = source.place
+        self.source = source
         self._skip_bad = skip_bad
         self._max_problems = max_problems
-        self._form = form
         self._labels = labels
         self._label_file = label_file
         self._is_measured = is_measured
@@ -203,12 +202,14 @@ class Split:
             )
 
     def _read(self) -> SplitScan:
-        tell_of_form(self.path, self._form)
+        if self.source.part in {None, "train"}:
+            for remark in recognised(self.source):
+                logger.warning("%s: %s", self.path, remark)
         problems = ProblemList(self.path, self._max_problems)
         unknown = ProblemList(self.path, self._max_problems)
         labels, lengths = SparseRows(), array("q")
         ids, texts = array("q"), array("q")  # their hashes
-        for item in self._lines():
+        for item in self.lines():
             if isinstance(item, Document):
                 labels.add(item.labels)
                 ids.append(hash(item.id))
@@ -233,24 +234,32 @@ class Split:
 
     def _stream(self, num_documents: int) -> Iterator[Document]:
         num_read = 0
-        for item in self._lines():
+        for item in self.lines():
             if isinstance(item, Document):
                 num_read += 1
                 yield item
         check_unchanged(self.path, num_documents, num_read)
 
-    def _lines(self) -> Iterator[Document | BadLine]:
+    def lines(self) -> Iterator[Document | BadLine]:
+        """Yield the documents, and what is wrong with each line that can't be used.
+
+        Raises:
+            DataError: A file can't be read to its end.
+        """
         labels = self._labels()
         is_label = None if self._label_file is None else labels.knows
-        for raw in read_documents(self.path, self._form, is_label):
+        for raw in read_documents(self.source, is_label):
             if isinstance(raw, BadLine):
                 yield raw
                 continue
             try:
-                item: Document | BadLine = Document(raw.id, raw.text, self._rows_of(raw, labels))
+                item: Document | BadLine = self._document(raw, labels)
             except DataError as error:
                 item = UnknownLabels(raw.line, str(error))
             yield item
+
+    def _document(self, raw: RawDocument, labels: LabelCatalogue) -> Document:
+        return Document(raw.id or str(raw.line), raw.text, self._rows_of(raw, labels))
 
     def _rows_of(self, raw: RawDocument, labels: LabelCatalogue) -> tuple[int, ...]:
         # Every label that is unknown is named, not the first alone.

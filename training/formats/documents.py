@@ -1,168 +1,275 @@
-"""How corpora lie in files: the formats, their file names, and what each line must hold.
+"""The documents of a split, out of files in any of the forms of `training.formats.forms`.
 
-- Extreme Classification Repository, raw text: `trn.json`, `dev.json`, `tst.json`, `lbl.json`.
-  Documents `{"uid", "title", "content", "target_ind": [label index, ...]}`. Line i of the label
-  file, from 0, is label i: `{"uid", "title"}`, and `content`, where given, describes the label.
-- JSON lines: `train.jsonl`, `dev.jsonl`, `test.jsonl`: `{"text", "labels": [id or name, ...]}`,
-  `id` if you like; `title` and `content` may stand for `text`.
-- CSV: `train.csv`, `dev.csv`, `test.csv` with the columns `text` (or `title` and `content`, or one
-  of them), `labels` and `id` if you like, in any case. The delimiter is a comma, a semicolon or a
-  tab, whichever gives the header its columns. A cell of labels is a JSON list, as in JSON lines,
-  or ids and names between semicolons; a name of the label file that holds a semicolon is found
-  whole in it.
-
-The last two share a label file, `labels.jsonl` or `labels.csv`. `models.labels.files` reads label
-files, `lbl.json` too. Each file may be gzip-compressed, with `.gz` added to its name. Text is
-UTF-8, with or without a byte order mark, or UTF-16. Blank lines hold nothing, white space around
-ids and names does not count, and fields of documents that are not named here are ignored. The text
-of a document with `title` and `content` is the title, a line feed, and the content.
+Blank lines hold nothing, white space around ids and names does not count, and columns that are not
+read are ignored. Texts of several columns are joined by a line feed, blank ones left out. A label
+is an id or a name; a URI may stand in angle brackets.
 
 A line that breaks a rule becomes a `BadLine`; a file that can't be read to its end is an error.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from models.errors import DataError
 from models.files.bad_lines import BadLine
-from models.files.fields import check_characters, id_of, present, shown, string_of
+from models.files.csv_columns import Columns
+from models.files.fields import id_of, present, shown, string_of
 from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
-from models.labels.cells import IsLabel, labels_of_cell
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RawDocument:
-    """A document as its line has it, its labels not yet looked up.
-
-    Attributes:
-        line: Number of its line, from 1.
-        id: Its identifier; the line's number where it has none.
-        text: What is to be tagged; not blank.
-        labels: Label indices, or ids and names.
-    """
-
-    line: int
-    id: str
-    text: str
-    labels: tuple[int, ...] | tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """One way in which a corpus lies in a folder.
-
-    Attributes:
-        name: What people call it.
-        split_files: File name, without `.gz`, of each split.
-        label_files: Names, without `.gz`, that the label file may have.
-    """
-
-    name: str
-    split_files: Mapping[str, str]
-    label_files: tuple[str, ...]
-
-
-EXTREME_CLASSIFICATION = Format(
-    "Extreme Classification Repository",
-    {"train": "trn.json", "dev": "dev.json", "test": "tst.json"},
-    ("lbl.json",),
+from models.files.text_files import encoding_of
+from models.labels.cells import IsLabel
+from training.formats.annif import full_text_rows, is_short_text, short_text_rows
+from training.formats.arrow import arrow_rows, column_names
+from training.formats.columns import (
+    ID_NAMES,
+    LABEL_NAMES,
+    LABELS,
+    SINGLE_LABEL,
+    TEXT_NAMES,
+    ColumnChoiceError,
+    ColumnNames,
+    find_columns,
 )
-JSON_LINES = Format(
-    "JSON lines",
-    {"train": "train.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"},
-    ("labels.jsonl", "labels.csv"),
+from training.formats.forms import (
+    ARROW,
+    CSV,
+    EXTREME_CLASSIFICATION,
+    FULL_TEXT,
+    JSON_LINES,
+    PARQUET,
+    TSV,
 )
-CSV = Format(
-    "CSV",
-    {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
-    ("labels.jsonl", "labels.csv"),
-)
-FORMATS = (EXTREME_CLASSIFICATION, JSON_LINES, CSV)
+from training.formats.hashed_parts import part_of
+from training.formats.label_cells import label_key, labels_of_text, labels_of_value
+from training.formats.options import CorpusOptions
+from training.formats.pairs import grouped_rows
+from training.formats.raw import EmptyText, RawDocument, Source
 
-_DOCUMENT_COLUMNS = (("labels",), ("text", "title", "content"))
-_Parsed = TypeVar("_Parsed")
+_PEEKED = 100  # lines of JSON from which its columns are told
+_PLAIN = ColumnNames(("text",), LABELS, "id")
+
+
+class _EmptyTextError(DataError):
+    """A document has no text."""
 
 
 def read_documents(
-    path: Path, form: Format, is_label: IsLabel | None = None
+    source: Source, is_label: IsLabel | None = None
 ) -> Iterator[RawDocument | BadLine]:
-    """Yield the documents of a file, line by line, and a problem for each line that breaks a rule.
+    """Yield the documents of a split, line by line, and a problem for each line that breaks a rule.
+
+    Of a file that is divided by a hash, lines that break a rule are in the training split.
 
     Args:
-        path: File of a split.
-        form: Format of the file.
+        source: Where the documents lie.
         is_label: Tells the ids and names of the label file; None: there is no such file.
 
     Raises:
-        DataError: The file can't be read to its end, its CSV header lacks a column, or it is one
-            JSON value over several lines.
+        DataError: A file can't be read to its end, lacks a column, or several may be meant, or it
+            is one JSON value over several lines; rows of one document stand apart, where each has
+            one label.
     """
-    if form is CSV:
-        rows = csv_rows(path, _DOCUMENT_COLUMNS, ("id",))
-        return _parsed(rows, partial(_parse_csv_document, is_label=is_label))
-    is_indexed = form is EXTREME_CLASSIFICATION
-    return _parsed(json_rows(path), _parse_indexed_document if is_indexed else _parse_document)
+    found = _documents(source, is_label)
+    if source.options.one_row_per_label:
+        found = grouped_rows(source.place, found)
+    if source.part is None:
+        return found
+    return (
+        item
+        for item in found
+        if (part_of(item.text) if isinstance(item, RawDocument) else "train") == source.part
+    )
 
 
-def tell_of_form(path: Path, form: Format) -> None:
-    """Log what was recognised in the header of a CSV file of documents."""
-    if form is CSV:
-        for remark in header_of(path, _DOCUMENT_COLUMNS, ("id",)).remarks():
-            logger.warning("%s: %s", path, remark)
+def recognised(source: Source) -> list[str]:
+    """Return what is recognised in the files of a split and not just read, for the log.
+
+    Raises:
+        DataError: The first file can't be read, or as `read_documents`.
+    """
+    path, form, options = source.paths[0], source.form, source.options
+    encoding = encoding_of(path) if form not in (PARQUET, ARROW) else None
+    found = [] if encoding is None else [f"its text is read as {encoding.upper()}"]
+    if form is TSV and is_short_text(path, options):
+        return [*found, "read as Annif's short texts: a text, a tab, its labels; without a header"]
+    if form in (CSV, TSV):
+        header = header_of(path, _needed(options), _optional(options))
+        columns = _columns_of(path, header.names, options)
+        remarks = [x for x in header.remarks() if form is CSV or "tabs" not in x]
+        return [*found, *remarks, *columns.remarks(header.names, options)]
+    if form is JSON_LINES:
+        names = _first_names(path)
+        return [*found, *_lenient_columns(tuple(names), options).remarks(names, options)]
+    if form in (PARQUET, ARROW):
+        names = column_names(path)
+        return [*found, *_columns_of(path, names, options).remarks(names, options)]
+    return found
+
+
+def _documents(source: Source, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:
+    form, options, path = source.form, source.options, source.paths[0]
+    if form is EXTREME_CLASSIFICATION:
+        return _parsed(json_rows(path), _parse_indexed)
+    if form is FULL_TEXT:
+        return _parsed(full_text_rows(source.paths), _parse_full_text)
+    if form in (PARQUET, ARROW):
+        columns = _columns_of(path, column_names(path), options)
+        read = [*columns.text, columns.labels, *([columns.id] if columns.id else [])]
+        rows = arrow_rows(source.paths, read)
+        return _parsed(rows, partial(_parse_cells, columns, options, is_label))
+    if form is JSON_LINES:
+        _check_choices(path, options)
+        return _parsed(json_rows(path), partial(_parse_json, options))
+    if form is TSV and is_short_text(path, options):
+        return _parsed(short_text_rows(path, options), _parse_plain)
+    return _table_documents(path, options, is_label)
+
+
+def _table_documents(
+    path: Path, options: CorpusOptions, is_label: IsLabel | None
+) -> Iterator[RawDocument | BadLine]:
+    needed, optional = _needed(options), _optional(options)
+    columns = _columns_of(path, header_of(path, needed, optional).names, options)
+    rows = csv_rows(path, needed, optional)
+    return _parsed(rows, partial(_parse_cells, columns, options, is_label))
 
 
 def _parsed(
-    rows: Iterator[Row], parse: Callable[[int, Fields], _Parsed]
-) -> Iterator[_Parsed | BadLine]:
+    rows: Iterator[Row], parse: Callable[[int, Fields], RawDocument]
+) -> Iterator[RawDocument | BadLine]:
     for line, fields in rows:
         if isinstance(fields, BadLine):
             yield fields
             continue
         try:
-            parsed: _Parsed | BadLine = parse(line, fields)
+            parsed: RawDocument | BadLine = parse(line, fields)
+        except _EmptyTextError as error:
+            parsed = EmptyText(line, str(error))
         except DataError as error:
             parsed = BadLine(line, str(error))
         yield parsed
 
 
+# Which columns.
+
+
+def _needed(options: CorpusOptions) -> Columns:
+    labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
+    texts: list[tuple[str, ...]] = [(name,) for name in options.text_columns] or [TEXT_NAMES]
+    return [labels, *texts, *([(options.id_column,)] if options.id_column else [])]
+
+
+def _optional(options: CorpusOptions) -> tuple[str, ...]:
+    return () if options.id_column else ID_NAMES
+
+
+def _columns_of(
+    path: Path, names: list[str] | tuple[str, ...], options: CorpusOptions
+) -> ColumnNames:
+    """Return the columns of a file.
+
+    Raises:
+        DataError: As `find_columns`; it names the file.
+    """
+    try:
+        return find_columns(names, options)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _first_names(path: Path) -> list[str]:
+    rows = islice(json_rows(path), _PEEKED)
+    return list(dict.fromkeys(x for _, row in rows if not isinstance(row, BadLine) for x in row))
+
+
+def _check_choices(path: Path, options: CorpusOptions) -> None:
+    """Refuse a file of JSON lines whose first lines lack a column that is named, or have several.
+
+    Raises:
+        DataError: It is one; a column that no one named is missed line by line.
+    """
+    try:
+        find_columns(_first_names(path), options)
+    except ColumnChoiceError as error:
+        raise DataError(f"{path}, first {_PEEKED} lines: {error}") from error
+    except DataError:
+        return
+
+
+@lru_cache(maxsize=256)
+def _lenient_columns(names: tuple[str, ...], options: CorpusOptions) -> ColumnNames:
+    """Return the columns of a line of JSON; those that were named may be missing, but not all.
+
+    Raises:
+        ColumnChoiceError: They all are, or several columns could be meant.
+    """
+    text = tuple(name for name in options.text_columns if name in names) or options.text_columns
+    found_id = options.id_column if options.id_column in names else None
+    try:
+        return find_columns(names, replace(options, text_columns=text, id_column=found_id))
+    except ColumnChoiceError:
+        raise
+    except DataError:
+        return _PLAIN
+
+
 # What a line must hold: these raise DataError with the bare reason.
 
 
-def _parse_indexed_document(line: int, fields: Fields) -> RawDocument:
+def _parse_indexed(line: int, fields: Fields) -> RawDocument:
     indices = _list(fields, "target_ind")
     for index in indices:
         if type(index) is not int:  # a bool is an int too
             raise DataError(f"target_ind holds {shown(index)}; expected label indices, as integers")
     text = _text(fields, "title", "content")
-    return RawDocument(line, id_of(fields, "uid") or str(line), text, tuple(indices))
+    return RawDocument(line, id_of(fields, "uid") or None, text, tuple(indices))
 
 
-def _parse_document(line: int, fields: Fields) -> RawDocument:
-    keys = tuple(_key(entry) for entry in _list(fields, "labels"))
-    is_titled = "text" not in fields and ("title" in fields or "content" in fields)
-    text = _text(fields, *(("title", "content") if is_titled else ("text",)))
-    return RawDocument(line, id_of(fields, "id") or str(line), text, keys)
+def _parse_plain(line: int, fields: Fields) -> RawDocument:
+    return _document(line, fields, _PLAIN, fields[LABELS])
 
 
-def _parse_csv_document(line: int, fields: Fields, is_label: IsLabel | None) -> RawDocument:
-    cell = fields["labels"]
-    labels = labels_of_cell(cell, is_label)
-    is_split = not cell.lstrip().startswith("[")
-    if is_split and any(isinstance(label, str) and not label.strip() for label in labels):
-        raise DataError(
-            f"labels is {shown(cell)}; expected a label on each side of every semicolon; remove "
-            "those semicolons that have none"
-        )
-    return _parse_document(line, {**fields, "labels": labels})
+def _parse_full_text(line: int, fields: Fields) -> RawDocument:
+    try:
+        return _parse_plain(line, fields)
+    except DataError as error:
+        raise type(error)(f"{fields['id']}: {error}") from error
+
+
+def _parse_json(options: CorpusOptions, line: int, fields: Fields) -> RawDocument:
+    columns = _lenient_columns(tuple(fields), options)
+    if columns.labels not in fields:
+        raise DataError(f"no {columns.labels!r}; {present(fields)}")
+    may_be_one = columns.labels == SINGLE_LABEL or options.one_row_per_label
+    value = fields[columns.labels]
+    labels = labels_of_value(value, columns.labels, options, may_be_one=may_be_one)
+    return _document(line, fields, columns, labels)
+
+
+def _parse_cells(
+    columns: ColumnNames,
+    options: CorpusOptions,
+    is_label: IsLabel | None,
+    line: int,
+    fields: Fields,
+) -> RawDocument:
+    value = fields[columns.labels]
+    if isinstance(value, str):
+        labels = labels_of_text(value, columns.labels, options, is_label)
+    else:
+        labels = labels_of_value(value, columns.labels, options, may_be_one=True)
+    return _document(line, fields, columns, labels)
+
+
+def _document(line: int, fields: Fields, columns: ColumnNames, labels: list[Any]) -> RawDocument:
+    keys = tuple(label_key(entry, columns.labels) for entry in labels)
+    found_id = id_of(fields, columns.id) if columns.id else ""
+    return RawDocument(line, found_id or None, _text(fields, *columns.text), keys)
 
 
 def _text(fields: Fields, *names: str) -> str:
@@ -171,17 +278,8 @@ def _text(fields: Fields, *names: str) -> str:
     parts = [string_of(fields, name) for name in names]
     text = "\n".join(part for part in parts if part.strip())
     if not text:
-        raise DataError(f"empty text; expected words in {' or '.join(map(repr, names))}")
+        raise _EmptyTextError(f"empty text; expected words in {' or '.join(map(repr, names))}")
     return text
-
-
-def _key(entry: object) -> str:
-    if type(entry) is int:
-        return str(entry)
-    if not isinstance(entry, str) or not entry.strip():
-        raise DataError(f"labels holds {shown(entry)}; expected ids or names of labels")
-    check_characters("labels", entry)
-    return entry.strip()
 
 
 def _list(fields: Fields, name: str) -> list[Any]:
@@ -189,10 +287,5 @@ def _list(fields: Fields, name: str) -> list[Any]:
         raise DataError(f"no {name!r}; {present(fields)}")
     value = fields[name]
     if not isinstance(value, list):
-        example = f", as [{json.dumps(value, ensure_ascii=False)}]" if _is_short(value) else ""
-        raise DataError(f"{name} is {shown(value)}; expected a list{example}")
+        raise DataError(f"{name} is {shown(value)}; expected a list")
     return value
-
-
-def _is_short(value: object) -> bool:
-    return isinstance(value, str) and len(value) < 40

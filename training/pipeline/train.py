@@ -346,6 +346,8 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
         "config": settings,
         "data_fingerprint": run.dataset.fingerprint,
     }
+    if said := run.dataset.options.to_json():
+        content["corpus"] = said
     if start is not None:
         content |= {
             "encoder_sha256": start.source.sha256,

@@ -127,8 +127,9 @@ def test_commas_are_logged_only_when_asked_for(tmp_path, caplog):  # this passed
 def test_header_without_columns_is_refused_with_all_delimiters(tmp_path):
     message = refusal(corpus(tmp_path, train__csv="text|labels\nt|x\n"))
     assert message == (
-        "corpus/train.csv, line 1: the header has the columns ['text|labels']; expected 'labels', "
-        "'text' or 'title' or 'content' among them, each once, between commas, semicolons or tabs"
+        "corpus/train.csv, line 1: the header has the columns ['text|labels']; expected 'labels' "
+        "or 'subjects' or 'subject_uris' or ..., 'text' or 'title' or 'content' or ... among them, "
+        "each once, between commas, semicolons or tabs"
     )
 
 

@@ -1,0 +1,222 @@
+"""A corpus in one file: its documents are divided by a hash of their text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from models.errors import DataError
+from models.labels.catalogue import Label
+from training.data.dataset import open_dataset
+from training.data.files import find_files
+from training.formats.hashed_parts import LEAST_DIVIDED, are_enough, part_of
+from training.formats.options import CorpusOptions
+
+TEXTS = [f"document {row}" for row in range(1_000)]
+
+
+def write(path: Path, texts: Iterable[str]) -> Path:
+    lines = (json.dumps({"text": text, "labels": [f"l{len(text)}"]}) + "\n" for text in texts)
+    path.write_text("".join(lines))
+    return path
+
+
+def texts_of(path: Path) -> dict[str, list[str]]:
+    dataset = open_dataset(path)
+    return {name: list(dataset.split(name).texts()) for name in dataset.split_names}
+
+
+def slow_part_of(text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=8, person=b"longtail parts").digest()
+    tenth = int.from_bytes(digest, "big") % 10
+    return "train" if tenth < 8 else "dev" if tenth == 8 else "test"
+
+
+def test_each_document_is_in_the_split_of_its_hash(tmp_path):
+    found = texts_of(write(tmp_path / "all.jsonl", [*TEXTS, *TEXTS[:50]]))
+    assert list(found) == ["train", "dev", "test"]
+    for name, texts in found.items():
+        assert texts == [x for x in [*TEXTS, *TEXTS[:50]] if slow_part_of(x) == name]
+    assert 750 < len(found["train"]) < 900
+    assert min(len(found["dev"]), len(found["test"])) > 60
+
+
+def test_neither_order_nor_other_documents_change_a_split(tmp_path):
+    before = texts_of(write(tmp_path / "a.jsonl", TEXTS))
+    shuffled = [*TEXTS, *(f"new {row}" for row in range(100))]
+    random.Random(0).shuffle(shuffled)  # noqa: S311
+    after = texts_of(write(tmp_path / "b.jsonl", shuffled))
+    for name, texts in before.items():
+        assert set(texts) == {x for x in after[name] if not x.startswith("new")}
+
+
+def test_what_was_done_is_said(tmp_path, caplog):
+    open_dataset(write(tmp_path / "all.jsonl", TEXTS))
+    assert (
+        "all.jsonl: its documents are divided by a hash of their text into train (8 of 10), dev "
+        "and test (1 each); 'longtail evaluate' on it measures on the same test documents"
+    ) in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [(TEXTS[: LEAST_DIVIDED - 1], False), (TEXTS[:LEAST_DIVIDED], True), (["same"] * 900, False)],
+)
+def test_few_different_texts_are_not_divided(texts, expected, tmp_path):
+    assert are_enough(texts) == expected
+    dataset = open_dataset(write(tmp_path / "all.jsonl", texts))
+    assert dataset.split_names == (("train", "dev", "test") if expected else ("train",))
+
+
+def test_lines_that_cannot_be_used_are_those_of_training(tmp_path):
+    path = write(tmp_path / "all.jsonl", TEXTS[:LEAST_DIVIDED])
+    path.write_text(path.read_text() + '{"text": " ", "labels": []}\nnot JSON\n')
+    with pytest.raises(DataError, match=r"2 lines can't be used") as caught:
+        open_dataset(path).check()
+    assert str(caught.value).count("all.jsonl, line 201") == 1
+    dataset = open_dataset(path, skip_bad=True)
+    dataset.check()
+    assert sum(dataset.split(name).scan().num_skipped for name in dataset.split_names) == 2
+
+
+def test_labels_are_those_of_all_parts(tmp_path):
+    dataset = open_dataset(write(tmp_path / "all.jsonl", TEXTS))
+    counts = {label.id: label.training_count for label in dataset.catalogue}
+    of_training = [x for x in TEXTS if slow_part_of(x) == "train"]
+    assert counts == {f"l{size}": sum(len(x) == size for x in of_training) for size in (10, 11, 12)}
+
+
+def test_a_vocabulary_may_lie_elsewhere(tmp_path):
+    path = write(tmp_path / "all.jsonl", TEXTS)
+    (tmp_path / "elsewhere").mkdir()
+    vocabulary = tmp_path / "elsewhere" / "my.csv"
+    vocabulary.write_text("id,name\nl12,twelve\nl11,eleven\nl10,ten\nl0,none\n")
+    dataset = open_dataset(path, CorpusOptions(vocabulary=vocabulary))
+    assert [label.name for label in dataset.labels] == ["twelve", "eleven", "ten", "none"]
+    assert vocabulary in find_files(path, CorpusOptions(vocabulary=vocabulary)).paths
+
+
+def test_the_fingerprint_knows_options_and_division(tmp_path):
+    path = write(tmp_path / "train.jsonl", TEXTS)
+    plain = open_dataset(tmp_path).fingerprint
+    assert open_dataset(tmp_path).fingerprint == plain
+    divided = open_dataset(path).fingerprint
+    named = open_dataset(path, CorpusOptions(text_columns=("text",))).fingerprint
+    assert len({plain, divided, named}) == 3
+
+
+@pytest.mark.parametrize("name", ["all.txt", "all", "all.parquet.gz", "all.xlsx"])
+def test_a_file_of_another_kind_is_refused(name, tmp_path):
+    (tmp_path / name).write_text("x")
+    with pytest.raises(
+        DataError, match="not a corpus by its name; expected a folder, or a file in"
+    ):
+        open_dataset(tmp_path / name)
+
+
+def test_columns_are_not_chosen_where_there_are_none(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.txt").write_text("text")
+    (tmp_path / "train" / "a.key").write_text("label\n")
+    with pytest.raises(DataError, match=r"Annif full texts has no columns to choose; leave out"):
+        open_dataset(tmp_path, CorpusOptions(label_column="x"))
+
+
+def test_a_file_of_the_repository_needs_its_folder(tmp_path):
+    (tmp_path / "trn.json").write_text("{}")
+    with pytest.raises(DataError, match="its labels are in another file; give the folder of both"):
+        open_dataset(tmp_path / "trn.json")
+
+
+def test_a_language_is_passed_on_to_the_reader_of_label_files(tmp_path, monkeypatch):
+    path = write(tmp_path / "train.jsonl", TEXTS)
+    (tmp_path / "vocabulary.ttl").write_text("")
+    asked = {}
+
+    def read(*args: object, **options: object) -> list[Label]:
+        asked.update(options)
+        return [Label(f"l{size}", f"length {size}") for size in (10, 11, 12)]
+
+    monkeypatch.setattr("training.data.labels.read_label_file", read)
+    dataset = open_dataset(tmp_path, CorpusOptions(language="en"))
+    assert (dataset.label_file, asked) == ("vocabulary.ttl", {"language": "en"})
+    with pytest.raises(DataError, match="got --language en and no label file; name one with --voc"):
+        open_dataset(path, CorpusOptions(language="en"))
+
+
+def test_a_full_text_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "train").mkdir()
+    for name, text in (("a", "text"), ("b", " ")):
+        (tmp_path / "train" / f"{name}.txt").write_text(text)
+        (tmp_path / "train" / f"{name}.key").write_text("label\n")
+    with pytest.raises(DataError, match=r"train, line 2: b: empty text"):
+        open_dataset(tmp_path).check()
+
+
+# A delimiter that no one named.
+
+
+def csv_of(folder: Path, cells: list[str]) -> Path:
+    rows = (f'text {row},"{cell}"\n' for row, cell in enumerate(cells))
+    path = folder / "train.csv"
+    path.write_text("text,labels\n" + "".join(rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["a|b", "a", "b|c", "b|a"], "'|' is in 3 of 4 labels: if it stands between labels, "),
+        (["a,b", "b,c", "x"], "',' is in 2 of 3 labels"),
+        (["a", "b", "c|d"], None),
+        (["Garden, Outdoor", "b", "c", "d", "e", "f"], None),
+        (["a|b", "a|b;c"], None),
+    ],
+)  # fmt: skip
+def test_another_delimiter_is_told(cells, said, tmp_path, caplog):
+    open_dataset(csv_of(tmp_path, cells)).labels  # noqa: B018
+    told = [x for x in caplog.messages if "no semicolon is in the labels column" in x]
+    assert (said is None) == (not told)
+    assert said is None or said in told[0]
+
+
+def test_no_delimiter_is_guessed_where_one_is_given(tmp_path, caplog):
+    path = csv_of(tmp_path, ["a|b", "a", "b|c"])
+    dataset = open_dataset(path, CorpusOptions(label_delimiter="|"))
+    assert [label.id for label in dataset.labels] == ["a", "b", "c"]
+    assert "semicolon" not in caplog.text
+
+
+# What is recognised is said.
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("train.csv", "text;labels\nt;x\n".encode("utf-16"), "its text is read as UTF-16"),
+        ("train.csv", b"text;labels\nt;x\n", "columns are taken to be separated by semicolons"),
+        ("train.tsv", b"text\t<u:x>\n", "read as Annif's short texts"),
+        ("train.csv", b"abstract,tags\nt,x\n", "the labels are taken from 'tags'"),
+    ],
+)  # fmt: skip
+def test_what_was_recognised_is_logged(name, content, said, tmp_path, caplog):
+    (tmp_path / name).write_bytes(content)
+    open_dataset(tmp_path).check()
+    assert f"{name}: {said}" in caplog.text
+
+
+def test_a_line_of_short_texts_without_a_tab_is_refused(tmp_path):
+    (tmp_path / "train.tsv").write_bytes(b"text\t<u:x>\nno tab\n\xff\t<u:x>\n")
+    with pytest.raises(DataError) as caught:
+        open_dataset(tmp_path).check()
+    assert "line 2: no tab; expected a text, a tab, and its labels" in str(caught.value)
+    assert "line 3: not UTF-8 (byte 0xff" in str(caught.value)
+
+
+def test_split_names_of_parts_are_those_of_corpora():
+    assert {part_of(text) for text in TEXTS} == {"train", "dev", "test"}

@@ -1,0 +1,173 @@
+"""Which columns are taken, what is said of it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models.errors import ConfigError, DataError
+from training.data.dataset import open_dataset
+from training.formats.columns import ColumnNames, find_columns
+from training.formats.options import RECOGNISED, CorpusOptions
+
+ABSTRACT = "the text is taken from 'abstract'"
+ALONE = (
+    "the text is that of 'text' alone, 'title' is not read; '--text-columns title,text' joins them"
+)
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        ("text labels", (("text",), "labels", None)),
+        ("id title content labels", (("title", "content"), "labels", "id")),
+        ("title labels", (("title",), "labels", None)),
+        ("doc_id title abstract tags", (("title", "abstract"), "tags", "doc_id")),
+        (
+            "document_id text subject_uris subject_labels",
+            (("text",), "subject_uris", "document_id"),
+        ),
+        ("body keywords", (("body",), "keywords", None)),
+        ("title text labels tags", (("text",), "labels", None)),
+        ("content abstract text label", (("text",), "label", None)),
+    ],
+)
+def test_common_names_are_taken(present, expected):
+    assert find_columns(present.split(), RECOGNISED) == ColumnNames(*expected)
+
+
+@pytest.mark.parametrize(
+    ("present", "options", "expected"),
+    [
+        ("a b c", {"text_columns": ("b", "a"), "label_column": "c"}, (("b", "a"), "c", None)),
+        (
+            "Text Tags",
+            {"text_columns": ("text",), "label_column": "TAGS"},
+            (("Text",), "Tags", None),
+        ),
+        ("text tags keywords", {"label_column": "tags"}, (("text",), "tags", None)),
+        (
+            "title description labels",
+            {"label_column": "description"},
+            (("title",), "description", None),
+        ),
+        ("id text labels nr", {"id_column": "nr"}, (("text",), "labels", "nr")),
+    ],
+)
+def test_named_columns_are_taken(present, options, expected):
+    assert find_columns(present.split(), CorpusOptions(**options)) == ColumnNames(*expected)
+
+
+@pytest.mark.parametrize(
+    ("present", "options", "said"),
+    [
+        ("text tags keywords", {}, "'tags', 'keywords' may each hold the labels; choose wi"),
+        ("title abstract body labels", {}, "choose with '--text-columns title,abstract'"),
+        ("a labels", {}, "no 'text'; it has 'a', 'labels'; name the columns of the text with"),
+        ("text a", {}, "no 'labels'; it has 'text', 'a'; name the column of the labels with"),
+        ("text labels", {"text_columns": ("titel",)}, "--text-columns: no column 'titel'; it has"),
+        ("Text TEXT labels", {"text_columns": ("text",)}, "--text-columns: no column 'text'"),
+        ("text labels", {"id_column": "nr"}, "--id-column: no column 'nr'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_plain_is_refused_with_what_to_type(present, options, said):
+    with pytest.raises(DataError) as caught:
+        find_columns(present.split(), CorpusOptions(**options))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("present", "options", "said"),
+    [
+        ("text labels", {}, []),
+        ("id title content labels", {}, []),
+        ("abstract tags", {}, [ABSTRACT, "the labels are taken from 'tags'"]),
+        ("title text labels", {}, [ALONE]),
+        ("doc_id text labels", {}, ["the ids are taken from 'doc_id'"]),
+        ("doc_id title text tags", {"text_columns": ("text",), "label_column": "tags",
+         "id_column": "doc_id"}, []),
+    ],
+)  # fmt: skip
+def test_what_was_recognised_is_said(present, options, said):
+    chosen = CorpusOptions(**options)
+    assert find_columns(present.split(), chosen).remarks(present.split(), chosen) == said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"text_columns": ("a", " ")}, "got a blank name"),
+        ({"text_columns": ("a",), "label_column": "a"}, "got 'a', 'a'; expected each once"),
+        ({"label_delimiter": ""}, "--label-delimiter: got nothing"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
+        CorpusOptions(**options)
+
+
+def test_options_are_told_as_json_where_they_are_given():
+    assert CorpusOptions().to_json() == {}
+    given = CorpusOptions(("a", "b"), label_delimiter="|", vocabulary=Path("/x/voc.csv"))
+    assert given.to_json() == {
+        "text_columns": ["a", "b"], "label_delimiter": "|", "vocabulary": "voc.csv",
+    }  # fmt: skip
+
+
+# JSON lines, whose lines may differ.
+
+
+def write(folder: Path, *documents: dict[str, object]) -> Path:
+    path = folder / "train.jsonl"
+    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    return folder
+
+
+def test_fields_are_joined_where_a_line_has_them(tmp_path):
+    write(
+        tmp_path,
+        {"title": "T", "abstract": "A", "tags": ["x"]},
+        {"abstract": "B", "tags": ["x"]},
+        {"title": "C", "tags": ["x"]},
+    )
+    options = CorpusOptions(("title", "abstract"))
+    texts = list(open_dataset(tmp_path, options).split("train").texts())
+    assert texts == ["T\nA", "B", "C"]
+
+
+def test_a_misspelt_field_is_refused_though_another_is_there(tmp_path):
+    write(tmp_path, {"title": "T", "abstract": "A", "labels": ["x"]})
+    with pytest.raises(DataError, match=r"first 100 lines: --text-columns: no column 'abstrakt'"):
+        open_dataset(tmp_path, CorpusOptions(("title", "abstrakt"))).check()
+
+
+def test_several_fields_that_may_hold_the_labels_are_refused(tmp_path):
+    write(tmp_path, {"text": "t", "tags": ["x"]}, {"text": "u", "keywords": ["x"]})
+    with pytest.raises(DataError, match=r"may each hold the labels; choose with '--label-column"):
+        open_dataset(tmp_path).check()
+
+
+def test_a_string_is_divided_only_at_a_delimiter_that_is_given(tmp_path):
+    write(tmp_path, {"text": "t", "labels": "x|y"})
+    assert len(open_dataset(tmp_path, CorpusOptions(label_delimiter="|")).labels) == 2
+    with pytest.raises(DataError, match=r"labels is 'x\|y' .*; expected a list"):
+        open_dataset(tmp_path).check()
+
+
+def test_a_single_label_needs_no_list(tmp_path):
+    write(tmp_path, {"text": "t", "label": "x"}, {"text": "u", "label": 3})
+    assert [label.id for label in open_dataset(tmp_path).labels] == ["3", "x"]
+
+
+def test_objects_of_annif_name_labels_by_uri_or_label(tmp_path):
+    subjects = [{"uri": "<urn:1>", "label": "one"}, {"label": "two"}]
+    write(tmp_path, {"text": "t", "subjects": subjects})
+    assert [label.id for label in open_dataset(tmp_path).labels] == ["two", "urn:1"]
+
+
+def test_an_object_that_names_no_label_is_refused(tmp_path):
+    write(tmp_path, {"text": "t", "subjects": [{"score": 1}]})
+    with pytest.raises(DataError, match=r"subjects holds .* expected ids or names of labels"):
+        open_dataset(tmp_path).check()

@@ -1,0 +1,60 @@
+"""What is said of a corpus decides the run: another word, another run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import ConfigError
+
+COLUMNS = ("--text-columns", "title,abstract", "--label-column", "topics", "--label-delimiter", "|")
+
+
+@pytest.fixture(scope="module")
+def posts(tmp_path_factory: pytest.TempPathFactory, tiny_texts) -> Path:
+    """The documents of the slice, several times over with other words, in one CSV file."""
+    path = tmp_path_factory.mktemp("posts") / "posts.csv"
+    rows = [
+        f'post {number},"{text["text"][:80].replace(chr(34), " ")}",'
+        + "|".join(f"topic {label % 7}" for label in text["labels"])
+        for number, text in enumerate(tiny_texts["train"] * 4)
+    ]
+    path.write_text("\n".join(["title,abstract,topics", *rows, ""]))
+    return path
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(longtail.app, list(map(str, words)))
+
+
+def test_one_file_is_trained_evaluated_and_resumed_with_the_same_columns_alone(posts, tmp_path):
+    registry, work = tmp_path / "registry", tmp_path / "work"
+    command = ("train", posts, "--only-sparse", "--registry", registry, "--work", work)
+    done = run(*command, *COLUMNS)
+    assert done.exit_code == 0, done.output
+    assert json.loads((work / "run.json").read_text())["corpus"] == {
+        "text_columns": ["title", "abstract"],
+        "label_column": "topics",
+        "label_delimiter": "|",
+    }
+    other = run(*command, "--text-columns", "title", *COLUMNS[2:])
+    assert isinstance(other.exception, ConfigError)
+    assert "holds another run (its corpus, data_fingerprint differs)" in str(other.exception)
+
+    figures = tmp_path / "figures.json"
+    measured = run(
+        "evaluate", posts, *COLUMNS, "--registry", registry, "--output", tmp_path / "out",
+        "--no-baselines", "--json", figures,
+    )  # fmt: skip
+    assert measured.exit_code == 0, measured.output
+    divided = longtail.CorpusOptions(("title", "abstract"), "topics", "|")
+    found = longtail.evaluate(posts, registry=registry, corpus=divided)
+    from training.data.dataset import open_dataset
+
+    num_test = open_dataset(posts, divided).split("test").scan().labels.shape[0]
+    assert found.rankings["sparse"].labels.shape[0] == num_test > 10

@@ -1,0 +1,171 @@
+"""`longtail inspect`: what is counted, shown and suspected, against plain counts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import LongtailError
+from training.data.dataset import open_dataset
+from training.reports.inspection import Inspection, inspect_dataset
+from training.reports.inspection_text import bars_of_ranks, text_of
+from training.reports.training_cost import estimate_costs
+
+ODD = {
+    "train": [
+        ("first text here", ["Books", "a|b"]),
+        ("second", ["books", "c"]),
+        ("first text here", ["c"]),
+        ("nothing", []),
+        (" ", ["c"]),
+    ],
+    "test": [("second", ["c"]), ("new words", ["unseen"]), ("", ["c"])],
+}
+
+
+def write(folder: Path, splits: dict[str, list[tuple[str, list[str]]]]) -> Path:
+    for name, documents in splits.items():
+        lines = (
+            json.dumps({"id": f"{name} {row}", "text": text, "labels": labels}) + "\n"
+            for row, (text, labels) in enumerate(documents)
+        )
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    return folder
+
+
+def inspected(folder: Path) -> Inspection:
+    return inspect_dataset(open_dataset(folder, skip_bad=True))
+
+
+def test_counts_are_those_of_the_documents(tiny_corpus, tiny_texts):
+    found = inspected(tiny_corpus)
+    for name, documents in tiny_texts.items():
+        split = found.splits[name]
+        lengths = sorted(len(x["text"]) for x in documents)
+        assert split.num_documents == len(documents)
+        assert split.labels_a_document == np.mean([len(x["labels"]) for x in documents])
+        assert (split.lengths["shortest"], split.lengths["longest"]) == (lengths[0], lengths[-1])
+        assert split.lengths["median"] == int(np.median(lengths))
+    trained = Counter(label for x in tiny_texts["train"] for label in x["labels"])
+    counts = sorted(trained.values(), reverse=True)
+    assert found.training_counts[: len(counts)].tolist() == counts
+    assert not found.training_counts[len(counts) :].any()
+    assert found.bands == {
+        "0": found.num_labels - len(counts),
+        "1": counts.count(1),
+        "2-9": sum(2 <= count <= 9 for count in counts),
+        "10-99": sum(10 <= count <= 99 for count in counts),
+        "100+": 0,
+    }
+
+
+def test_ten_examples_come_from_all_over_the_training_documents(tiny_corpus):
+    found, documents = inspected(tiny_corpus), list(open_dataset(tiny_corpus).split("train"))
+    rows = [int(example.id) - 1 for example in found.examples]
+    assert len(rows) == 10 and rows == sorted(set(rows))
+    assert rows[0] == 0 and rows[-1] >= 0.8 * len(documents)
+    names = [label.name for label in open_dataset(tiny_corpus).labels]
+    for row, example in zip(rows, found.examples, strict=True):
+        assert documents[row].text.startswith(example.text)
+        assert list(example.labels) == [names[label] for label in documents[row].labels]
+
+
+def test_what_is_suspicious_is_told(tmp_path):
+    told = "\n".join(inspected(write(tmp_path, ODD)).oddities)
+    for said in (
+        "train: 1 of 4 documents have no label",
+        "train: 1 of 4 documents have the text of an earlier one",
+        "train: 1 line with an empty text: train.jsonl, line 5: empty text",
+        "test: 1 line with an empty text: test.jsonl, line 3",
+        "1 texts of test are in train too, which makes measuring too easy",
+        "1 groups of labels differ only in case, spaces or Unicode form: Books = books",
+        "1 labels contain a vertical bar: 'a|b'; are they several each?",
+        "test: 1 labels of its documents have no training document",
+    ):
+        assert said in told
+
+
+def test_labels_that_the_vocabulary_lacks_are_told_and_do_not_stop_it(tmp_path):
+    write(tmp_path, ODD)
+    (tmp_path / "labels.csv").write_text("id,name\nc,c\n")
+    found = inspected(tmp_path)
+    assert "test: 1 line with labels that are not in the vocabulary: test.jsonl, line 2: unkn" in (
+        "\n".join(found.oddities)
+    )
+    assert found.label_file == "labels.csv"
+    assert found.splits["train"].problems.num_bad == 3
+
+
+def test_a_clean_corpus_is_not_suspected(tmp_path):
+    found = inspected(write(tmp_path, {"train": [("some text", ["x"]), ("other text", ["y"])]}))
+    assert found.oddities == ()
+    assert "Nothing was found." in text_of(found)
+
+
+def test_bars_show_ranks_that_grow():
+    counts = np.array([50, 20, 5, 1, 0], dtype=np.int64)
+    lines = [line.split() for line in bars_of_ranks(counts).splitlines()]
+    assert [(line[0], line[1]) for line in lines] == [("1", "50"), ("3", "5"), ("5", "0")]
+    lengths = [len(line[2]) if len(line) > 2 else 0 for line in lines]
+    assert lengths == [40, round(40 * np.log(6) / np.log(51)), 0]
+
+
+@pytest.mark.parametrize(
+    ("documents", "words", "labels", "seconds", "gib"),
+    [(45_000, 34_300_000, 4_108, 30, 0.47), (78_053, 13_300_000, 106_194, 255, 1.35)],
+)  # of docs/results/peers-eurlex57k.json and peers-library-keywords.json
+def test_estimates_hold_what_was_measured(documents, words, labels, seconds, gib):
+    sparse, light, *dense = estimate_costs(documents, words, labels)
+    assert sparse.seconds[0] < seconds < sparse.seconds[1]
+    assert sparse.gib[0] < gib < sparse.gib[1]
+    measured = {4_108: 8 * 60, 106_194: 19 * 60}[labels]
+    assert light.seconds[0] < measured < light.seconds[1]
+    assert len(dense) == 2 and all(x.seconds[0] < x.seconds[1] for x in dense)
+
+
+def test_larger_corpora_cost_more():
+    small, large = estimate_costs(100, 1_000, 10), estimate_costs(10_000, 100_000, 1_000)
+    for one, other in zip(small, large, strict=True):
+        assert other.seconds > one.seconds and other.gib >= one.gib
+
+
+# The command.
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(longtail.app, ["inspect", *map(str, words)])
+
+
+def test_the_command_writes_text_json_and_picture(tmp_path, tiny_corpus):
+    done = run(tiny_corpus, "--output", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "out" / "inspection.md").read_text()
+    assert text.rstrip() in done.output
+    for heading in ("Documents", "Labels", "Examples", "Suspicious", "Training will take about"):
+        assert f"## {heading}" in text
+    written = json.loads((tmp_path / "out" / "inspection.json").read_text())
+    assert written["splits"]["train"]["documents"] == 60
+    counts = written["training_documents_of_labels"]
+    assert sum(counts.values()) == written["labels"]
+    assert (tmp_path / "out" / "tail.png").read_bytes().startswith(b"\x89PNG")
+    again = run(tiny_corpus, "--output", tmp_path / "out")
+    assert isinstance(again.exception, LongtailError)
+
+
+def test_the_command_prints_json_and_takes_columns(tmp_path):
+    path = tmp_path / "posts.csv"
+    path.write_text("titel,body,topics\nT,B,x|y\n")
+    done = run(
+        path, "--json", "-", "--text-columns", "titel, body", "--label-column", "topics",
+        "--label-delimiter", "|",
+    )  # fmt: skip
+    figures = json.loads(done.stdout)["figures"]
+    assert figures["examples"] == [{"id": "2", "text": "T\nB", "labels": ["x", "y"]}]
+    assert figures["format"] == "CSV"

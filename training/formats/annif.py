@@ -1,0 +1,104 @@
+"""Annif's corpora: short texts, one a line with its subjects; and full texts, one a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from models.errors import DataError
+from models.files.bad_lines import BadLine
+from models.files.rows import Fields, Row, not_utf_8
+from models.files.text_files import lines
+from training.formats.columns import LABEL_NAMES, LABELS, TEXT_NAMES
+from training.formats.label_cells import BRACKETED, labels_of_text
+from training.formats.options import CorpusOptions
+
+TEXT_SUFFIX = ".txt"
+SUBJECT_SUFFIXES = (".tsv", ".key")
+"""Of the files with the subjects of a full text; the first that is there is read."""
+
+
+def is_short_text(path: Path, options: CorpusOptions) -> bool:
+    """Return whether a TSV file has no header: its first line is a text and its labels.
+
+    Raises:
+        DataError: The file can't be read.
+    """
+    if options.names_columns or options.one_row_per_label:
+        return False
+    first = next((line for _, line in islice(lines(path), 1)), b"").decode(errors="replace")
+    cells = [cell.strip().strip('"').lower() for cell in first.split("\t")]
+    has_header = any(x in LABEL_NAMES for x in cells) and any(x in TEXT_NAMES for x in cells)
+    return len(cells) > 1 and not has_header
+
+
+def short_text_rows(path: Path, options: CorpusOptions) -> Iterator[Row]:
+    """Yield text and labels of each line, and a problem for each that is no text, tab, labels.
+
+    Args:
+        path: The file.
+        options: What stands between the labels, where it is not white space.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    for number, line in lines(path):
+        if not line.strip():
+            continue
+        try:
+            row: Fields | BadLine = _short_text(line.decode().rstrip("\r\n"), options)
+        except UnicodeDecodeError as error:
+            row = BadLine(number, not_utf_8(line[error.start], error.start))
+        except DataError as error:
+            row = BadLine(number, str(error))
+        yield number, row
+
+
+def _short_text(line: str, options: CorpusOptions) -> Fields:
+    text, tab, cell = line.partition("\t")
+    if not tab:
+        raise DataError("no tab; expected a text, a tab, and its labels")
+    is_plain = options.label_delimiter is None and not BRACKETED.search(cell)
+    return {
+        "text": text,
+        LABELS: cell.split() if is_plain else labels_of_text(cell, LABELS, options),
+    }
+
+
+def full_text_rows(paths: Iterable[Path]) -> Iterator[Row]:
+    """Yield id, text and labels of each document, numbered from 1 in the order of their names.
+
+    Args:
+        paths: Of all files of a split; those that are no texts are read with their text.
+
+    Raises:
+        DataError: A file can't be read to its end.
+    """
+    others = {path for path in paths if path.suffix != TEXT_SUFFIX}
+    texts = sorted(path for path in paths if path.suffix == TEXT_SUFFIX)
+    for number, path in enumerate(texts, 1):
+        subjects = [path.with_suffix(suffix) for suffix in SUBJECT_SUFFIXES]
+        found = next((each for each in subjects if each in others), None)
+        try:
+            row: Fields | BadLine = {
+                "id": path.stem,
+                "text": _content(path),
+                LABELS: [] if found is None else _subjects(found),
+            }
+        except UnicodeDecodeError as error:
+            byte = not_utf_8(error.object[error.start], error.start)
+            row = BadLine(number, f"{path.stem}: {byte}")
+        yield number, row
+
+
+def _content(path: Path) -> str:
+    return b"".join(line for _, line in lines(path)).decode()
+
+
+def _subjects(path: Path) -> list[str]:
+    """Return the labels of a document: of each line the URI, or else the name."""
+    rows = (line.split("\t") for line in _content(path).splitlines() if line.strip())
+    if path.suffix == SUBJECT_SUFFIXES[1]:
+        return ["\t".join(cells) for cells in rows]
+    return [next((cell for cell in cells[:2] if cell.strip(" <>")), "") for cells in rows]

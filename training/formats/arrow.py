@@ -1,0 +1,144 @@
+"""Parquet files and the Arrow files of Hugging Face `datasets`, by pyarrow, an extra."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from models.errors import DataError
+from models.files.rows import Row
+
+_BATCH = 1024  # rows that are held as Python values
+_HUGGING_FACE = b"huggingface"
+_CLASS_LABEL = "ClassLabel"
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the names of the columns of a file.
+
+    Raises:
+        DataError: The file can't be read, or pyarrow is not installed.
+    """
+    with _reading(path) as source:
+        return list(_schema(source).names)
+
+
+def arrow_rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of files one after another, numbered from 1 over all of them.
+
+    Numbers of a class, as `datasets` stores labels, become the names that its schema gives them.
+
+    Args:
+        paths: Parquet files, or Arrow files, all of the same columns.
+        columns: Those to read.
+
+    Raises:
+        DataError: A file can't be read to its end, lacks a column, or holds the number of no class;
+            or pyarrow is not installed.
+    """
+    number = 0
+    for path in paths:
+        with _reading(path) as source:
+            schema = _schema(source)
+            if missing := [name for name in columns if name not in schema.names]:
+                raise DataError(f"{path}: no column {missing[0]!r}, which other files have")
+            classes = class_names(schema.metadata or {})
+            for batch in _batches(source, columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, _named(path, number, row, classes)
+
+
+def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """Return the names of the classes of each column that holds numbers of classes.
+
+    Args:
+        metadata: Of the schema; `datasets` writes a JSON object with its features there.
+    """
+    try:
+        features = json.loads(metadata.get(_HUGGING_FACE, b"{}"))["info"]["features"]
+        columns = dict(features)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    found = {name: _names_of(feature) for name, feature in columns.items()}
+    return {name: names for name, names in found.items() if names}
+
+
+def _names_of(feature: object) -> list[str]:
+    # A class, or a list of them, written as [feature], {"feature": feature} or with "_type".
+    while isinstance(feature, list) and len(feature) == 1:
+        feature = feature[0]
+    if not isinstance(feature, dict):
+        return []
+    if feature.get("_type") == _CLASS_LABEL and isinstance(feature.get("names"), list):
+        return [str(name) for name in feature["names"]]
+    return _names_of(feature.get("feature"))
+
+
+def _named(
+    path: Path, number: int, row: dict[str, Any], classes: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    for column, names in classes.items():
+        if column not in row or row[column] is None:
+            continue
+        value = row[column]
+        numbers = value if isinstance(value, list) else [value]
+        if any(type(each) is not int or not 0 <= each < len(names) for each in numbers):
+            raise DataError(
+                f"{path}, row {number}: {column} is {value!r}; expected numbers of classes, from 0 "
+                f"to {len(names) - 1}"
+            )
+        row[column] = [names[each] for each in numbers]
+    return row
+
+
+def _schema(source: Any) -> Any:
+    return source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
+
+
+def _batches(source: Any, columns: Sequence[str]) -> Iterator[Any]:
+    if hasattr(source, "iter_batches"):  # Parquet
+        yield from source.iter_batches(batch_size=_BATCH, columns=list(columns))
+        return
+    for batch in source:
+        batch.validate(full=True)  # offsets of a broken file would be read beyond its end
+        for start in range(0, batch.num_rows, _BATCH):
+            yield batch.slice(start, _BATCH).select(list(columns))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Any]:
+    """Give a reader of the file.
+
+    Yields:
+        pyarrow's reader of Parquet, or of a stream of Arrow batches.
+
+    Raises:
+        DataError: The file can't be read, or pyarrow is not installed.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise DataError(
+            f"{path}: the package pyarrow, which reads it, is not installed; run "
+            "'pip install longtail[parquet]', or convert the file to JSON lines"
+        )
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as file:
+            yield _reader(path, file)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
+
+
+def _reader(path: Path, file: Any) -> Any:
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(file)
+    from pyarrow import ipc
+
+    return ipc.open_stream(file)

@@ -1,0 +1,146 @@
+"""Which columns of a corpus hold texts, labels and ids: those that are named, or common names.
+
+A column `text` is the text; without one, `title` and one of `content`, `abstract`, `description`
+and `body`, or one of them alone. A column `labels` holds the labels; without one, the only one of
+the other names in `LABEL_NAMES`. Where several could be meant, the corpus is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.errors import DataError
+from training.formats.options import CorpusOptions
+
+TITLE, TEXT, LABELS = "title", "text", "labels"
+BODY_NAMES = ("content", "abstract", "description", "body")
+TEXT_NAMES = (TEXT, TITLE, *BODY_NAMES)
+SUBJECT_URIS = "subject_uris"
+SINGLE_LABEL = "label"
+LABEL_NAMES = (LABELS, "subjects", SUBJECT_URIS, "tags", "categories", "keywords", SINGLE_LABEL)
+ID_NAMES = ("id", "document_id", "doc_id")
+_MAX_SHOWN = 8
+
+
+class ColumnChoiceError(DataError):
+    """A column that was named is not there, or several could be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNames:
+    """The columns of a corpus that are read.
+
+    Attributes:
+        text: Of the text, in the order in which they are joined; not empty.
+        labels: Of the labels.
+        id: Of the document's id; None where there is none.
+    """
+
+    text: tuple[str, ...]
+    labels: str
+    id: str | None
+
+    def remarks(self, present: Sequence[str], options: CorpusOptions) -> list[str]:
+        """Return what was recognised and not just read.
+
+        Args:
+            present: Names of all columns.
+            options: What was given.
+        """
+        found = []
+        if not options.text_columns and not set(self.text) <= {TEXT, TITLE, "content"}:
+            found.append(f"the text is taken from {_listed(self.text)}")
+        unread = [name for name in TEXT_NAMES if name in present and name not in self.text]
+        if not options.text_columns and unread:
+            joined = ",".join([*unread, *self.text])
+            found.append(
+                f"the text is that of {_listed(self.text)} alone, {_listed(unread)} is not read; "
+                f"'--text-columns {joined}' joins them"
+            )
+        if not options.label_column and self.labels != LABELS:
+            found.append(f"the labels are taken from {self.labels!r}")
+        if not options.id_column and self.id not in {None, "id"}:
+            found.append(f"the ids are taken from {self.id!r}")
+        return found
+
+
+def find_columns(present: Sequence[str], options: CorpusOptions) -> ColumnNames:
+    """Return the columns to read.
+
+    Args:
+        present: Names of all columns.
+        options: Those that are named are taken, in any case.
+
+    Raises:
+        ColumnChoiceError: A column that is named is not there, or several could be meant.
+        DataError: There is none that could be.
+    """
+    labels = (
+        _named(options.label_column, present, "--label-column")
+        if options.label_column
+        else _label_column(present)
+    )
+    text = tuple(_named(name, present, "--text-columns") for name in options.text_columns)
+    found_id = (
+        _named(options.id_column, present, "--id-column")
+        if options.id_column
+        else next((name for name in ID_NAMES if name in present), None)
+    )
+    taken = {labels, found_id}
+    return ColumnNames(text or _text_columns(present, taken), labels, found_id)
+
+
+def _label_column(present: Sequence[str]) -> str:
+    found = [name for name in LABEL_NAMES if name in present]
+    if LABELS in found:
+        return LABELS
+    if not found:
+        raise DataError(
+            f"no {LABELS!r}; {_has(present)}; name the column of the labels with --label-column"
+        )
+    if len(found) > 1:
+        raise ColumnChoiceError(
+            f"{_listed(found)} may each hold the labels; choose with '--label-column {found[0]}'"
+        )
+    return found[0]
+
+
+def _text_columns(present: Sequence[str], taken: set[str | None]) -> tuple[str, ...]:
+    if TEXT in present:
+        return (TEXT,)
+    title = [TITLE] if TITLE in present and TITLE not in taken else []
+    bodies = [name for name in BODY_NAMES if name in present and name not in taken]
+    if len(bodies) > 1:
+        raise ColumnChoiceError(
+            f"{_listed(bodies)} may each hold the text; choose with "
+            f"'--text-columns {','.join([*title, bodies[0]])}'"
+        )
+    if not title and not bodies:
+        raise DataError(
+            f"no {TEXT!r}; {_has(present)}; name the columns of the text with --text-columns"
+        )
+    return (*title, *bodies)
+
+
+def _named(name: str, present: Sequence[str], option: str) -> str:
+    """Return the column of this name, or else the only one that differs from it in case alone.
+
+    Raises:
+        ColumnChoiceError: There is none.
+    """
+    if name in present:
+        return name
+    alike = [other for other in present if other.strip().lower() == name.strip().lower()]
+    if len(alike) != 1:
+        raise ColumnChoiceError(f"{option}: no column {name!r}; {_has(present)}")
+    return alike[0]
+
+
+def _has(present: Sequence[str]) -> str:
+    more = f" and {len(present) - _MAX_SHOWN} more" if len(present) > _MAX_SHOWN else ""
+    return f"it has {_listed(present[:_MAX_SHOWN])}{more}" if present else "it has no columns"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

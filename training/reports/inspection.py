@@ -1,0 +1,250 @@
+"""What is in a corpus, found before anything is trained: counts, examples, and what looks odd."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from models.files.bad_lines import BadLine, ProblemList
+from models.labels.catalogue import LabelCatalogue
+from models.scorers.character_terms import num_words
+from training.data.dataset import Dataset
+from training.data.splits import Document, Split, UnknownLabels, num_repeats
+from training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
+from training.formats.documents import recognised
+from training.formats.raw import EmptyText
+from training.reports.oddities import SplitProblems, find_oddities
+from training.reports.training_cost import Cost, estimate_costs
+
+NUM_EXAMPLES = 10
+_EXAMPLE_CHARACTERS = 200
+_QUANTILES = {"shortest": 0.0, "median": 0.5, "95 of 100 below": 0.95, "longest": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A document as it was understood.
+
+    Attributes:
+        id: Of the document.
+        text: Its beginning.
+        labels: Names of its labels.
+    """
+
+    id: str
+    text: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitContent:
+    """What is in one split.
+
+    Attributes:
+        num_documents: That can be used.
+        num_words: Of all their texts.
+        labels_a_document: The mean.
+        lengths: Characters of a text: quantiles by name; empty without documents.
+        text_hashes: Of each text, rising, each once.
+        label_counts: Of how many documents each label is.
+        problems: What is wrong with it.
+    """
+
+    num_documents: int
+    num_words: int
+    labels_a_document: float
+    lengths: Mapping[str, int]
+    text_hashes: Int64[np.ndarray, text]
+    label_counts: Int64[np.ndarray, label]
+    problems: SplitProblems
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is in a corpus.
+
+    Attributes:
+        form: What the form of its files is called.
+        recognised: What was told from the files and not just read.
+        splits: By name.
+        num_labels: All of them.
+        label_file: The name of their file; None: the documents tell them.
+        bands: Number of labels by training documents, by the names of `FREQUENCY_BINS`.
+        training_counts: Training documents of each label, falling.
+        examples: Documents from all over the first split.
+        oddities: What looks suspicious, a sentence each.
+        costs: What training is likely to take.
+    """
+
+    form: str
+    recognised: tuple[str, ...]
+    splits: Mapping[str, SplitContent]
+    num_labels: int
+    label_file: str | None
+    bands: Mapping[str, int]
+    training_counts: Int64[np.ndarray, label]
+    examples: tuple[Example, ...]
+    oddities: tuple[str, ...]
+    costs: tuple[Cost, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the hashes, and of the counts those that differ."""
+        counts, numbers = np.unique(self.training_counts, return_counts=True)
+        return {
+            "format": self.form,
+            "recognised": list(self.recognised),
+            "splits": {
+                name: {
+                    "documents": split.num_documents,
+                    "words": split.num_words,
+                    "labels_a_document": round(split.labels_a_document, 4),
+                    "characters": dict(split.lengths),
+                    "unusable_lines": split.problems.num_bad,
+                }
+                for name, split in self.splits.items()
+            },
+            "labels": self.num_labels,
+            "label_file": self.label_file,
+            "labels_by_training_documents": dict(self.bands),
+            "training_documents_of_labels": dict(
+                zip(map(str, counts.tolist()), numbers.tolist(), strict=True)
+            ),
+            "examples": [
+                {"id": each.id, "text": each.text, "labels": list(each.labels)}
+                for each in self.examples
+            ],
+            "suspicious": list(self.oddities),
+            "estimates": [
+                {
+                    "what": cost.what,
+                    "seconds": [round(x, 1) for x in cost.seconds],
+                    "gib": [round(x, 2) for x in cost.gib],
+                }
+                for cost in self.costs
+            ],
+        }
+
+
+@dataclass(slots=True)
+class _Examples:
+    """Documents at equal distances, whatever their number: at most twice as many are held."""
+
+    kept: list[Document] = field(default_factory=list)
+    num_seen: int = 0
+    step: int = 1
+
+    def add(self, document: Document) -> None:
+        if self.num_seen % self.step == 0:
+            if len(self.kept) == 2 * NUM_EXAMPLES:
+                self.kept, self.step = self.kept[::2], 2 * self.step
+            if self.num_seen % self.step == 0:
+                self.kept.append(document)
+        self.num_seen += 1
+
+    def chosen(self, labels: LabelCatalogue) -> tuple[Example, ...]:
+        rows = np.linspace(0, len(self.kept) - 1, min(NUM_EXAMPLES, len(self.kept))).round()
+        documents = [self.kept[int(row)] for row in rows]
+        return tuple(
+            Example(x.id, x.text[:_EXAMPLE_CHARACTERS], tuple(labels[y].name for y in x.labels))
+            for x in documents
+        )
+
+
+def inspect_dataset(dataset: Dataset) -> Inspection:
+    """Read a corpus once, and tell what is in it; lines that can't be used are counted.
+
+    Of the texts a hash each is held, and some for examples.
+
+    Args:
+        dataset: The corpus.
+
+    Raises:
+        DataError: A file can't be read to its end, or no labels are known.
+    """
+    labels = dataset.labels
+    examples = {name: _Examples() for name in dataset.split_names}
+    splits = {
+        name: _content(dataset.split(name), len(labels), examples[name])
+        for name in dataset.split_names
+    }
+    first = next(iter(splits))
+    training = splits.get("train")
+    counts = training.label_counts if training else np.zeros(len(labels), np.int64)
+    subsets = label_subsets(counts)
+    num_trained = int(np.count_nonzero(counts))
+    size = (training.num_documents, training.num_words, num_trained) if training else None
+    return Inspection(
+        form=dataset.split(first).source.form.name,
+        recognised=tuple(_recognised(dataset)),
+        splits=splits,
+        num_labels=len(labels),
+        label_file=dataset.label_file,
+        bands={name: int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS},
+        training_counts=np.sort(counts)[::-1],
+        examples=examples[first].chosen(labels),
+        oddities=tuple(
+            find_oddities(
+                labels,
+                {name: x.problems for name, x in splits.items()},
+                {name: x.text_hashes for name, x in splits.items()},
+                {name: x.label_counts for name, x in splits.items()},
+            )
+        ),
+        costs=tuple(estimate_costs(*size)) if size else (),
+    )
+
+
+def _recognised(dataset: Dataset) -> list[str]:
+    sources = {name: dataset.split(name).source for name in dataset.split_names}
+    found = {
+        f"{source.place.name}: {remark}"
+        for source in sources.values()
+        for remark in recognised(source)
+    }
+    return [*([dataset.remark] if dataset.remark else []), *sorted(found)]
+
+
+def _content(split: Split, num_labels: int, examples: _Examples) -> SplitContent:
+    problems = {kind: ProblemList(split.path, 3) for kind in (EmptyText, UnknownLabels, BadLine)}
+    lengths, texts, ids, labels = array("q"), array("q"), array("q"), array("q")
+    words = num_unlabelled = 0
+    for item in split.lines():
+        if not isinstance(item, Document):
+            problems[type(item)].add(item)
+            continue
+        examples.add(item)
+        lengths.append(len(item.text))
+        texts.append(hash(item.text))
+        ids.append(hash(item.id))
+        labels.extend(item.labels)
+        words += num_words(item.text)
+        num_unlabelled += not item.labels
+    hashes = np.array(texts, dtype=np.int64)
+    return SplitContent(
+        num_documents=len(lengths),
+        num_words=words,
+        labels_a_document=len(labels) / max(1, len(lengths)),
+        lengths=_quantiles(np.array(lengths, dtype=np.int64)),
+        text_hashes=np.unique(hashes),
+        label_counts=np.bincount(np.array(labels, dtype=np.int64), minlength=num_labels),
+        problems=SplitProblems(
+            num_documents=len(lengths),
+            num_unlabelled=num_unlabelled,
+            num_repeated_texts=num_repeats(hashes),
+            num_repeated_ids=num_repeats(np.array(ids, dtype=np.int64)),
+            empty=problems[EmptyText],
+            unknown=problems[UnknownLabels],
+            other=problems[BadLine],
+        ),
+    )
+
+
+def _quantiles(lengths: Int64[np.ndarray, document]) -> dict[str, int]:
+    if not len(lengths):
+        return {}
+    return {name: int(np.quantile(lengths, share)) for name, share in _QUANTILES.items()}

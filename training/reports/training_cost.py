@@ -1,0 +1,82 @@
+"""What training on a corpus will cost, estimated from its size before anything is trained.
+
+A simple model, calibrated on what `docs/results` measured on two cores: the sparse model on
+EURLEX57K (30 s, 0.47 GiB), on `library-keywords` (255 s, 1.35 GiB), and on made-up corpora of up to
+two million documents and a million labels (192 to 1,920 s), which its seconds fit within a fifth;
+all that needs no encoder on the first two (8 and 19 minutes); and with an encoder the first on one
+H200 (15 minutes, one epoch of each stage). In no table of results are the rate of the encoder on
+two cores (one trial: 15 to 21 documents of 128 tokens a second) and its memory (assumed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SPARSE_SECONDS, _WORD_EXPONENT, _LABEL_EXPONENT = 2.23e-5, 0.4645, 0.7342
+"""Seconds of the sparse model: the first, times words and labels to these powers."""
+_SECONDS_A_DOCUMENT = 0.009
+"""Of what else needs no encoder: names, neighbours, probabilities and the ensemble."""
+_START_SECONDS = (5.0, 30.0)
+"""Before a run begins and after it: imports, compiled code that is made or found, the bundle."""
+_BASE_GIB, _BYTES_A_LABEL, _BYTES_A_WORD = 0.35, 6_000, 12
+_TOKENS_A_WORD = 1.3
+_MAX_TOKENS = 128
+"""Of a document that the encoder reads, by default."""
+_PASSES = 4
+"""Over the training documents, by default: two epochs of either stage."""
+_TOKENS_A_SECOND = {"two CPU cores": (1_900, 2_800), "one H200": (9_000, 20_000)}
+"""Least and most that are trained on, of the packaged encoder."""
+_ENCODER_GIB = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """An estimate of one way to train.
+
+    Attributes:
+        what: The command's option, and on what.
+        seconds: The least and the most that is likely.
+        gib: Peak memory in GiB, the same.
+    """
+
+    what: str
+    seconds: tuple[float, float]
+    gib: tuple[float, float]
+
+
+def estimate_costs(num_documents: int, num_words: int, num_labels: int) -> list[Cost]:
+    """Return what training without and with an encoder is likely to take.
+
+    Args:
+        num_documents: To train on.
+        num_words: Of all their texts.
+        num_labels: With training documents.
+    """
+    words, labels = max(1, num_words), max(1, num_labels)
+    sparse = _SPARSE_SECONDS * words**_WORD_EXPONENT * labels**_LABEL_EXPONENT
+    light = sparse + _SECONDS_A_DOCUMENT * num_documents
+    gib = _BASE_GIB + (_BYTES_A_LABEL * labels + _BYTES_A_WORD * words) / 2**30
+    least_gib = max(_BASE_GIB, 0.5 * gib)
+    costs = [
+        Cost(
+            "--only-sparse, two CPU cores",
+            _from_start(sparse / 2, 2 * sparse),
+            (least_gib, 2 * gib),
+        ),
+        Cost(
+            "--without-encoder, two CPU cores",
+            _from_start(light / 2, 2 * light),
+            (least_gib, 3 * gib),
+        ),
+    ]
+    tokens_a_document = min(_MAX_TOKENS, _TOKENS_A_WORD * words / max(1, num_documents))
+    tokens = _PASSES * num_documents * tokens_a_document
+    dense_gib = (_ENCODER_GIB + least_gib, _ENCODER_GIB + 3 * gib)
+    for device, (slowest, fastest) in _TOKENS_A_SECOND.items():
+        seconds = _from_start(sparse / 2 + tokens / fastest, 2 * light + tokens / slowest)
+        costs.append(Cost(f"with the packaged encoder, {device}", seconds, dense_gib))
+    return costs
+
+
+def _from_start(least: float, most: float) -> tuple[float, float]:
+    return least + _START_SECONDS[0], most + _START_SECONDS[1]
