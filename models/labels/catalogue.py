@@ -46,10 +46,6 @@ class Label:
     broader: tuple[str, ...] = ()
     is_deprecated: bool = False
 
-    def without_vocabulary(self) -> Label:
-        """Return a copy without the fields that only vocabularies give."""
-        return replace(self, names={}, notation="", broader=(), is_deprecated=False)
-
 
 @dataclass(frozen=True, slots=True)
 class WholeCatalogue:

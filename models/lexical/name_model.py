@@ -117,7 +117,9 @@ class NameModel:
 
 def named_label(label: Label) -> Label:
     """Return what a model of names keeps of a label: all its names, and those of its parents."""
-    return replace(label, description="", pseudo_description="", training_count=0)
+    return Label(
+        label.id, label.name, alternative_names=label.alternative_names, parents=label.parents
+    )
 
 
 def _columns(scores: csr_array, columns: range) -> csr_array:

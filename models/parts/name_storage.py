@@ -40,10 +40,9 @@ def arrays_of_names(model: NameModel) -> dict[str, np.ndarray]:
 def texts_of_names(model: NameModel) -> dict[str, str]:
     """Return the texts of a model of names, by file name."""
     words = {"lemmas": dict(model.lemmas), "words": model.counts.words}
-    labels = LabelCatalogue(label.without_vocabulary() for label in model.catalogue)
     return {
         NAME_WORDS_FILE: json.dumps(words, ensure_ascii=False, sort_keys=True),
-        NAMED_LABELS_FILE: labels.to_jsonl(),
+        NAMED_LABELS_FILE: model.catalogue.to_jsonl(),
     }
 
 

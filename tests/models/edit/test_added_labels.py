@@ -219,6 +219,13 @@ def test_other_names_and_parents_stand_in_the_text_where_the_run_has_them(bundle
     assert (found.alternative_names, found.parents) == (("milk",), ("river policy", "court"))
 
 
+def test_a_new_label_keeps_what_its_vocabulary_says(bundle, add) -> None:
+    told = {"names": {"en": "port"}, "notation": "1.2", "broader": ("L0",), "is_deprecated": True}
+    new = Label("N", "port", training_count=9, parents=("L0",), **told)
+    found = add(bundle, [new], "told").catalogue[7]
+    assert found == Label("N", "port", pseudo_description="port", **told)
+
+
 def test_a_name_that_another_label_has_is_told_with_the_ids(bundle) -> None:
     new = [Label("A", "Trade  POLICY"), Label("B", "grain"), Label("C", "grain")]
     there, earlier = equal_names(bundle.catalogue, new)

@@ -139,9 +139,7 @@ def test_a_catalogue_keeps_what_a_vocabulary_says(caplog) -> None:
     assert set(json.loads(lines.splitlines()[-1])) == {
         "id", "name", "description", "pseudo_description", "training_count",
     }  # fmt: skip
-    bare = labels[0].without_vocabulary()
-    assert (bare.names, bare.notation, bare.broader) == ({}, "", ())
-    assert bare.parents == ("u:w",) and len({bare, labels[0]}) == 2
+    assert len({*catalogue}) == len(catalogue)  # they can be hashed
 
 
 @pytest.mark.parametrize(
