@@ -141,25 +141,35 @@ class LabelCatalogue:
         """Return the row of the label with this id; None where there is none."""
         return self._index_by_id.get(label_id)
 
-    def knows(self, id_or_name: str) -> bool:
-        """Return whether a label has this id or this name."""
-        return id_or_name in self._index_by_id or id_or_name in self._indices_by_name
+    @cached_property
+    def _indices_by_notation(self) -> dict[str, list[int]]:
+        indices: dict[str, list[int]] = {}
+        for index, label in enumerate(self._labels):
+            if label.notation:
+                indices.setdefault(label.notation, []).append(index)
+        return indices
 
-    def index_of(self, id_or_name: str) -> int:
-        """Return the row of the label with this id, or else with this name.
+    def knows(self, key: str) -> bool:
+        """Return whether a label has this id, this name, or this notation."""
+        tables = (self._index_by_id, self._indices_by_name, self._indices_by_notation)
+        return any(key in table for table in tables)
+
+    def index_of(self, key: str) -> int:
+        """Return the row of the label with this id, or else with this name, or else this notation.
 
         Raises:
-            DataError: No label has it, or several labels share the name.
+            DataError: No label has it, or several labels share the name or notation.
         """
-        if id_or_name in self._index_by_id:
-            return self._index_by_id[id_or_name]
-        found = self._indices_by_name.get(id_or_name, [])
+        if key in self._index_by_id:
+            return self._index_by_id[key]
+        found = self._indices_by_name.get(key) or self._indices_by_notation.get(key, [])
         if len(found) == 1:
             return found[0]
         if found:
+            what = "are named" if key in self._indices_by_name else "have the notation"
             ids = ", ".join(repr(self._labels[index].id) for index in found[:5])
-            raise DataError(f"{len(found)} labels are named {id_or_name!r} (ids {ids}); use the id")
-        raise DataError(f"unknown label {id_or_name!r}; it is neither an id nor a name of a label")
+            raise DataError(f"{len(found)} labels {what} {key!r} (ids {ids}); use the id")
+        raise DataError(f"unknown label {key!r}; it is neither an id nor a name of a label")
 
     def replaced(self, **columns: Iterable[object]) -> LabelCatalogue:
         """Return a copy in which each named field takes its values, one per label, in row order."""

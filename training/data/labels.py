@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 from models.errors import DataError
 from models.files.bad_lines import ProblemList, counted_lines, list_problems
 from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from models.labels.cells import DELIMITER
+from models.labels.concepts import without_deprecated
 from models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_file
 from training.data.files import CorpusFiles, either
 from training.formats.documents import read_documents
@@ -45,10 +45,33 @@ def labels_of_file(path: Path, files: CorpusFiles, max_problems: int) -> LabelCa
     """
     label_form = REPOSITORY_FORM if files.form is EXTREME_CLASSIFICATION else OWN_FORM
     language = files.options.language
-    chosen: dict[str, Any] = {} if language is None else {"language": language}
-    labels = read_label_file(path, label_form, max_problems, **chosen)
+    found = read_label_file(path, label_form, max_problems, language, keep_deprecated=True)
+    labels = _without_deprecated(found, path, files)
     _warn_of_equal_names(path, labels)
     return LabelCatalogue(with_names_of_parents(labels, labels))
+
+
+def _without_deprecated(labels: list[Label], path: Path, files: CorpusFiles) -> list[Label]:
+    """Return the labels that are in use: not deprecated, or still carried by a document.
+
+    Raises:
+        DataError: There is none.
+    """
+    old = {key: x.id for x in labels if x.is_deprecated for key in (x.id, x.name, x.notation)}
+    if not old:
+        return labels
+    carried = {
+        old[str(label)]
+        for source in files.splits.values()
+        for item in read_documents(source)
+        if isinstance(item, RawDocument)
+        for label in item.labels
+        if str(label) in old
+    }
+    kept = without_deprecated(labels, str(path), carried)
+    if not kept:
+        raise DataError(f"{path}: all labels are deprecated, and no document carries one")
+    return kept
 
 
 def _warn_of_equal_names(path: Path, labels: Iterable[Label]) -> None:

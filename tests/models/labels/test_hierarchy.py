@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import RequestError
+from models.errors import DataError, RequestError
 from models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue, with_names_of_parents
 from models.labels.filters import KnownLabels, LabelFilter, filters_of_parts
 from models.labels.hierarchy import LabelHierarchy
@@ -106,3 +106,18 @@ def test_a_catalogue_knows_its_languages():
     labels = [Label("a", "A", names={"fi": "X", "en": "A"}), Label("b", "B", names={"de": "Y"})]
     assert LabelCatalogue(labels).languages == ("de", "en", "fi")
     assert ANIMALS.languages == ()
+
+
+def test_a_label_is_known_by_its_notation_where_no_other_has_it():
+    catalogue = LabelCatalogue(
+        [
+            Label("a", "A", notation="x"),
+            Label("b", "x", notation="y"),
+            Label("c", "C", notation="z"),
+            Label("d", "D", notation="z"),
+        ]
+    )
+    assert [catalogue.index_of(key) for key in ("a", "x", "y")] == [0, 1, 1]
+    assert catalogue.knows("z") and not catalogue.knows("")
+    with pytest.raises(DataError, match=r"2 labels have the notation 'z' .ids 'c', 'd'.; use the"):
+        catalogue.index_of("z")
