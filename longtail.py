@@ -7,8 +7,8 @@ asked for, so that the import itself takes next to nothing.
 
     longtail.train("DATA")                          # publishes a version in the folder `registry`
     model = longtail.load()                         # the current one
-    model.predict(["Duties on imports of olive oil"], k=3)
-    longtail.evaluate("DATA").metrics
+    model.predict("Duties on imports of olive oil", k=3)
+    model.evaluate("DATA").metrics
 """
 
 from __future__ import annotations
@@ -41,10 +41,25 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
     from models.bundle.registry import Registry
     from models.predict.predictor import Predictor
     from training.assessment.assess import Assessment
+    from training.estimators.classifier import LongtailClassifier
+    from training.estimators.corpus import LabelTexts
+    from training.estimators.model import Model
+    from training.estimators.scorers import ndcg_at_k, precision_at_k, psp_at_k
 
-__all__ = ["LongtailError", "Predictor", "Registry", "evaluate", "load", "train"]
+__all__ = [
+    "LongtailClassifier", "LongtailError", "Model", "Predictor", "Registry", "evaluate", "load",
+    "ndcg_at_k", "precision_at_k", "psp_at_k", "train",
+]  # fmt: skip
 
-_LAZY = {"Predictor": "models.predict.predictor", "Registry": "models.bundle.registry"}
+_LAZY = {
+    "LongtailClassifier": "training.estimators.classifier",
+    "Model": "training.estimators.model",
+    "Predictor": "models.predict.predictor",
+    "Registry": "models.bundle.registry",
+    "ndcg_at_k": "training.estimators.scorers",
+    "precision_at_k": "training.estimators.scorers",
+    "psp_at_k": "training.estimators.scorers",
+}
 TRAINING = Path(__file__).parent / "training"
 DEMO_DATA = TRAINING / "demo_data"
 DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
@@ -57,7 +72,7 @@ def load(
     *,
     device: str | None = None,
     num_threads: int | None = None,
-) -> Predictor:
+) -> Model:
     """Return a trained model.
 
     Args:
@@ -75,30 +90,37 @@ def load(
     from models.bundle.manifest import MANIFEST_NAME
     from models.bundle.registry import Registry
     from models.predict.predictor import Predictor
+    from training.estimators.model import Model
 
     folder = Path(source)
     is_bundle = (folder / MANIFEST_NAME).is_file()
     bundle = open_bundle(folder) if is_bundle else Registry(folder).open(version)
-    return Predictor.of_bundle(bundle, device=device, num_threads=num_threads)
+    predictor = Predictor.of_bundle(bundle, device=device, num_threads=num_threads)
+    return Model(bundle, predictor)
 
 
 def train(
-    data: str | Path,
+    data: Any,
     *,
     config: str | Path | None = None,
     registry: str | Path = "registry",
     work: str | Path = "runs/train",
     skip_bad: bool = False,
+    label_texts: LabelTexts | None = None,
     **overrides: Any,
 ) -> int:
     """Train on a corpus, publish the model, and return its version; a run that stopped resumes.
 
     Args:
-        data: Folder of the corpus.
+        data: Folder of the corpus. Or documents, which are written to the run's folder as one: a
+            data frame with the columns `text` (or `title` and `content`) and `labels`, or a pair of
+            texts and lists of labels.
         config: YAML file of the run.
         registry: Folder of the registry.
         work: Folder of the run's work.
         skip_bad: Whether lines that can't be used are left out and counted.
+        label_texts: With documents: by label, its name, or the fields of a label file; labels that
+            no document carries are labels of the model, too.
         **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
 
     Raises:
@@ -111,7 +133,8 @@ def train(
     from training.pipeline.train import train as run_all
 
     settings = read_config(None if config is None else Path(config), overrides)
-    dataset = open_dataset(Path(data), skip_bad=skip_bad)
+    folder = _corpus_folder(data, Path(work), label_texts)
+    dataset = open_dataset(folder, skip_bad=skip_bad)
     return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
 
 
@@ -141,6 +164,26 @@ def evaluate(
 
     bundle = Registry(Path(registry)).open(version)
     return assess_bundle(bundle, open_dataset(Path(data)), split, baselines=baselines)
+
+
+def _corpus_folder(data: Any, work: Path, label_texts: LabelTexts | None) -> Path:
+    """Return the folder of a corpus; documents are written to one first.
+
+    Raises:
+        DataError: They can't be used, or texts of labels are given for a folder.
+    """
+    from models.errors import DataError
+    from training.estimators.corpus import documents_of, kept_corpus, write_training
+
+    if isinstance(data, str | Path):
+        if label_texts is not None:
+            raise DataError(
+                f"label_texts is given with the folder {str(data)!r}; write them to a label file "
+                "in it, such as labels.jsonl"
+            )
+        return Path(data)
+    documents = documents_of(data)
+    return kept_corpus(work, lambda to: write_training(to, documents, label_texts)).folder
 
 
 def __getattr__(name: str) -> Any:

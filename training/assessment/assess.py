@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -22,12 +23,13 @@ from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
 from models.scorers.tfidf import TfidfModel
+from models.tables import frame_of, html_table
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
 from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
 from training.data.chunks import chunks
 from training.data.dataset import Dataset
-from training.evaluation.by_frequency import Evaluation, evaluate
+from training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
 from training.evaluation.plots import draw_by_frequency, write_figure
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,39 @@ class Assessment:
     truth: Float32[csr_array, "document label"]
     training_counts: Int64[np.ndarray, label]
     reliability: ReliabilityReport | None = None
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Metrics over all labels, as fractions, by scorer and name."""
+        scorers = self.evaluation.scorers.items()
+        return {scorer: dict(subsets[ALL_LABELS].values) for scorer, subsets in scorers}
+
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each scorer and subset of the labels.
+
+        Its columns are `scorer`, `labels` (the subset: "all", or how many training documents) and
+        the metrics, as fractions; nan where no document has a label of the subset.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        scorers = self.evaluation.scorers.items()
+        rows = [(scorer, name, x) for scorer, subsets in scorers for name, x in subsets.items()]
+        columns: dict[str, list[object]] = {
+            "scorer": [scorer for scorer, _, _ in rows],
+            "labels": [name for _, name, _ in rows],
+        }
+        for metric in next(iter(self.metrics.values())):
+            columns[metric] = [subset.values.get(metric, np.nan) for _, _, subset in rows]
+        return frame_of(columns)
+
+    def __repr__(self) -> str:
+        """Return the table of all scorers."""
+        return f"{self.evaluation.measured_on()}\n{self.evaluation.overall_table()}"
+
+    def _repr_html_(self) -> str:
+        """Return the table of all scorers as a notebook shows it."""
+        return html_table(*self.evaluation.overall_cells(), self.evaluation.measured_on())
 
     def write(self, folder: Path) -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
