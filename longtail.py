@@ -44,11 +44,16 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
     from training.estimators.classifier import LongtailClassifier
     from training.estimators.corpus import LabelTexts
     from training.estimators.model import Model
-    from training.estimators.scorers import ndcg_at_k, precision_at_k, psp_at_k
+    from training.estimators.scorers import (
+        metrics_at_k,
+        ndcg_at_k,
+        precision_at_k,
+        psp_at_k,
+    )
 
 __all__ = [
     "LongtailClassifier", "LongtailError", "Model", "Predictor", "Registry", "evaluate", "load",
-    "ndcg_at_k", "precision_at_k", "psp_at_k", "train",
+    "metrics_at_k", "ndcg_at_k", "precision_at_k", "psp_at_k", "train",
 ]  # fmt: skip
 
 _LAZY = {
@@ -56,6 +61,7 @@ _LAZY = {
     "Model": "training.estimators.model",
     "Predictor": "models.predict.predictor",
     "Registry": "models.bundle.registry",
+    "metrics_at_k": "training.estimators.scorers",
     "ndcg_at_k": "training.estimators.scorers",
     "precision_at_k": "training.estimators.scorers",
     "psp_at_k": "training.estimators.scorers",

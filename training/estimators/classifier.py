@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -31,7 +31,7 @@ from training.estimators.corpus import (
 from training.estimators.invalid_input import InvalidInputError
 from training.estimators.kept_bundle import OwnFolder, copied, files_of, restored
 from training.estimators.settings import settings_of
-from training.estimators.targets import Targets, is_lists, targets_of
+from training.estimators.targets import Targets, is_lists, targets_of, truth_for
 from training.pipeline.train import Run, train
 
 _FALLBACK_THRESHOLD = 0.5
@@ -93,7 +93,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.work = work
         self.registry = registry
 
-    def fit(self, texts: Any, y: Any) -> Self:
+    def fit(self, texts: Any, y: Any) -> LongtailClassifier:
         """Train a model.
 
         Args:
@@ -196,6 +196,27 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predictions = model.predict(_checked(texts), k=self._num_best, scorer=self._scorer)
         rows = [[(label.index, label.score) for label in each.labels] for each in predictions]
         return self._matrix(rows, np.float32)
+
+    def score(self, texts: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of texts whose labels are predicted exactly (subset accuracy).
+
+        Few are with thousands of labels: give `scoring=longtail.precision_at_k(5)` instead.
+
+        Args:
+            texts: As for `fit`.
+            y: Their labels, as for `fit`; a label that is no class is always missed.
+            sample_weight: Of each text.
+
+        Raises:
+            InvalidInputError: A text can't be labelled, or the labels have other classes.
+        """
+        truth = truth_for(y, self.classes_)
+        predicted = self.predict(texts)
+        predicted.resize(predicted.shape[0], truth.shape[1])
+        differing = csr_array(truth - predicted)
+        differing.eliminate_zeros()
+        is_right = np.diff(differing.indptr) == 0
+        return float(np.average(is_right, weights=sample_weight))
 
     def save(self, folder: str | Path) -> int:
         """Publish the bundle in the registry in a folder, and return its version.

@@ -18,6 +18,7 @@ from models.ranking.top_k import NO_LABEL
 from training.estimators.invalid_input import InvalidInputError
 from training.estimators.targets import truth_for, truth_of_matrix
 from training.evaluation.metrics import (
+    RankedEvaluation,
     inverse_propensities,
     join_truth,
     ndcg_at,
@@ -65,15 +66,6 @@ class RankingScorer:
     k: int
     training: TrainingCounts | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse a k that there isn't.
-
-        Raises:
-            InvalidInputError: It is below 1.
-        """
-        if self.k < 1:
-            raise InvalidInputError(f"k is {self.k}; expected at least 1")
-
     def __call__(self, estimator: Any, texts: Any, y: Any) -> float:
         """Return the metric, as a fraction.
 
@@ -83,19 +75,51 @@ class RankingScorer:
             y: A matrix of 0 and 1, or lists of labels.
 
         Raises:
-            InvalidInputError: The estimator ranks fewer than k labels, gives no scores, or for PSP
-                does not tell what it was fitted on; or the labels are not as many as its classes.
+            InvalidInputError: k is below 1; the estimator ranks fewer than k labels, gives no
+                scores, or for PSP does not tell what it was fitted on; or the labels are not as
+                many as its classes.
             DataError: There are no texts, or not as many as labels.
         """
-        ranking = ranked_classes(_scores(estimator, texts), self.k)
-        truth = truth_for(y, np.asarray(estimator.classes_))
-        joined = join_truth(ranking, truth)
+        joined, num_labels = _ranked(estimator, texts, y, self.k)
         if self.measure == "P":
             return precision_at(joined, self.k)
         if self.measure == "nDCG":
             return ndcg_at(joined, self.k)
-        training = self.training or _counts_of(estimator)
-        return propensity_scored_precision_at(joined, self.k, training.weights(truth.shape[1]))
+        weights = (self.training or _counts_of(estimator)).weights(num_labels)
+        return propensity_scored_precision_at(joined, self.k, weights)
+
+
+@dataclass(frozen=True, slots=True)
+class RankingScorers:
+    """P@k, nDCG@k and PSP@k of one ranking, which scikit-learn takes as one `scoring`.
+
+    Attributes:
+        k: Places that count.
+        training: As for `RankingScorer`.
+    """
+
+    k: int
+    training: TrainingCounts | None = None
+
+    def __call__(self, estimator: Any, texts: Any, y: Any) -> dict[str, float]:
+        """Return the metrics, as fractions, by name.
+
+        Args:
+            estimator: A fitted one.
+            texts: What it takes.
+            y: A matrix of 0 and 1, or lists of labels.
+
+        Raises:
+            InvalidInputError: As `RankingScorer`.
+            DataError: As `RankingScorer`.
+        """
+        joined, num_labels = _ranked(estimator, texts, y, self.k)
+        weights = (self.training or _counts_of(estimator)).weights(num_labels)
+        return {
+            f"P@{self.k}": precision_at(joined, self.k),
+            f"nDCG@{self.k}": ndcg_at(joined, self.k),
+            f"PSP@{self.k}": propensity_scored_precision_at(joined, self.k, weights),
+        }
 
 
 def precision_at_k(k: int = 5) -> RankingScorer:
@@ -131,7 +155,20 @@ def psp_at_k(k: int = 5, y: Any = None) -> RankingScorer:
     Raises:
         InvalidInputError: It is no such matrix.
     """
-    return RankingScorer("PSP", k, None if y is None else _counted(truth_of_matrix(y)))
+    return RankingScorer("PSP", k, _counted(y))
+
+
+def metrics_at_k(k: int = 5, y: Any = None) -> RankingScorers:
+    """Return P@k, nDCG@k and PSP@k as one `scoring`, for which each text is labelled once.
+
+    Args:
+        k: Places that count.
+        y: As for `psp_at_k`.
+
+    Raises:
+        InvalidInputError: It is no such matrix.
+    """
+    return RankingScorers(k, _counted(y))
 
 
 def ranked_classes(scores: Any, k: int) -> Int64[np.ndarray, "document k"]:
@@ -143,8 +180,10 @@ def ranked_classes(scores: Any, k: int) -> Int64[np.ndarray, "document k"]:
         k: At least 1.
 
     Raises:
-        InvalidInputError: It is no matrix, or no row of it has min(k, classes) scores.
+        InvalidInputError: k is below 1, they are no matrix, or no row has min(k, classes) of them.
     """
+    if k < 1:
+        raise InvalidInputError(f"k is {k}; expected at least 1")
     if getattr(scores, "ndim", 0) != 2:
         raise InvalidInputError(
             f"the estimator's scores are a {type(scores).__name__}, expected a matrix of shape "
@@ -212,6 +251,16 @@ def _innermost(estimator: Any) -> Any:
     return _innermost(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
 
 
-def _counted(truth: csr_array) -> TrainingCounts:
+def _counted(y: Any) -> TrainingCounts | None:
+    if y is None:
+        return None
+    truth = truth_of_matrix(y)
     counts = np.bincount(truth.indices, minlength=truth.shape[1]).astype(np.int64)
     return TrainingCounts(counts, truth.shape[0])
+
+
+def _ranked(estimator: Any, texts: Any, y: Any, k: int) -> tuple[RankedEvaluation, int]:
+    """Return an estimator's ranking beside the truth, and how many labels that knows."""
+    truth = truth_for(y, np.asarray(estimator.classes_))
+    ranking = ranked_classes(_scores(estimator, texts), k)
+    return join_truth(ranking, truth), truth.shape[1]
