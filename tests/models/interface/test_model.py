@@ -63,7 +63,10 @@ def test_it_shows_what_it_is(model):
 def test_predictions_show_themselves_and_texts_are_never_markup(model):
     many = model.predict(TEXTS, k=2)
     assert repr(many).splitlines()[0] == "2 predictions"
-    assert repr(many[0]) == f"Prediction({', '.join(f'{x.name} {x.score:.3f}' for x in many[0])})"
+    assert (
+        repr(many[0])
+        == f"Prediction({', '.join(f'{x.name} {x.probability:.3f}' for x in many[0])})"
+    )
     html = many._repr_html_()
     assert "&lt;b&gt;fishing&lt;/b&gt; quotas" in html and "<b>" not in html
     assert html.count("<tr>") == 5 and many[0]._repr_html_().count("<tr>") == 3
