@@ -130,7 +130,7 @@ def test_names_are_looked_for_only_where_labels_are_words(training):
 
 def test_few_documents_give_scores_but_no_probabilities(training):
     few = LongtailClassifier(config=SPARSE, k=3).fit(training.texts[:30], training.labels[:30])
-    with pytest.raises(InvalidInputError, match="no probabilities.*use decision_function"):
+    with pytest.raises(InvalidInputError, match=r"no probabilities.*use decision_function"):
         few.predict_proba(training.texts[:2])
     best = few.decision_function(training.texts[:5])
     found = few.predict(training.texts[:5])

@@ -74,7 +74,7 @@ def test_ties_go_to_the_smaller_class_and_only_stored_scores_are_ranked():
 
 
 def test_a_ranking_that_is_too_narrow_is_refused(fitted, test):
-    with pytest.raises(InvalidInputError, match="at most 10 labels.*set its parameter k to 20"):
+    with pytest.raises(InvalidInputError, match=r"at most 10 labels.*set its parameter k to 20"):
         precision_at_k(20)(fitted, test.texts, test.matrix)
     with pytest.raises(InvalidInputError, match="k is 0; expected at least 1"):
         precision_at_k(0)(fitted, test.texts, test.matrix)

@@ -32,7 +32,7 @@ def test_a_file_says_what_the_parameters_do_not(tmp_path):
 
 def test_a_random_state_is_drawn_from():
     seeds = [
-        settings_of(None, None, np.random.RandomState(1), has_label_texts=True).seed  # noqa: NPY002
+        settings_of(None, None, np.random.RandomState(1), has_label_texts=True).seed
         for _ in range(2)
     ]
     assert seeds[0] == seeds[1] > 0
