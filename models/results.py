@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from models.labels.catalogue import Label
 from models.names import CorrectionName
+from models.tables import frame_of, html_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,24 @@ class Explanation:
     scores: tuple[ScoreParts, ...]
     evidence: Evidence = Evidence()
 
+    def _repr_html_(self) -> str:
+        """Return what speaks for the label, as a notebook shows it."""
+        return html_table(("what", "which", "how much"), self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, str, float | None]]:
+        yield from (("score", part.scorer, part.score) for part in self.scores)
+        yield from (
+            (f"weight {part.weight:.4f} in the blend", part.scorer, part.contribution)
+            for part in self.evidence.blend
+        )
+        if self.evidence.name is not None:
+            yield f"name, as {self.evidence.name.manner}", self.evidence.name.name, None
+        if self.sparse is not None:
+            yield from (("token", part.token, part.contribution) for part in self.sparse.tokens)
+        documents = self.evidence.documents
+        yield from (("training document", x.document_id, x.similarity) for x in documents)
+        yield "training documents with the label", str(self.training_count), None
+
 
 @dataclass(frozen=True, slots=True)
 class CarryingDocument:
@@ -250,6 +269,41 @@ class Prediction:
     known_tokens: int
     explanations: tuple[Explanation, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
+
+    def __iter__(self) -> Iterator[LabelScore]:
+        """Give the labels, best first."""
+        return iter(self.labels)
+
+    def __repr__(self) -> str:
+        """Return the labels' names with their probabilities, or else their scores."""
+        return f"Prediction({', '.join(map(_named, self.labels)) or 'no label'})"
+
+    def _repr_html_(self) -> str:
+        """Return the labels as a notebook shows them."""
+        return html_table(LABEL_COLUMNS, map(cells_of, range(1, len(self.labels) + 1), self.labels))
+
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame`: a row for each label (see `LABEL_COLUMNS`).
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        rows = [cells_of(rank, label) for rank, label in enumerate(self.labels, 1)]
+        return frame_of({name: [x[i] for x in rows] for i, name in enumerate(LABEL_COLUMNS)})
+
+
+LABEL_COLUMNS = ("rank", "id", "name", "probability", "score")
+"""Of tables of labels; the best has rank 1."""
+
+
+def cells_of(rank: int, label: LabelScore) -> tuple[int, str, str, float | None, float]:
+    """Return what stands in the `LABEL_COLUMNS` for a label."""
+    return rank, label.id, label.name, label.probability, label.score
+
+
+def _named(label: LabelScore) -> str:
+    value = label.score if label.probability is None else label.probability
+    return f"{label.name} {value:.3f}"
 
 
 def with_explanations(

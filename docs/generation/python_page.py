@@ -17,6 +17,13 @@ What is not on this page may change without notice. Exceptions: [errors](errors.
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Train, evaluate, load", "longtail.py", ("load", "train", "evaluate")),
+    ("A loaded model", "models/interface/model.py", ("LoadedModel", "Predictions")),
+    ("A loaded model that is measured", "training/estimators/model.py", ("Model",)),
+    ("What was measured", "training/assessment/assess.py", ("Assessment",)),
+    ("With scikit-learn", "training/estimators/classifier.py", ("LongtailClassifier",)),
+    ("Scorers for scikit-learn", "training/estimators/scorers.py", (
+        "precision_at_k", "ndcg_at_k", "psp_at_k", "metrics_at_k",
+    )),
     ("Predict in this process", "models/predict/predictor.py", ("Predictor",)),
     ("What a prediction is", "models/results.py", ()),
     ("Registry", "models/bundle/registry.py", ("Registry",)),

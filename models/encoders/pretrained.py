@@ -68,6 +68,11 @@ def find_encoder(name: str) -> EncoderSource:
                          sha256=_sha256_of_weights(folder, name))  # fmt: skip
 
 
+def is_packaged_installed() -> bool:
+    """Whether the encoder that comes as a Python package is installed."""
+    return importlib.util.find_spec(_PACKAGE) is not None
+
+
 def load_tokenizer(folder: Path) -> TokenizersBackend:
     """Return the tokenizer of an encoder, set to neither pad nor cut; it can run no code.
 

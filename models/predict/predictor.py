@@ -200,6 +200,14 @@ class Predictor:
         """
         return "vector" in self._scorers.reads(scorer)
 
+    def gives_probabilities(self, scorer: str) -> bool:
+        """Whether a scorer's labels have probabilities, with its own correction and no tail dial.
+
+        Raises:
+            RequestError: There is no such scorer.
+        """
+        return self._scorers.gives_probabilities(scorer)
+
     def read(self, texts: Sequence[str], progress: Callable[[int], object] = int) -> TextBatch:
         """Return texts made ready to be ranked by any scorer.
 

@@ -258,6 +258,15 @@ class ScorerSet:
         own = IDENTITY if self._gives_logits(scorer) else None
         return self._calibrations.get(scorer, own)
 
+    def gives_probabilities(self, scorer: str) -> bool:
+        """Whether something makes log-odds of a scorer's scores.
+
+        Raises:
+            RequestError: There is no such scorer.
+        """
+        self._check(scorer)
+        return self.calibration_of(scorer) is not None
+
     def reads(self, scorer: str) -> Collection[Reading]:
         """Return what a scorer, or those that it blends, read of a text.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,10 +11,21 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
+from models.errors import LongtailError
 
 
 def test_the_import_brings_no_library_that_takes_long():
-    heavy = ["torch", "numpy", "typer", "fastapi", "sklearn", "transformers", "pydantic", "faiss"]
+    heavy = [
+        "torch",
+        "numpy",
+        "pandas",
+        "typer",
+        "fastapi",
+        "sklearn",
+        "transformers",
+        "pydantic",
+        "faiss",
+    ]
     code = f"import sys, longtail; print([x for x in {heavy} if x in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
@@ -33,12 +45,39 @@ def test_a_model_is_trained_loaded_and_evaluated(tmp_path, tiny_corpus):
     registry = tmp_path / "registry"
     options = {"registry": registry, "work": tmp_path / "work", "scorers": ["sparse"]}
     assert longtail.train(tiny_corpus, **options) == 1
-    (prediction,) = longtail.load(registry).predict(["imports of olive oil"], k=3)
-    (again,) = longtail.load(registry / "1").predict(["imports of olive oil"], k=3)
-    assert prediction == again
+    model = longtail.load(registry)
+    (prediction,) = model.predict(["imports of olive oil"], k=3)
+    assert prediction == longtail.load(registry / "1").predict("imports of olive oil", k=3)
     assert len(prediction.labels) == 3
     found = longtail.evaluate(tiny_corpus, registry=registry)
     assert "sparse" in found.rankings
+    assert found.metrics == model.evaluate(tiny_corpus).metrics
+    assert "<td>sparse</td>" in found._repr_html_() and "| sparse |" in repr(found)
+
+
+def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, tiny_texts):
+    lines = (tiny_corpus / "train.jsonl").read_text().splitlines()
+    documents = [json.loads(line) for line in lines]
+    data = [x["text"] for x in documents], [x["labels"] for x in documents]
+    folders = {"registry": tmp_path / "registry", "work": tmp_path / "work"}
+    assert longtail.train(data, scorers=["sparse"], **folders) == 1
+    assert longtail.train(data, scorers=["sparse"], **folders) == 1
+    model = longtail.load(folders["registry"])
+    assert model.evaluate(data).metrics["sparse"]["P@1"] > 0.9
+    frame = pytest.importorskip("pandas").DataFrame({"text": data[0], "labels": data[1]})
+    names = {"unseen": "a label without documents"}
+    assert longtail.train(
+        frame, scorers=["sparse"], label_texts=names,
+        registry=folders["registry"], work=tmp_path / "other",
+    ) == 2  # fmt: skip
+    assert longtail.load(folders["registry"]).describe("unseen").label.name == names["unseen"]
+    found = model.evaluate(frame).to_frame()
+    assert found["P@1"][0] == model.evaluate(data).metrics["sparse"]["P@1"]
+
+
+def test_texts_of_labels_belong_into_the_folder_of_a_corpus(tmp_path, tiny_corpus):
+    with pytest.raises(LongtailError, match="write them to a label file in it"):
+        longtail.train(tiny_corpus, label_texts={"a": "b"}, work=tmp_path, registry=tmp_path / "r")
 
 
 def test_the_command_tells_its_version():

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -14,20 +15,21 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from models.bundle.bundle import Bundle
-from models.errors import DataError, RequestError
-from models.labels.catalogue import LabelCatalogue
+from models.errors import RequestError
 from models.options import RankingOptions
 from models.parts.batches import TextBatch
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
 from models.scorers.tfidf import TfidfModel
+from models.tables import frame_of, html_table
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
+from training.assessment.truth import check_splits, in_order_of
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
 from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
 from training.data.chunks import chunks
 from training.data.dataset import Dataset
-from training.evaluation.by_frequency import Evaluation, evaluate
+from training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
 from training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
 from training.evaluation.plots import draw_by_frequency, write_figure
 
@@ -62,6 +64,39 @@ class Assessment:
     training_counts: Int64[np.ndarray, label]
     reliability: ReliabilityReport | None = None
     hierarchical: HierarchicalReport | None = None
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Metrics over all labels, as fractions, by scorer and name."""
+        scorers = self.evaluation.scorers.items()
+        return {scorer: dict(subsets[ALL_LABELS].values) for scorer, subsets in scorers}
+
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each scorer and subset of the labels.
+
+        Its columns are `scorer`, `labels` (the subset: "all", or how many training documents) and
+        the metrics, as fractions; nan where no document has a label of the subset.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        scorers = self.evaluation.scorers.items()
+        rows = [(scorer, name, x) for scorer, subsets in scorers for name, x in subsets.items()]
+        columns: dict[str, list[object]] = {
+            "scorer": [scorer for scorer, _, _ in rows],
+            "labels": [name for _, name, _ in rows],
+        }
+        for metric in next(iter(self.metrics.values())):
+            columns[metric] = [subset.values.get(metric, np.nan) for _, _, subset in rows]
+        return frame_of(columns)
+
+    def __repr__(self) -> str:
+        """Return the table of all scorers."""
+        return f"{self.evaluation.measured_on()}\n{self.evaluation.overall_table()}"
+
+    def _repr_html_(self) -> str:
+        """Return the table of all scorers as a notebook shows it."""
+        return html_table(*self.evaluation.overall_cells(), self.evaluation.measured_on())
 
     def write(self, folder: Path) -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
@@ -193,7 +228,7 @@ def assess(
     query = RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
     _check_aim(predictor, query)
     split = dataset.split(split_name)
-    _check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
+    check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
     k = min(k, len(predictor.catalogue))
     pairs = PairCollector(predictor, truth) if reliability else None
@@ -245,22 +280,7 @@ def check_assessable(
         DataError: The split or the training split is missing or has broken lines, or the corpus
             has labels unknown to the model.
     """
-    _check_splits(bundle.catalogue, dataset, split_name, has_baselines=has_baselines)
-
-
-def _check_splits(
-    catalogue: LabelCatalogue, dataset: Dataset, split_name: str, *, has_baselines: bool
-) -> None:
-    splits = [dataset.split(split_name)]
-    if has_baselines and "train" not in dataset.split_names:
-        raise DataError(
-            f"{dataset.folder}: no training documents for the baselines; evaluate with "
-            "--no-baselines, or on the whole corpus"
-        )
-    if has_baselines:
-        splits.append(dataset.split("train"))
-    for split in splits:  # what a scan finds is kept, so none is read twice
-        in_order_of(catalogue, dataset, split.scan().labels)
+    check_splits(bundle.catalogue, dataset, split_name, has_baselines=has_baselines)
 
 
 def split_batches(
@@ -355,26 +375,3 @@ def _baselines(
     except NoNameError as error:
         logger.warning("the baseline %r is left out: %s", LABEL_NAMES, error)
     return found
-
-
-def in_order_of(
-    catalogue: LabelCatalogue, dataset: Dataset, truth: Float32[csr_array, "document listed"]
-) -> Float32[csr_array, "document label"]:
-    """Return the label matrix with the columns of the model's catalogue.
-
-    Raises:
-        DataError: The dataset has labels that the model doesn't know.
-    """
-    ids = [label.id for label in dataset.labels]
-    if ids == [label.id for label in catalogue]:
-        return truth
-    row_of = {label.id: row for row, label in enumerate(catalogue)}
-    if unknown := [name for name in ids if name not in row_of]:
-        raise DataError(
-            f"{dataset.folder}: {len(unknown)} of its labels are unknown to the model, the first "
-            f"with id {unknown[0]!r}; evaluate on data with the labels that it was trained with"
-        )
-    pairs = truth.tocoo()
-    columns = np.array([row_of[name] for name in ids])[pairs.coords[1]]
-    shape = (truth.shape[0], len(catalogue))
-    return csr_array((pairs.data, (pairs.coords[0], columns)), shape=shape)

@@ -13,7 +13,7 @@ from models.bundle.bundle import Bundle
 from models.errors import ConfigError, DataError
 from models.parts.storage import read_sparse
 from models.scorers.sparse import SparseModel
-from training.assessment.assess import in_order_of
+from training.assessment.truth import in_order_of
 from training.data.dataset import Dataset
 from training.diagnosis.theory import (
     Normalisation,

@@ -1,0 +1,191 @@
+"""A loaded model, as Python programs ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack, overload
+
+from models.bundle.bundle import Bundle
+from models.interface.given_texts import names_of_rows, texts_of
+from models.labels.catalogue import LabelCatalogue
+from models.options import RankingKeywords, RankingOptions
+from models.predict.predictor import Predictor
+from models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
+from models.tables import frame_of, html_table
+
+CHUNK_TEXTS = 512
+"""Texts that are read and ranked together, as by `longtail predict`: equal scores, to the bit."""
+
+_SHOWN_TEXTS = 20
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions(Sequence[Prediction]):
+    """The labels of several texts.
+
+    Attributes:
+        texts: What was asked about.
+        predictions: Of each text.
+        documents: What tells them apart: the index of a pandas frame, else numbers from 0.
+    """
+
+    texts: tuple[str, ...]
+    predictions: tuple[Prediction, ...]
+    documents: tuple[object, ...]
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    @overload
+    def __getitem__(self, index: int) -> Prediction: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Predictions: ...
+
+    def __getitem__(self, index: int | slice) -> Prediction | Predictions:
+        if isinstance(index, slice):
+            return Predictions(self.texts[index], self.predictions[index], self.documents[index])
+        return self.predictions[index]
+
+    def __repr__(self) -> str:
+        """Return the first predictions, one a line."""
+        lines = [f"{document}: {each!r}" for document, each in self._first()]
+        more = len(self) - len(lines)
+        return "\n".join([f"{len(self)} predictions", *lines, *([f"... {more} more"] * (more > 0))])
+
+    def _repr_html_(self) -> str:
+        """Return the first predictions as a notebook shows them; `to_frame` has all."""
+        rows = (
+            (document, _cut(text), *cells_of(rank, label))
+            for text, (document, each) in zip(self.texts, self._first(), strict=False)
+            for rank, label in enumerate(each.labels, 1)
+        )
+        caption = f"{min(len(self), _SHOWN_TEXTS)} of {len(self)} texts"
+        return html_table(("document", "text", *LABEL_COLUMNS), rows, caption)
+
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each label of each text.
+
+        Its columns are `document` and `LABEL_COLUMNS`; a text without a label has no row.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        rows = [
+            (document, *cells_of(rank, label))
+            for document, each in zip(self.documents, self.predictions, strict=True)
+            for rank, label in enumerate(each.labels, 1)
+        ]
+        names = ("document", *LABEL_COLUMNS)
+        return frame_of({name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+    def _first(self) -> Iterator[tuple[object, Prediction]]:
+        shown = self.predictions[:_SHOWN_TEXTS]
+        return zip(self.documents[: len(shown)], shown, strict=True)
+
+
+class LoadedModel:
+    """A trained model, loaded. Not thread-safe on a GPU: let one thread own it."""
+
+    def __init__(self, bundle: Bundle, predictor: Predictor) -> None:
+        """Keep what was loaded.
+
+        Args:
+            bundle: What the model was read from.
+            predictor: Made of it; what this class does not offer, it does.
+        """
+        self.bundle = bundle
+        self.predictor = predictor
+
+    @property
+    def labels(self) -> LabelCatalogue:
+        """All labels, with their numbers of training documents."""
+        return self.predictor.catalogue
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Names of the scorers."""
+        return self.predictor.scorers
+
+    @property
+    def default_scorer(self) -> str:
+        """The scorer that is used where none is named."""
+        return self.predictor.default_scorer
+
+    @overload
+    def predict(self, texts: str, **options: Unpack[RankingKeywords]) -> Prediction: ...
+
+    @overload
+    def predict(self, texts: Any, **options: Unpack[RankingKeywords]) -> Predictions: ...
+
+    def predict(self, texts: Any, **options: Unpack[RankingKeywords]) -> Prediction | Predictions:
+        """Return the best labels of a text, or of each of several.
+
+        Args:
+            texts: One text; or a list, array or series of texts, or a data frame with the column
+                `text`, or with `title` and `content`. None of them blank.
+            **options: The fields of `RankingOptions`: k (5 by default), scorer, threshold,
+                correction, tail_dial, aim, label_filter, explain.
+
+        Returns:
+            A prediction for one text, else as many as there are texts, in their order.
+
+        Raises:
+            RequestError: A text or an option is not so, or there are no probabilities to compare
+                with the threshold.
+        """
+        asked = RankingOptions(**options)
+        if isinstance(texts, str):
+            return self._ranked([texts], asked)[0]
+        found = texts_of(texts)
+        documents = names_of_rows(texts) if hasattr(texts, "__len__") else range(len(found))
+        return Predictions(tuple(found), tuple(self._ranked(found, asked)), tuple(documents))
+
+    def explain(self, text: str, label: str, *, scorer: str | None = None) -> Explanation:
+        """Return why a label fits a text, or why it does not.
+
+        Args:
+            text: Not blank.
+            label: The label's id or name; it need not be among the best.
+            scorer: One of `scorers`; None: the default one.
+
+        Raises:
+            DataError: No label has this id or name, or several have the name.
+            RequestError: The text is blank, or there is no such scorer.
+        """
+        row = self.labels.index_of(label)
+        batch = self.predictor.read([text])
+        ((found,),) = self.predictor.explain(batch, [[row]], RankingOptions(scorer=scorer))
+        return found
+
+    def describe(self, label: str) -> LabelDetails:
+        """Return all that is known of a label.
+
+        Args:
+            label: The label's id or name.
+
+        Raises:
+            DataError: No label has it, or several have the name.
+        """
+        return self.predictor.describe(self.labels.index_of(label))
+
+    def __repr__(self) -> str:
+        """Return what it is in one line."""
+        return (
+            f"{type(self).__name__}({len(self.labels):,} labels, scorers "
+            f"{', '.join(self.scorers)}, default {self.default_scorer}, digest "
+            f"{self.bundle.manifest.digest[:12]})"
+        )
+
+    def _ranked(self, texts: Sequence[str], options: RankingOptions) -> list[Prediction]:
+        found: list[Prediction] = []
+        for start in range(0, len(texts), CHUNK_TEXTS):
+            batch = self.predictor.read(texts[start : start + CHUNK_TEXTS])
+            found += self.predictor.predict_batch(batch, options)
+        return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

@@ -1,0 +1,54 @@
+"""Texts are taken out of whatever holds them, and nothing else is taken for texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.errors import RequestError
+from models.interface.given_texts import names_of_rows, texts_of
+
+
+class Frame(dict):
+    """A data frame of some library: columns by name."""
+
+    @property
+    def columns(self):
+        return list(self)
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, iter])
+def test_lists_and_arrays_are_texts(form):
+    assert list(texts_of(form(["a", "b"]))) == ["a", "b"]
+
+
+def test_frames_have_a_column_of_texts_or_titles_and_contents():
+    assert list(texts_of(Frame(text=["a"], title=["t"]))) == ["a"]
+    frame = Frame(title=["t", "t", None], content=["c", float("nan"), "c"], other=[1, 2, 3])
+    assert list(texts_of(frame)) == ["t\nc", "t", "c"]
+    assert list(texts_of(Frame(content=["c"]))) == ["c"]
+
+
+def test_rows_are_named_by_a_pandas_index():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(["a", "b"], index=["x", "y"])
+    assert list(texts_of(series)) == ["a", "b"]
+    assert list(names_of_rows(series)) == ["x", "y"]
+    assert list(names_of_rows(["a", "b"])) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("text", "single str"),
+        (7, "texts are a int, expected a list of texts"),
+        (np.array([["a"], ["b"]]), r"shape \(2, 1\), expected one text a row"),
+        (["a", None], "text 1 is None"),
+        (Frame(words=["a"]), "has the columns words; expected 'text', or 'title' and 'content'"),
+        (Frame(title=["t", "t"], content=["c", 3]), "text 1 is 3"),
+        (Frame(title=["t", None], content=["c", " "]), "text 1 is blank"),
+    ],
+)
+def test_other_things_are_refused(data, message):
+    with pytest.raises(RequestError, match=message):
+        texts_of(data)

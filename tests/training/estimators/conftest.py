@@ -1,0 +1,74 @@
+"""Documents of the demo in memory, and estimators that were fitted on them once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.preprocessing import MultiLabelBinarizer
+
+from training.estimators.classifier import LongtailClassifier
+
+NUM_TRAINING = 220
+NUM_TEST = 40
+NUM_CHARACTERS = 300
+DEMO_DATA = Path(__file__).parents[3] / "training" / "demo_data"
+SPARSE = {"scorers": ["sparse"]}
+
+
+def read_lines(name: str) -> list[dict[str, Any]]:
+    with gzip.open(DEMO_DATA / name, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Texts, with their labels as lists and as a matrix over the classes."""
+
+    texts: list[str]
+    labels: list[list[str]]
+    matrix: csr_array
+    classes: np.ndarray
+
+
+@pytest.fixture(scope="session")
+def demo() -> tuple[InMemory, InMemory]:
+    """Training and test documents, over the classes of both."""
+    names = [label["title"] for label in read_lines("lbl.json.gz")]
+    found = read_lines("trn.json.gz")[: NUM_TRAINING + NUM_TEST]
+    texts = [f"{x['title']}\n{x['content']}"[:NUM_CHARACTERS] for x in found]
+    labels = [sorted(names[index] for index in document["target_ind"]) for document in found]
+    binarizer = MultiLabelBinarizer(sparse_output=True)
+    matrix, classes = csr_array(binarizer.fit_transform(labels)), binarizer.classes_
+    parts = (slice(NUM_TRAINING), slice(NUM_TRAINING, None))
+    training, test = (InMemory(texts[x], labels[x], matrix[x], classes) for x in parts)
+    return training, test
+
+
+@pytest.fixture(scope="session")
+def training(demo) -> InMemory:
+    return demo[0]
+
+
+@pytest.fixture(scope="session")
+def test(demo) -> InMemory:
+    return demo[1]
+
+
+@pytest.fixture(scope="session")
+def fitted(training) -> LongtailClassifier:
+    """All that needs no encoder, which no test may change."""
+    return LongtailClassifier(classes=training.classes).fit(training.texts, training.matrix)
+
+
+@pytest.fixture(scope="session")
+def fitted_sparse(training) -> LongtailClassifier:
+    """The sparse model alone, which no test may change."""
+    estimator = LongtailClassifier(classes=training.classes, config=SPARSE)
+    return estimator.fit(training.texts, training.matrix)

@@ -1,0 +1,216 @@
+"""The estimator: what it learns, what it answers, what it refuses, and where its bundle lies."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from typer.testing import CliRunner
+
+import longtail
+from models.bundle.registry import Registry
+from models.errors import BundleCorruptError, DataError
+from training.estimators.classifier import LongtailClassifier
+from training.estimators.invalid_input import InvalidInputError
+
+SPARSE = {"scorers": ["sparse"]}
+
+
+def equal(a: csr_array, b: csr_array) -> bool:
+    """To the bit, and stored at the same places."""
+    parts = ("indptr", "indices", "data")
+    return a.shape == b.shape and all(
+        np.array_equal(getattr(a, part), getattr(b, part)) for part in parts
+    )
+
+
+def test_probabilities_are_those_of_the_command_to_the_bit(fitted, test, tmp_path):
+    assert fitted.save(tmp_path / "registry") == 1
+    source, target = tmp_path / "texts.jsonl", tmp_path / "answers.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in test.texts))
+    options = ["--registry", str(tmp_path / "registry"), "-k", "10"]
+    run = CliRunner().invoke(
+        longtail.app, ["predict", "--input", str(source), "--output", str(target), *options]
+    )
+    assert run.exit_code == 0, run.output
+    column_of = {name: column for column, name in enumerate(fitted.classes_)}
+    found = fitted.predict_proba(test.texts).todok()
+    answered = [json.loads(line)["labels"] for line in target.read_text().splitlines()]
+    expected = {
+        (row, column_of[label["id"]]): label["probability"]
+        for row, labels in enumerate(answered)
+        for label in labels
+    }
+    assert dict(found.items()) == expected
+
+
+def test_the_k_best_labels_of_each_text_are_stored(fitted, test, training):
+    found = fitted.predict_proba(test.texts)
+    assert found.shape == (len(test.texts), len(training.classes)) and found.dtype == np.float64
+    assert set(np.diff(found.indptr)) == {10}
+    scores = fitted.decision_function(test.texts)
+    assert scores.dtype == np.float32 and np.array_equal(scores.indices, found.indices)
+    for row in range(len(test.texts)):
+        at = slice(scores.indptr[row], scores.indptr[row + 1])
+        assert np.array_equal(np.argsort(-scores.data[at]), np.argsort(-found.data[at]))
+
+
+def test_labels_above_the_threshold_are_predicted_however_many(fitted, test):
+    manifest = fitted.bundle_.manifest
+    threshold = manifest.thresholds[manifest.default_scorer]
+    everything = longtail.load(fitted.bundle_.folder).predict(test.texts, k=len(fitted.classes_))
+    expected = {
+        (row, label.index)
+        for row, each in enumerate(everything)
+        for label in each.labels
+        if label.probability >= threshold
+    }
+    narrow = clone(fitted).set_params(k=1)
+    for name in ("bundle_", "classes_", "_model"):
+        setattr(narrow, name, getattr(fitted, name))
+    for estimator in (fitted, narrow):
+        found = estimator.predict(test.texts)
+        assert set(zip(*found.nonzero(), strict=True)) == expected
+        assert set(found.data) == {1}
+
+
+def test_lists_and_a_matrix_of_the_same_labels_train_the_same(training, fitted_sparse):
+    listed = LongtailClassifier(config=SPARSE, classes=training.classes)
+    listed.fit(tuple(training.texts), [set(row) for row in training.labels])
+    assert listed.bundle_.manifest.digest == fitted_sparse.bundle_.manifest.digest
+    dense = LongtailClassifier(config=SPARSE, classes=training.classes)
+    dense.fit(np.array(training.texts), training.matrix.toarray())
+    assert dense.bundle_.manifest.digest == fitted_sparse.bundle_.manifest.digest
+
+
+def test_it_trains_what_the_command_trains(training, tmp_path):
+    estimator = LongtailClassifier(config=SPARSE, work=tmp_path / "work")
+    estimator.fit(training.texts, training.labels)
+    (corpus,) = (tmp_path / "work").glob("corpus-*")
+    options = ["--registry", str(tmp_path / "registry"), "--work", str(tmp_path / "other")]
+    run = CliRunner().invoke(longtail.app, ["train", str(corpus), "--only-sparse", *options])
+    assert run.exit_code == 0, run.output
+    command = Registry(tmp_path / "registry").open().manifest
+    assert command.digest == estimator.bundle_.manifest.digest
+
+
+def test_the_folders_that_are_given_are_used_again(training, tmp_path):
+    folders = {"work": tmp_path / "work", "registry": tmp_path / "registry"}
+    estimator = LongtailClassifier(config=SPARSE, **folders)
+    for _ in range(2):
+        estimator.fit(training.texts, training.labels)
+    assert Registry(tmp_path / "registry").versions() == [1]
+    estimator.set_params(random_state=5).fit(training.texts, training.labels)
+    assert Registry(tmp_path / "registry").versions() == [1, 2]
+    names = sorted(path.name.split("-")[0] for path in (tmp_path / "work").iterdir())
+    assert names == ["corpus", "run", "run"]
+
+
+def test_a_label_that_no_document_carries_is_found_by_its_name(training):
+    texts = {"zeppelin": {"name": "zeppelin", "alternative_names": ["dirigible"]}}
+    estimator = LongtailClassifier(label_texts=texts, scorer="names", k=1)
+    estimator.fit(training.texts, training.labels)
+    assert "zeppelin" in estimator.classes_ and len(estimator.classes_) > 1
+    (column,) = estimator.predict_proba(["The dirigible was filled with helium"]).indices
+    assert estimator.classes_[column] == "zeppelin"
+
+
+def test_names_are_looked_for_only_where_labels_are_words(training):
+    numbered = LongtailClassifier().fit(training.texts, training.matrix)
+    assert numbered.bundle_.manifest.scorers == ("sparse", "neighbours", "ensemble")
+    assert np.array_equal(numbered.classes_, np.arange(len(training.classes)))
+
+
+def test_few_documents_give_scores_but_no_probabilities(training):
+    few = LongtailClassifier(config=SPARSE, k=3).fit(training.texts[:30], training.labels[:30])
+    with pytest.raises(InvalidInputError, match=r"no probabilities.*use decision_function"):
+        few.predict_proba(training.texts[:2])
+    best = few.decision_function(training.texts[:5])
+    found = few.predict(training.texts[:5])
+    assert np.diff(found.indptr).tolist() == [1] * 5
+    for row in range(5):
+        at = slice(best.indptr[row], best.indptr[row + 1])
+        assert found.indices[row] == best.indices[at][best.data[at].argmax()]
+
+
+def test_a_copy_carries_its_bundle(fitted_sparse, test):
+    copied = pickle.loads(pickle.dumps(fitted_sparse))  # noqa: S301
+    assert copied.bundle_.folder != fitted_sparse.bundle_.folder
+    found = copied.decision_function(test.texts)
+    assert equal(found, fitted_sparse.decision_function(test.texts))
+
+
+def test_a_damaged_copy_is_refused(fitted_sparse):
+    state = fitted_sparse.__getstate__()
+    state["bundle_"]["labels.jsonl"] += b"\n"
+    with pytest.raises(BundleCorruptError, match=r"labels\.jsonl"):
+        LongtailClassifier().__setstate__(state)
+
+
+def test_the_bundle_goes_with_the_estimator(fitted_sparse):
+    copied = pickle.loads(pickle.dumps(fitted_sparse))  # noqa: S301
+    folder = Path(copied.bundle_.folder)
+    assert folder.is_dir()
+    del copied
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_clone_has_the_parameters_and_nothing_else(fitted_sparse):
+    again = clone(fitted_sparse)
+    assert repr(again.get_params()) == repr(fitted_sparse.get_params())
+    with pytest.raises(NotFittedError):
+        again.predict(["text"])
+
+
+def test_accuracy_is_that_of_whole_sets(fitted_sparse, test):
+    predicted = fitted_sparse.predict(test.texts)
+    rights = [
+        set(row) == set(predicted.indices[predicted.indptr[i] : predicted.indptr[i + 1]])
+        for i, row in enumerate(np.split(test.matrix.indices, test.matrix.indptr[1:-1]))
+    ]
+    expected = sum(rights) / len(rights)
+    assert fitted_sparse.score(test.texts, test.matrix) == expected
+    assert fitted_sparse.score(test.texts, test.labels) == expected
+    own = [[fitted_sparse.classes_[i] for i in row] for row in predicted.tolil().rows]
+    assert fitted_sparse.score(test.texts, own) == 1
+    assert fitted_sparse.score(test.texts, [[*row, "unheard of"] for row in own]) == 0
+
+
+def test_data_frames_and_series_are_texts_and_labels(training, fitted_sparse, test):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": training.texts})
+    labels = pandas.DataFrame(training.matrix.toarray(), columns=training.classes)
+    estimator = LongtailClassifier(config=SPARSE).fit(frame, labels)
+    assert list(estimator.classes_) == list(training.classes)
+    found = estimator.decision_function(pandas.Series(test.texts))
+    assert equal(found, fitted_sparse.decision_function(test.texts))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "texts", "labels", "message"),
+    [
+        ({"k": 0}, ["a"], [["x"]], "k is 0; expected a whole number of at least 1"),
+        ({"k": 2.0}, ["a"], [["x"]], r"k is 2\.0"),
+        ({}, ["a", " "], [["x"], ["y"]], "text 1 is blank"),
+        ({}, "a", [["x"]], "single str"),
+        ({}, [["a"]], [["x"]], "text 0 is"),
+        ({}, np.array([["a"]]), [["x"]], "have the shape"),
+        ({}, ["a"], None, "requires y to be passed"),
+        ({}, ["a"], [["x"], ["y"]], "1 texts and the labels of 2"),
+        ({"label_texts": {7: "seven"}}, ["a"], np.ones((1, 2)), "'7' is not among the classes"),
+        ({"config": {"scorers": ["retrieval", "sparse"]}}, ["a"], [["x"]], "name an encoder"),
+        ({"classes": ["x"]}, ["a"], [["y"]], "'y', which is not among the classes"),
+    ],
+)
+def test_what_can_not_be_fitted_is_a_value_error(parameters, texts, labels, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        LongtailClassifier().set_params(**parameters).fit(texts, labels)
+    assert isinstance(caught.value, DataError)

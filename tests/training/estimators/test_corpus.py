@@ -1,0 +1,73 @@
+"""Documents in memory become a corpus that is read as it was meant."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.errors import DataError
+from training.data.dataset import open_dataset
+from training.estimators.corpus import Documents, documents_of, kept_corpus, write_training
+
+TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
+
+
+def test_what_is_written_is_what_is_read(tmp_path):
+    documents = documents_of((TEXTS, [["oil", "duty"], ["duty"], []]))
+    corpus = kept_corpus(tmp_path, lambda folder: write_training(folder, documents))
+    split = corpus.split("train")
+    assert list(split.texts()) == TEXTS
+    assert [label.id for label in corpus.catalogue] == ["duty", "oil"]
+    assert split.scan().labels.toarray().tolist() == [[1, 1], [1, 0], [0, 0]]
+
+
+def test_labels_have_the_texts_that_are_given(tmp_path):
+    documents = Documents(TEXTS[:2], [["1", "x"], ["x", "y"]])
+    texts = {2: "never seen", "1": {"name": "one", "description": "the first"}}
+    corpus = kept_corpus(tmp_path, lambda folder: write_training(folder, documents, texts))
+    found = [(x.id, x.name, x.description) for x in corpus.labels]
+    assert found == [
+        ("2", "never seen", ""), ("1", "one", "the first"), ("x", "x", ""), ("y", "y", "")
+    ]  # fmt: skip
+
+
+def test_equal_documents_have_one_folder_and_others_another(tmp_path):
+    def written(labels):
+        documents = Documents(TEXTS[:1], [labels])
+        return kept_corpus(tmp_path, lambda folder: write_training(folder, documents)).folder
+
+    assert written(["a"]) == written(["a"]) != written(["b"])
+    assert len(list(tmp_path.iterdir())) == 2
+    assert open_dataset(written(["a"])).labels[0].id == "a"
+
+
+def test_a_data_frame_has_its_labels_in_a_column():
+    pandas = pytest.importorskip("pandas")
+    cells = [["oil", "duty"], np.array(["oil"]), "oil; duty", '["a;b"]', ""]
+    frame = pandas.DataFrame({"title": list("vwxyz"), "content": ["c"] * 5, "labels": cells})
+    found = documents_of(frame)
+    assert found.texts[0] == "v\nc"
+    assert found.labels == [["oil", "duty"], ["oil"], ["oil", "duty"], ["a;b"], []]
+
+
+class Frame(dict):
+    """A data frame of some other library."""
+
+    @property
+    def columns(self):
+        return list(self)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((TEXTS, [["a"]]), "3 texts and the labels of 1 documents"),
+        ((["a", " "], [["a"], ["b"]]), "text 1 is blank"),
+        ((["a"], [7]), r"labels of document 0: got 7 \(int\)"),
+        (TEXTS, "data is a list; expected the folder of a corpus, a data frame"),
+        (Frame(text=TEXTS), "the columns text; expected 'labels', too"),
+    ],
+)
+def test_other_data_is_refused(data, message):
+    with pytest.raises(DataError, match=message):
+        documents_of(data)

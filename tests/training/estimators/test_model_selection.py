@@ -1,0 +1,73 @@
+"""Cross-validation, searches and pipelines of scikit-learn take the estimator and the scorers."""
+
+from __future__ import annotations
+
+import sklearn
+from joblib.externals.loky import get_reusable_executor
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.pipeline import make_pipeline
+
+from training.estimators.classifier import LongtailClassifier
+from training.estimators.scorers import metrics_at_k, precision_at_k, psp_at_k
+
+SPARSE = {"scorers": ["sparse"]}
+
+
+class Shortened(TransformerMixin, BaseEstimator):
+    """Keeps the beginnings of texts."""
+
+    def fit(self, texts, y=None):
+        return self
+
+    def transform(self, texts):
+        return [text[:100] for text in texts]
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+def test_sets_of_labels_are_cross_validated_each_fold_with_its_own_classes(training):
+    sets = [set(row) for row in training.labels]
+    scoring = {"P@5": precision_at_k(5), "PSP@5": psp_at_k(5)}
+    found = cross_validate(
+        LongtailClassifier(config=SPARSE), training.texts, sets,
+        cv=2, scoring=scoring, return_estimator=True, error_score="raise",
+    )  # fmt: skip
+    first, second = found["estimator"]
+    assert set(first.classes_) != set(second.classes_)
+    _, rows = next(KFold(2).split(training.texts))
+    texts, labels = ([of[row] for row in rows] for of in (training.texts, sets))
+    assert found["test_P@5"][0] == precision_at_k(5)(first, texts, labels) > 0.1
+    assert 0 < found["test_PSP@5"].min() <= found["test_PSP@5"].max() < 1
+
+
+def test_a_sparse_matrix_is_cross_validated_in_two_processes(training):
+    estimator = LongtailClassifier(config=SPARSE, classes=training.classes)
+    options = {"cv": 2, "scoring": metrics_at_k(3), "error_score": "raise"}
+    with sklearn.config_context(skip_parameter_validation=True):  # which wants a dense y
+        alone = cross_validate(estimator, training.texts, training.matrix, **options)
+        try:
+            beside = cross_validate(
+                estimator, training.texts, training.matrix,
+                n_jobs=2, return_estimator=True, **options,
+            )  # fmt: skip
+        finally:
+            get_reusable_executor().shutdown(wait=True)
+    for name in ("test_P@3", "test_nDCG@3", "test_PSP@3"):
+        assert alone[name].tolist() == beside[name].tolist()
+    for each in beside["estimator"]:
+        assert each.decision_function(training.texts[:2]).nnz == 20
+
+
+def test_a_search_tries_parameters_on_a_sparse_matrix(training):
+    pipeline = make_pipeline(Shortened(), LongtailClassifier(k=5))
+    settings = [{**SPARSE, "sparse": {"min_document_count": n}} for n in (70, 2)]
+    search = GridSearchCV(
+        pipeline, {"longtailclassifier__config": settings},
+        cv=2, scoring=precision_at_k(5), error_score="raise",
+    )  # fmt: skip
+    search.fit(training.texts, training.matrix)
+    assert search.best_params_ == {"longtailclassifier__config": settings[1]}
+    assert search.decision_function(training.texts[:3]).shape == (3, len(training.classes))
+    assert psp_at_k(5)(search, training.texts, training.matrix) > 0

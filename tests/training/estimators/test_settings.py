@@ -1,0 +1,44 @@
+"""The parameters of an estimator become the configuration of a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.configuration.run import read_config
+from training.estimators.invalid_input import InvalidInputError
+from training.estimators.settings import settings_of
+
+
+def test_without_an_encoder_all_is_trained_that_needs_none():
+    found = settings_of(None, None, None, has_label_texts=True)
+    assert found.scorers == ("sparse", "names", "neighbours", "ensemble") and found.seed == 0
+    assert "names" not in settings_of(None, None, None, has_label_texts=False).scorers
+
+
+def test_an_encoder_trains_everything():
+    found = settings_of({"document_max_tokens": 64}, "folder", 3, has_label_texts=False)
+    expected = {"document_max_tokens": 64, "encoder": "folder", "seed": 3}
+    assert found == read_config(None, expected)
+
+
+def test_a_file_says_what_the_parameters_do_not(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("scorers: [sparse]\nseed: 9\n")
+    assert settings_of(path, None, None, has_label_texts=True).scorers == ("sparse",)
+    assert settings_of(str(path), None, None, has_label_texts=True).seed == 9
+    assert settings_of(path, None, np.int64(4), has_label_texts=True).seed == 4
+
+
+def test_a_random_state_is_drawn_from():
+    seeds = [
+        settings_of(None, None, np.random.RandomState(1), has_label_texts=True).seed
+        for _ in range(2)
+    ]
+    assert seeds[0] == seeds[1] > 0
+
+
+def test_scorers_that_need_an_encoder_are_refused_without_one():
+    config = {"scorers": ["retrieval", "sparse"]}
+    with pytest.raises(InvalidInputError, match="has retrieval, sparse; name an encoder"):
+        settings_of(config, None, None, has_label_texts=True)

@@ -1,0 +1,76 @@
+"""Labels in memory become columns; what is neither a matrix nor lists is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csc_array, csr_matrix
+
+from training.estimators.invalid_input import InvalidInputError
+from training.estimators.targets import targets_of, truth_for
+
+MATRIX = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("form", [np.array, csc_array, coo_array, csr_matrix])
+def test_a_matrix_is_read_in_any_form(form):
+    for dtype in (bool, np.int64, float):
+        found = targets_of(form(MATRIX.astype(dtype)))
+        assert np.array_equal(found.truth.toarray(), MATRIX)
+        assert list(found.label_ids()) == [["1", "2"], ["0"], []]
+    assert found.classes.tolist() == [0, 1, 2]
+
+
+def test_lists_are_sorted_into_classes():
+    for rows in ([["b", " a "], ["b", "b"], []], [{"a", "b"}, {"b"}, set()]):
+        found = targets_of(rows, more_classes=["c"])
+        assert found.classes.tolist() == ["a", "b", "c"]
+        assert found.truth.toarray().tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 0]]
+    array = np.empty(2, dtype=object)
+    array[:] = [["a"], ("b",)]
+    assert list(targets_of(array).label_ids()) == [["a"], ["b"]]
+
+
+def test_classes_name_the_columns():
+    assert list(targets_of(MATRIX, ["x", "y", "z"]).label_ids()) == [["y", "z"], ["x"], []]
+    assert list(targets_of([["y"]], ["z", "y"]).truth.indices) == [1]
+
+
+def test_a_stored_zero_is_no_label():
+    stored = csr_matrix(MATRIX)
+    stored.data[0] = 0
+    assert list(targets_of(stored).label_ids()) == [["2"], ["0"], []]
+
+
+def test_unknown_labels_get_columns_behind_the_classes():
+    truth = truth_for([["b", "q"], ["p"]], np.array(["a", "b"]))
+    assert truth.toarray().tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "message"),
+    [
+        (["a", "b"], None, "expected a matrix of 0 and 1"),
+        ("ab", None, "expected a matrix of 0 and 1"),
+        (7, None, "expected a matrix of 0 and 1"),
+        (np.array([0, 1]), None, r"shape \(2,\)"),
+        (np.array(["a", "b"]), None, r"shape \(2,\)"),
+        (np.array([["a"]]), None, "matrix of 0 and 1"),
+        ([[0, 1]], None, r"document 0: got 0 \(int\), expected labels as texts"),
+        ([["a", " "]], None, "document 0: got ' '"),
+        ([[], []], None, "no document has a label"),
+        (2 * MATRIX, None, "got 2 in the matrix"),
+        (MATRIX - 0.5, None, r"got -0\.5 in the matrix"),
+        (MATRIX, ["a"], r"shape \(1,\), expected \(3,\)"),
+        (MATRIX, ["a", "b", "a "], "'a' stands for two columns"),
+        (MATRIX, ["a", "b", ""], "number 2 is blank"),
+    ],
+)
+def test_other_things_are_refused(y, classes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        targets_of(y, classes)
+
+
+def test_a_matrix_of_other_columns_is_no_truth():
+    with pytest.raises(InvalidInputError, match="3 columns, expected 2"):
+        truth_for(MATRIX, np.arange(2))

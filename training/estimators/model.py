@@ -1,0 +1,50 @@
+"""A loaded model that can also be measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from models.interface.model import LoadedModel
+from training.assessment.assess import Assessment, assess
+from training.data.dataset import Dataset, open_dataset
+from training.estimators.corpus import documents_of, write_documents, write_labels
+
+_SPLIT = "test"
+
+
+class Model(LoadedModel):
+    """A trained model, loaded. Not thread-safe on a GPU: let one thread own it."""
+
+    def evaluate(self, data: Any, split: str = _SPLIT) -> Assessment:
+        """Return what every scorer achieves.
+
+        Args:
+            data: Folder of a corpus; or documents: a data frame with the columns `text` and
+                `labels`, or a pair of texts and lists of labels.
+            split: Of the corpus in a folder: train, dev or test.
+
+        Raises:
+            DataError: The documents can't be used, or have labels that the model doesn't know.
+        """
+        if isinstance(data, str | Path):
+            return self._assessed(open_dataset(Path(data)), split)
+        documents = documents_of(data)
+        with TemporaryDirectory(prefix="longtail-") as name:
+            folder = Path(name)
+            names = {label.id: label.name for label in self.labels}
+            write_labels(folder / "labels.jsonl", names, names)
+            write_documents(folder / "test.jsonl", documents.texts, documents.labels)
+            return self._assessed(open_dataset(folder), _SPLIT)
+
+    def _assessed(self, dataset: Dataset, split: str) -> Assessment:
+        manifest = self.bundle.manifest
+        return assess(
+            self.predictor,
+            dataset,
+            split,
+            num_training_documents=manifest.training_document_count,
+            reliability=True,
+            thresholds=manifest.thresholds,
+        )

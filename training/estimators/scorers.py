@@ -1,0 +1,266 @@
+"""Ranking metrics as scikit-learn takes them: `cross_validate(..., scoring=precision_at_k(5))`.
+
+The metrics are those of `training.evaluation.metrics`, for any estimator that has `classes_` and
+`decision_function` or `predict_proba`. What a sparse result does not store is not ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.sparse import csr_array, issparse
+
+from models.ranking.top_k import NO_LABEL
+from training.estimators.invalid_input import InvalidInputError
+from training.estimators.targets import truth_for, truth_of_matrix
+from training.evaluation.metrics import (
+    RankedEvaluation,
+    inverse_propensities,
+    join_truth,
+    ndcg_at,
+    precision_at,
+    propensity_scored_precision_at,
+)
+
+Measure = Literal["P", "nDCG", "PSP"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingCounts:
+    """How often labels were seen in training, of which propensities are made.
+
+    Attributes:
+        counts: Training documents of each class.
+        num_documents: Training documents.
+    """
+
+    counts: Int64[np.ndarray, label]
+    num_documents: int
+
+    def weights(self, num_labels: int) -> Float64[np.ndarray, label]:
+        """Return inverse propensities (see `inverse_propensities`).
+
+        Args:
+            num_labels: Columns of the truth; those behind the classes were never seen.
+        """
+        unseen = np.zeros(num_labels - len(self.counts), dtype=np.int64)
+        return inverse_propensities(np.concatenate([self.counts, unseen]), self.num_documents)
+
+
+@dataclass(frozen=True, slots=True)
+class RankingScorer:
+    """A metric that scikit-learn calls with a fitted estimator, texts and labels.
+
+    Attributes:
+        measure: P, nDCG or PSP.
+        k: Places that count.
+        training: For PSP; None: what the estimator was fitted on, which a `LongtailClassifier`
+            tells.
+    """
+
+    measure: Measure
+    k: int
+    training: TrainingCounts | None = None
+
+    def __call__(self, estimator: Any, texts: Any, y: Any) -> float:
+        """Return the metric, as a fraction.
+
+        Args:
+            estimator: A fitted one.
+            texts: What it takes.
+            y: A matrix of 0 and 1, or lists of labels.
+
+        Raises:
+            InvalidInputError: k is below 1; the estimator ranks fewer than k labels, gives no
+                scores, or for PSP does not tell what it was fitted on; or the labels are not as
+                many as its classes.
+            DataError: There are no texts, or not as many as labels.
+        """
+        joined, num_labels = _ranked(estimator, texts, y, self.k)
+        if self.measure == "P":
+            return precision_at(joined, self.k)
+        if self.measure == "nDCG":
+            return ndcg_at(joined, self.k)
+        weights = (self.training or _counts_of(estimator)).weights(num_labels)
+        return propensity_scored_precision_at(joined, self.k, weights)
+
+
+@dataclass(frozen=True, slots=True)
+class RankingScorers:
+    """P@k, nDCG@k and PSP@k of one ranking, which scikit-learn takes as one `scoring`.
+
+    Attributes:
+        k: Places that count.
+        training: As for `RankingScorer`.
+    """
+
+    k: int
+    training: TrainingCounts | None = None
+
+    def __call__(self, estimator: Any, texts: Any, y: Any) -> dict[str, float]:
+        """Return the metrics, as fractions, by name.
+
+        Args:
+            estimator: A fitted one.
+            texts: What it takes.
+            y: A matrix of 0 and 1, or lists of labels.
+
+        Raises:
+            InvalidInputError: As `RankingScorer`.
+            DataError: As `RankingScorer`.
+        """
+        joined, num_labels = _ranked(estimator, texts, y, self.k)
+        weights = (self.training or _counts_of(estimator)).weights(num_labels)
+        return {
+            f"P@{self.k}": precision_at(joined, self.k),
+            f"nDCG@{self.k}": ndcg_at(joined, self.k),
+            f"PSP@{self.k}": propensity_scored_precision_at(joined, self.k, weights),
+        }
+
+
+def precision_at_k(k: int = 5) -> RankingScorer:
+    """Return P@k as a scorer: the mean share of right labels among the first k.
+
+    Args:
+        k: Places that count.
+    """
+    return RankingScorer("P", k)
+
+
+def ndcg_at_k(k: int = 5) -> RankingScorer:
+    """Return nDCG@k as a scorer: right labels count more the higher they stand.
+
+    Args:
+        k: Places that count.
+    """
+    return RankingScorer("nDCG", k)
+
+
+def psp_at_k(k: int = 5, y: Any = None) -> RankingScorer:
+    """Return PSP@k as a scorer: right labels count more the rarer they were in training.
+
+    Propensities are those of Jain et al. 2016, with A = 0.55 and B = 1.5, of how many training
+    documents carry a label.
+
+    Args:
+        k: Places that count.
+        y: Training labels to count in, a matrix of 0 and 1: give it where estimators are compared
+            that don't tell what they were fitted on, as all but `LongtailClassifier`. None: what
+            the estimator was fitted on, so in cross-validation the training part of each fold.
+
+    Raises:
+        InvalidInputError: It is no such matrix.
+    """
+    return RankingScorer("PSP", k, _counted(y))
+
+
+def metrics_at_k(k: int = 5, y: Any = None) -> RankingScorers:
+    """Return P@k, nDCG@k and PSP@k as one `scoring`, for which each text is labelled once.
+
+    Args:
+        k: Places that count.
+        y: As for `psp_at_k`.
+
+    Raises:
+        InvalidInputError: It is no such matrix.
+    """
+    return RankingScorers(k, _counted(y))
+
+
+def ranked_classes(scores: Any, k: int) -> Int64[np.ndarray, "document k"]:
+    """Return the k best columns of each row, the smaller one first of equal scores.
+
+    Args:
+        scores: Sparse or dense, of shape (documents, classes); of a sparse matrix only what is
+            stored is ranked. Where there are fewer than k classes, `NO_LABEL` fills the rows.
+        k: At least 1.
+
+    Raises:
+        InvalidInputError: k is below 1, they are no matrix, or no row has min(k, classes) of them.
+    """
+    if k < 1:
+        raise InvalidInputError(f"k is {k}; expected at least 1")
+    if getattr(scores, "ndim", 0) != 2:
+        raise InvalidInputError(
+            f"the estimator's scores are a {type(scores).__name__}, expected a matrix of shape "
+            "(documents, classes)"
+        )
+    ranking = np.full((scores.shape[0], k), NO_LABEL, dtype=np.int64)
+    widest = 0
+    for row, (columns, values) in enumerate(_rows(scores)):
+        best = columns[np.argsort(-values, kind="stable")[:k]]
+        ranking[row, : len(best)] = best
+        widest = max(widest, len(best))
+    if len(ranking) and widest < min(k, scores.shape[1]):
+        raise InvalidInputError(
+            f"the estimator gives at most {widest} labels of a text a score, and {k} are measured; "
+            f"set its parameter k to {k}, or measure at {widest}"
+        )
+    return ranking
+
+
+def _rows(scores: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield columns, rising, and scores of each row."""
+    if not issparse(scores):
+        columns = np.arange(scores.shape[1])
+        yield from ((columns, row) for row in np.asarray(scores))
+        return
+    matrix = csr_array(scores)
+    matrix.sort_indices()
+    for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        yield matrix.indices[start:stop], matrix.data[start:stop]
+
+
+def _scores(estimator: Any, texts: Any) -> Any:
+    """Return what labels are ranked by.
+
+    Raises:
+        InvalidInputError: The estimator has none.
+    """
+    for name in ("decision_function", "predict_proba"):
+        if hasattr(estimator, name):
+            return getattr(estimator, name)(texts)
+    raise InvalidInputError(
+        f"{type(estimator).__name__} has neither decision_function nor predict_proba to rank by"
+    )
+
+
+def _counts_of(estimator: Any) -> TrainingCounts:
+    """Return what an estimator was fitted on.
+
+    Raises:
+        InvalidInputError: It does not tell.
+    """
+    bundle = getattr(_innermost(estimator), "bundle_", None)
+    if bundle is None:
+        raise InvalidInputError(
+            f"PSP needs to know how often {type(estimator).__name__} saw each label, which it does "
+            "not tell; give the labels to count in: psp_at_k(k, y)"
+        )
+    return TrainingCounts(bundle.catalogue.training_counts, bundle.manifest.training_document_count)
+
+
+def _innermost(estimator: Any) -> Any:
+    """Return the estimator that a search has chosen, or the last one of a pipeline."""
+    if hasattr(estimator, "best_estimator_"):
+        return _innermost(estimator.best_estimator_)
+    return _innermost(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
+
+
+def _counted(y: Any) -> TrainingCounts | None:
+    if y is None:
+        return None
+    truth = truth_of_matrix(y)
+    counts = np.bincount(truth.indices, minlength=truth.shape[1]).astype(np.int64)
+    return TrainingCounts(counts, truth.shape[0])
+
+
+def _ranked(estimator: Any, texts: Any, y: Any, k: int) -> tuple[RankedEvaluation, int]:
+    """Return an estimator's ranking beside the truth, and how many labels that knows."""
+    truth = truth_for(y, np.asarray(estimator.classes_))
+    ranking = ranked_classes(_scores(estimator, texts), k)
+    return join_truth(ranking, truth), truth.shape[1]
