@@ -30,7 +30,7 @@ PAGES = [*READMES, *OTHERS, *sorted(DOCS.rglob("*.md"))]
 NOTICE = "<!-- Generated from "
 MAX_WORDS = 6000
 """Of all READMEs together: what is longer belongs into `docs/`."""
-MAX_DOCS_WORDS = 25_000
+MAX_DOCS_WORDS = 30_000
 """Of the pages in `docs/` that people write, without the results."""
 ADDRESS = re.compile(r"https?://[a-z0-9][a-z0-9.-]+(:\d+)?(/[\w./~%+-]*)?(\?\S+)?")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -238,7 +238,7 @@ def _help(words: tuple[str, ...]) -> str:
 
 def subcommands(words: list[str]) -> list[str]:
     found = words[1:2]
-    return [*found, words[2]] if found[0] in ("registry", "experiment") else found
+    return [*found, words[2]] if found[0] in ("registry", "experiment", "vocabulary") else found
 
 
 def shape_of(value: Any) -> Any:
