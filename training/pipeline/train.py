@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from models.bundle.manifest import EncoderInfo, Manifest
+from models.bundle.manifest import Manifest
 from models.bundle.registry import Registry
 from models.errors import ConfigError, DataError
 from models.files.failures import doing
@@ -32,6 +32,7 @@ from training.evaluation.by_frequency import ALL_LABELS
 from training.pipeline.dense import (
     DenseStart,
     check_start,
+    encoder_info,
     find_label_subsets,
     finish_dense,
     read_dev_samples,
@@ -300,10 +301,11 @@ def _manifest(
         default = max(last_first, key=lambda name: metrics[name][ALL_LABELS][choice])
     settings, encoder, correction = run.config.settings_used, None, None
     if start is not None and parts.dense is not None:
-        source, dense = start.source, parts.dense
-        settings["encoder"] = source.name
+        dense = parts.dense
+        settings["encoder"] = start.source.name
+        settings["retrieval"]["label_pooling"] = dense.encoder.head.label_pooling
         correction = dense.linear.correction if dense.linear is not None else None
-        encoder = EncoderInfo(source.name, dense.encoder.dim, dense.max_tokens, source.sha256)
+        encoder = encoder_info(start, dense)
     return Manifest(
         label_count=len(parts.catalogue),
         training_document_count=_num_documents(run.dataset, "train"),
