@@ -387,12 +387,8 @@ def _check_choices(manifest: Manifest) -> None:
     }
     _check_names(manifest, choices)
     if manifest.encoder is not None:
-        of_encoder: dict[str, tuple[object, ...]] = {
-            "document_pooling": get_args(Pooling),
-            "activation": get_args(Activation),
-            "is_normalized": (False, True),
-        }
-        _check_names(manifest.encoder, of_encoder)
+        of_encoder = {"document_pooling": get_args(Pooling), "activation": get_args(Activation)}
+        _check_names(manifest.encoder, of_encoder | {"is_normalized": (False, True)})
 
 
 def _check_names(owner: Manifest | EncoderInfo, choices: dict[str, tuple[object, ...]]) -> None:

@@ -299,11 +299,10 @@ def _manifest(
         choice = next(name for name in _CHOICE_METRICS if name in measured)
         last_first = reversed(parts.scorers)
         default = max(last_first, key=lambda name: metrics[name][ALL_LABELS][choice])
-    settings, encoder, correction = run.config.settings_used, None, None
+    settings, encoder, correction = _settings(run, start), None, None
     if start is not None and parts.dense is not None:
         dense = parts.dense
         settings["encoder"] = start.source.name
-        settings["retrieval"]["label_pooling"] = dense.encoder.head.label_pooling
         correction = dense.linear.correction if dense.linear is not None else None
         encoder = encoder_info(start, dense)
     return Manifest(
@@ -324,6 +323,14 @@ def _manifest(
     )
 
 
+def _settings(run: Run, start: DenseStart | None) -> dict[str, Any]:
+    """Return all that decided what a run learns, with the pooling that its encoder decided."""
+    settings = run.config.settings_used
+    if start is not None:
+        settings["retrieval"]["label_pooling"] = start.model.encoder.head.label_pooling
+    return settings
+
+
 def _num_documents(corpus: Dataset, split_name: str) -> int:
     return int(corpus.split(split_name).scan().labels.shape[0])
 
@@ -342,7 +349,7 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
     Raises:
         ConfigError: It does.
     """
-    settings = run.config.settings_used
+    settings = _settings(run, start)
     settings.pop("warmup_texts", None)  # chosen when all is done
     content: dict[str, Any] = {
         "config": settings,

@@ -139,7 +139,7 @@ def test_another_dense_layer_is_refused(folder_with, layer, told):
 def test_other_modules_are_refused_and_their_code_not_run(folder_with, modules):
     folder = folder_with(*modules)
     (folder / "custom_st.py").write_text("raise SystemExit('the code was run')")
-    with pytest.raises(ConfigError, match="tells of the modules Transformer.*, expected a Trans"):
+    with pytest.raises(ConfigError, match=r"tells of the modules Transformer.*, expected a Trans"):
         read_sentence_modules(folder)
 
 
@@ -147,10 +147,10 @@ def test_other_modules_are_refused_and_their_code_not_run(folder_with, modules):
     ("said", "expected"),
     [
         ({}, Prefixes()),
-        ({"prompts": {"query": "query: ", "document": "passage: "}}, Prefixes("query: ", "passage: ")),
+        ({"prompts": {"query": "q: ", "document": "p: "}}, Prefixes("q: ", "p: ")),
         ({"prompts": {"query": "q: ", "passage": "p: ", "STS": "s: "}}, Prefixes("q: ", "p: ")),
         ({"prompts": {"query": "Query:", "document": ""}}, Prefixes("Query:", "")),
-        ({"prompts": {"sts": "s: ", "x": "y"}, "default_prompt_name": "sts"}, Prefixes("s: ", "s: ")),
+        ({"prompts": {"s": "s: "}, "default_prompt_name": "s"}, Prefixes("s: ", "s: ")),
         ({"prompts": {"sts": "s: "}, "default_prompt_name": None}, Prefixes()),
     ],
 )  # fmt: skip
@@ -160,4 +160,6 @@ def test_documents_get_the_prompt_of_queries_and_labels_that_of_passages(tmp_pat
 
 
 def test_a_prefix_that_is_not_pooled_is_told(folder_with):
-    assert not read_sentence_modules(folder_with(pooling(**MEAN, include_prompt=False))).pools_prefix
+    assert not read_sentence_modules(
+        folder_with(pooling(**MEAN, include_prompt=False))
+    ).pools_prefix

@@ -227,8 +227,9 @@ def test_an_encoder_is_trained_and_tells_texts_apart_or_is_refused_in_a_sentence
     # What training made of the labels' texts, with what the bundle has of the encoder.
     labels = [label.pseudo_description for label in trained.bundle.catalogue]
     tokens = tokenize_texts(dense.tokenizer, labels, config.descriptions.max_tokens)
-    assert distance(encode_all(dense.encoder, tokens, "label", pad_id=0), dense.label_vectors) < (
-        MOST_MOVED["float32"]
+    assert (
+        distance(encode_all(dense.encoder, tokens, "label", pad_id=0), dense.label_vectors)
+        < (MOST_MOVED["float32"])
     )
 
 
