@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-LabelPooling = Literal["mean", "cls"]
-"""What stands for a label's text: the mean of the last layer over its tokens, or its [CLS]."""
+Pooling = Literal["mean", "cls", "last"]
+"""What stands for a text: the mean of the last layer over its tokens, its first one ([CLS]), or its
+last one."""
+Activation = Literal["identity", "tanh"]
+"""What a pooler's numbers go through."""
 CorrectionName = Literal["none", "prior", "tree"]
 """What is added to linear scores: nothing, log p_n of label frequencies, or that of a tree."""
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from models.errors import BundleCorruptError, BundleVersionError
-from models.names import CorrectionName
+from models.names import Activation, CorrectionName, Pooling
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -49,12 +49,30 @@ class EncoderInfo:
         max_tokens: Tokens that the encoder reads of a text; what lies behind them is cut off, and
             answers say so.
         sha256: Of the weights that training started from.
+        document_prefix: Put before each document.
+        label_prefix: Put before each label's text.
+        document_pooling: What stands for a document; how labels are pooled is among the settings of
+            the training.
+        activation: Of both poolers' output.
+        is_normalized: Whether all vectors have one length.
+
+    The last five are written only where they are not the defaults, those of DEPL.
     """
 
     name: str
     dim: int
     max_tokens: int
     sha256: str
+    document_prefix: str = ""
+    label_prefix: str = ""
+    document_pooling: Pooling = "cls"
+    activation: Activation = "identity"
+    is_normalized: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a manifest says of it."""
+        given = {each.name: each.default for each in fields(self)}
+        return {name: value for name, value in asdict(self).items() if value != given[name]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +175,7 @@ class Manifest:
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""
         content = asdict(self)
+        content["encoder"] = None if self.encoder is None else self.encoder.to_json()
         content["digest"] = digest_of(content)
         return _canonical(content)
 
@@ -260,7 +279,7 @@ def _check_types(manifest: Manifest) -> None:
         texts.append(info.sha256)
     if (encoder := manifest.encoder) is not None:
         numbers += [encoder.dim, encoder.max_tokens]
-        texts += [encoder.name, encoder.sha256]
+        texts += [encoder.name, encoder.sha256, encoder.document_prefix, encoder.label_prefix]
     for number in numbers:
         if type(number) is not int or number < 0:
             raise TypeError(f"{number!r} is not a whole number")
@@ -366,6 +385,13 @@ def _check_choices(manifest: Manifest) -> None:
     choices: dict[str, tuple[object, ...]] = {
         "linear_correction": (None, *get_args(CorrectionName)),
     }
+    _check_names(manifest, choices)
+    if manifest.encoder is not None:
+        of_encoder = {"document_pooling": get_args(Pooling), "activation": get_args(Activation)}
+        _check_names(manifest.encoder, of_encoder | {"is_normalized": (False, True)})
+
+
+def _check_names(owner: Manifest | EncoderInfo, choices: dict[str, tuple[object, ...]]) -> None:
     for name, expected in choices.items():
-        if (found := getattr(manifest, name)) not in expected:
+        if (found := getattr(owner, name)) not in expected:
             raise TypeError(f"{name} {found!r}, expected one of {expected}")

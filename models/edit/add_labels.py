@@ -207,7 +207,9 @@ def _encoded(
     tokenizer = load_tokenizer(bundle.encoder_folder)
     settings = bundle.manifest.training.get("descriptions", {})
     max_tokens = settings.get("max_tokens", num_positions(encoder.transformer))
-    tokens = tokenize_texts(tokenizer, texts, max_tokens)
+    said = bundle.manifest.encoder
+    assert said is not None  # else nothing is encoded
+    tokens = tokenize_texts(tokenizer, texts, max_tokens, said.label_prefix)
     pad_id = int(tokenizer.pad_token_id or 0)
     return encode_all(encoder, tokens, "label", pad_id=pad_id, progress=progress)
 

@@ -1,8 +1,8 @@
 """Whether an encoder can be used: tried on a few tokens when it is loaded.
 
-The vector of a document is its first token's last layer. In a model that reads from left to right
-that token sees no other, so all documents would get one vector; and some encoders can't compute in
-bfloat16. Neither is written in a configuration, so both are tried.
+In a model that reads from left to right the first token sees no other, so all documents whose
+vector is that token's would get the same; and some encoders can't compute in bfloat16. Neither is
+written in a configuration, so both are tried.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.func import functional_call
 from transformers import PreTrainedModel
 
 from models.encoders.families import num_positions
+from models.encoders.vector_head import VectorHead
 from models.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -70,8 +71,8 @@ def check_weights(transformer: PreTrainedModel, missing: Collection[str], folder
         )
 
 
-def check_first_token(transformer: PreTrainedModel, folder: Path) -> None:
-    """Refuse a model that can't read token ids alone, or whose first token sees no other.
+def check_last_layer(transformer: PreTrainedModel, folder: Path) -> None:
+    """Refuse a model that can't read token ids alone, or has no vector for each.
 
     Args:
         transformer: In float32 and evaluation mode; it is left as it is.
@@ -100,12 +101,42 @@ def check_first_token(transformer: PreTrainedModel, folder: Path) -> None:
             f"{where}: its vectors are not finite numbers, so its weights are broken; get them "
             "again, or use another encoder"
         )
+
+
+def is_causal(transformer: PreTrainedModel) -> bool:
+    """Return whether a model reads from left to right, so that its first token sees no other.
+
+    Args:
+        transformer: That `check_last_layer` accepts; it is left as it is.
+    """
+    with torch.no_grad():
+        hidden = _last_layer(twin(transformer), _trial_batch(transformer))
     first, second = hidden[:, 0]
-    if not (first - second).norm() > _LEAST_DIFFERENCE * first.norm():
+    return not bool((first - second).norm() > _LEAST_DIFFERENCE * first.norm())
+
+
+def check_pooling(transformer: PreTrainedModel, head: VectorHead, folder: Path) -> None:
+    """Refuse to take the first token of a text for its vector where that token sees no other.
+
+    Args:
+        transformer: That `check_last_layer` accepts; it is left as it is.
+        head: Whose pooling is checked.
+        folder: Where it was loaded from, for the message.
+
+    Raises:
+        ConfigError: All texts would get one vector.
+    """
+    chosen = {
+        "document_pooling": head.document_pooling,
+        "retrieval.label_pooling": head.label_pooling,
+    }
+    names = [name for name, pooling in chosen.items() if pooling == "cls"]
+    if names and is_causal(transformer):
         raise ConfigError(
-            f"{where}: a document's vector is its first token's, and in this model the first token "
-            "sees no other (a decoder, which reads from left to right), so all documents would get "
-            "the same vector; use a bidirectional encoder such as BERT, or 'packaged'"
+            f"encoder in {str(folder)!r} ({type(transformer).__name__}): {names[0]} is 'cls', and "
+            "in this model the first token sees no other (a decoder, which reads from left to "
+            "right), so all texts would get the same vector; take 'last', or use a bidirectional "
+            "encoder such as BERT"
         )
 
 

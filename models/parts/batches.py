@@ -91,7 +91,7 @@ class TextBatch:
     def tokens(self) -> TokenizedTexts:
         """The texts as the encoder reads them."""
         dense = self._dense
-        return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens)
+        return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens, dense.document_prefix)
 
     @_Once
     def vectors(self) -> Float32[np.ndarray, "text dim"]:

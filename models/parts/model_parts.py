@@ -84,6 +84,7 @@ class DenseParts:
         label_vectors: phi_label of every label.
         classifier: The dense classifier; None if the run kept none.
         linear: The linear scorer; None if the run trained none.
+        document_prefix: Put before each document, as in training.
     """
 
     encoder: DualEncoder
@@ -92,6 +93,7 @@ class DenseParts:
     label_vectors: Float32[np.ndarray, "label dim"]
     classifier: LinearModel | None
     linear: LinearScorer | None = None
+    document_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

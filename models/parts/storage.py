@@ -12,14 +12,16 @@ from safetensors.torch import load
 from scipy.sparse import csr_array
 
 from models.bundle.bundle import Bundle, write_bundle
-from models.bundle.manifest import Manifest
+from models.bundle.manifest import EncoderInfo, Manifest
 from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from models.encoders.check import check_pooling
 from models.encoders.dual_encoder import DualEncoder
 from models.encoders.pretrained import load_tokenizer, load_transformer
+from models.encoders.vector_head import VectorHead
 from models.errors import BundleCorruptError
 from models.label_tree.tree import LabelTree
 from models.memory.memory import NeighbourMemory
-from models.names import CLASSIFIER, HYBRID, LINEAR, NAMES, NEIGHBOURS, LabelPooling
+from models.names import CLASSIFIER, HYBRID, LINEAR, NAMES, NEIGHBOURS, Pooling
 from models.parts.consistency import check_parts, contradiction
 from models.parts.model_parts import (
     _CLASSIFIER_FILE,
@@ -108,7 +110,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
         parts = ModelParts(
             catalogue=bundle.catalogue,
             sparse=sparse,
-            dense=None if encoder is None else _read_dense(bundle, encoder.max_tokens),
+            dense=None if encoder is None else _read_dense(bundle, encoder),
             names=read_names(bundle) if NAMES in manifest.scorers else None,
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
@@ -145,14 +147,15 @@ def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
     return {"weight": model.weight, "bias": model.bias, "labels": model.labels}
 
 
-def _read_dense(bundle: Bundle, max_tokens: int) -> DenseParts:
+def _read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
     """Return the dense half of a bundle that has one."""
     has_classifier = CLASSIFIER in bundle.manifest.scorers
     has_linear = LINEAR in bundle.manifest.scorers
     return DenseParts(
         encoder=read_dual_encoder(bundle),
         tokenizer=load_tokenizer(bundle.encoder_folder),
-        max_tokens=max_tokens,
+        max_tokens=said.max_tokens,
+        document_prefix=said.document_prefix,
         label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
         classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
         linear=_read_linear(bundle) if has_linear else None,
@@ -165,9 +168,13 @@ def read_dual_encoder(bundle: Bundle) -> DualEncoder:
     Raises:
         BundleCorruptError: The encoder and its poolers don't belong together, or the manifest tells
             of another pooling of labels than there is.
+        ConfigError: The encoder can't be used, or not with this pooling.
     """
-    encoder = DualEncoder(load_transformer(bundle.encoder_folder), _label_pooling(bundle))
+    transformer, head = load_transformer(bundle.encoder_folder), _head(bundle)
+    check_pooling(transformer, head, bundle.encoder_folder)
     poolers = load((bundle.folder / _DUAL_ENCODER_FILE).read_bytes())
+    weight = poolers.get("document_pooler.weight")
+    encoder = DualEncoder(transformer, head, dim=None if weight is None else len(weight))
     missing, unknown = encoder.load_state_dict(poolers, strict=False)
     missing = [name for name in missing if not name.startswith(_TRANSFORMER_PREFIX)]
     if missing or unknown:
@@ -177,18 +184,19 @@ def read_dual_encoder(bundle: Bundle) -> DualEncoder:
     return encoder.eval()
 
 
-def _label_pooling(bundle: Bundle) -> LabelPooling:
-    """Return how labels were pooled in training; a manifest that doesn't say has the mean.
+def _head(bundle: Bundle) -> VectorHead:
+    """Return how vectors were made in training; a manifest that doesn't say has DEPL's way.
 
     Raises:
         BundleCorruptError: It tells of another pooling than there is.
     """
     found = bundle.manifest.training.get("retrieval", {}).get("label_pooling", "mean")
-    if found not in get_args(LabelPooling):
-        what = f"label_pooling {found!r}, expected one of {get_args(LabelPooling)}"
+    if found not in get_args(Pooling):
+        what = f"label_pooling {found!r}, expected one of {get_args(Pooling)}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
-    pooling: LabelPooling = found
-    return pooling
+    said = bundle.manifest.encoder
+    assert said is not None  # else there would be no dual encoder
+    return VectorHead(said.document_pooling, found, said.activation, said.is_normalized)
 
 
 def _read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | None:

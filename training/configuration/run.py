@@ -16,6 +16,7 @@ from pydantic import (
 from models.bundle.warmup_texts import MAX_PROBES
 from models.errors import ConfigError
 from models.files.validation import problem_in_words
+from models.names import Pooling
 from training.configuration.linear import LinearConfig
 from training.configuration.sections import (
     ClassifierConfig,
@@ -34,6 +35,9 @@ Scorer = Literal[
 _DENSE_KEYS = (
     ("encoder", ""),
     ("document_max_tokens", ""),
+    ("document_pooling", ""),
+    ("document_prefix", ""),
+    ("label_prefix", ""),
     ("frozen_layers", ""),
     ("precision", ""),
     ("gradient_checkpointing", ""),
@@ -43,6 +47,13 @@ _DENSE_KEYS = (
     ("linear", ""),
 )
 """What concerns the dense half alone: a section and a key of it, or all of the section."""
+_LEFT_TO_ENCODER = (
+    ("document_pooling", ""),
+    ("document_prefix", ""),
+    ("label_prefix", ""),
+    ("retrieval", "label_pooling"),
+)
+"""What the encoder decides where it is None; then it is no setting that was used."""
 _OPTIONAL = ("linear", "neighbours")
 """Scorers with a section of their own name, which concerns no other scorer."""
 _BESIDE = {
@@ -52,6 +63,10 @@ _BESIDE = {
     "hybrid": "classifier",
 }
 """Scorers that are made only beside another one."""
+
+
+MAX_PREFIX = 1000
+"""Characters of a prefix."""
 
 
 class TrainingConfig(_Section):
@@ -71,6 +86,18 @@ class TrainingConfig(_Section):
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
     """Tokens that the encoder reads of a document, special tokens included; a longer one is cut,
     and answers about it say so."""
+    document_pooling: Pooling | None = None
+    """What stands for a document: the last layer at its first token, "cls" (DEPL Eq. 1), the "mean"
+    over its tokens, or its "last" token. Null: as the encoder was trained, where its files say so
+    (sentence-transformers; not for "packaged"); else "last" in decoders, "mean" where no special
+    token stands before a text, as in T5, and "cls" in all others."""
+    document_prefix: str | None = Field(default=None, max_length=MAX_PREFIX)
+    """Put before each document, in training and in service, such as "query: " for the encoders
+    named E5. Null: the prompt of queries that the encoder's files name (sentence-transformers), or
+    none."""
+    label_prefix: str | None = Field(default=None, max_length=MAX_PREFIX)
+    """Put before each label's text, such as "passage: " for E5. Null: the prompt of documents that
+    the encoder's files name, or none."""
     frozen_layers: int = Field(default=0, ge=0)
     """Lowest transformer layers (and the embeddings) that stay as they are: cheaper steps."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -136,13 +163,17 @@ class TrainingConfig(_Section):
 
     @property
     def settings_used(self) -> dict[str, Any]:
-        """All that decides what a run learns, as JSON has it."""
+        """All that decides what a run learns, as JSON has it; None of what the encoder decides."""
         content = self.model_dump(mode="json")
+        for section, name in _LEFT_TO_ENCODER:
+            owner, key = (content[section], name) if name else (content, section)
+            if owner[key] is None:
+                del owner[key]
         for section, name in self._unused:
             if name:
                 del content[section][name]
             else:
-                del content[section]
+                content.pop(section, None)
         return content
 
     @property

@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from models.errors import ConfigError
-from models.names import LabelPooling
+from models.names import Pooling
 from training.configuration.learning import (
     DecoupledLossConfig,
     DeplLossConfig,
@@ -202,9 +202,10 @@ class RetrievalConfig(StageConfig):
     documents always are."""
     cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
-    label_pooling: LabelPooling = "mean"
-    """What the label encoder makes of a text's tokens: the mean of the last layer over them, or
-    that of [CLS] alone (DEPL, Table 7)."""
+    label_pooling: Pooling | None = None
+    """What the label encoder makes of a text's tokens: "mean" of the last layer over them, that of
+    the first token, "cls" (DEPL, Table 7), or of the "last" one. Null: as the encoder was trained,
+    where its files say so; else "last" in decoders and "mean" in all others."""
     joint: Joint = "separate"
     """How the classifier is trained along. separate: by its own loss over all labels, beside the
     dual encoder's. hybrid: the loss is that of (sigma(f_dual) + sigma(f_cls)) / 2 over the label

@@ -5,27 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Float32
 from joblib import cpu_count
 from scipy.sparse import csr_array
 from tqdm import tqdm
 from transformers import TokenizersBackend
 
-from models.encoders.check import reason_of
-from models.encoders.dual_encoder import DualEncoder, encode_all
+from models.bundle.manifest import EncoderInfo
+from models.encoders.dual_encoder import encode_all
 from models.encoders.families import num_positions
-from models.encoders.pretrained import (
-    EncoderSource,
-    find_encoder,
-    load_tokenizer,
-    load_transformer,
-)
-from models.encoders.tokens import TokenizedTexts, tokenize_texts
-from models.errors import ConfigError, LongtailError
+from models.encoders.pretrained import EncoderSource, find_encoder
+from models.encoders.tokens import Prefixes, TokenizedTexts, tokenize_texts
+from models.errors import ConfigError
 from models.labels.catalogue import LabelCatalogue
 from models.labels.text import pseudo_description
 from models.names import CLASSIFIER, LINEAR
@@ -44,6 +39,7 @@ from training.neural.label_subsets import LabelSubsets, hard_negatives
 from training.neural.layers import checkpoint_gradients, freeze_layers
 from training.neural.model import DeplModel, TrainingTexts
 from training.pipeline.encoder_check import EncoderTrial, check_encoder, usable_machine
+from training.pipeline.encoder_start import load_encoder
 from training.runtime.distributed import ALONE, Processes
 from training.runtime.machine import Machine, find_machine
 from training.runtime.run_log import stage_cost
@@ -60,12 +56,14 @@ class DenseStart:
         machine: Where and how precisely it is trained.
         tokenizer: The encoder's.
         model: The encoder and a classifier at the labels' priors; trained in place.
+        prefixes: Put before documents and label texts.
     """
 
     source: EncoderSource
     machine: Machine
     tokenizer: TokenizersBackend
     model: DeplModel
+    prefixes: Prefixes
 
 
 def start_dense(
@@ -82,9 +80,10 @@ def start_dense(
 
     Raises:
         ConfigError: There is no such encoder, it has not so many layers to freeze, can't
-            compute them twice, or can't read so many tokens; the loss or a metric
-            wants more labels than there are, or the label tree more dimensions than document
-            vectors have; the precision is not to be had here, or not with this encoder.
+            compute them twice, can't read so many tokens, or was trained with what can't be done
+            here; the loss or a metric wants more labels than there are, or the label tree more
+            dimensions than document vectors have; the precision is not to be had here, or not with
+            this encoder.
     """
     config.retrieval.check(truth.shape[1])
     _check_metrics(config, truth.shape[1])
@@ -94,7 +93,8 @@ def start_dense(
             linear.learning.check(truth.shape[1], num_hard=0)
     machine = find_machine(config.precision, processes)
     source = find_encoder(config.encoder)
-    tokenizer, encoder = _loaded(source, config)
+    found = load_encoder(source, config)
+    tokenizer, encoder = found.tokenizer, found.encoder
     most_tokens = num_positions(encoder.transformer)
     for name, expected in (
         ("document_max_tokens", config.document_max_tokens),
@@ -111,7 +111,7 @@ def start_dense(
         checkpoint_gradients(encoder)
     model = DeplModel(encoder, _priors(truth)).to(machine.device)
     machine = usable_machine(EncoderTrial(source, encoder, tokenizer, machine, config))
-    return DenseStart(source, machine, tokenizer, model)
+    return DenseStart(source, machine, tokenizer, model, found.prefixes)
 
 
 def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]) -> None:
@@ -128,28 +128,6 @@ def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]
     encoder, tokenizer = start.model.encoder, start.tokenizer
     trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)
     check_encoder(trial, sample)
-
-
-def _loaded(source: EncoderSource, config: TrainingConfig) -> tuple[TokenizersBackend, DualEncoder]:
-    """Return the tokenizer of an encoder, and the dual encoder that starts from it.
-
-    Raises:
-        ConfigError: They can't be loaded, or used.
-    """
-    try:
-        tokenizer = load_tokenizer(source.folder)
-        with torch.random.fork_rng():
-            torch.manual_seed(config.seed)  # of weights that the encoder's files lack
-            transformer = load_transformer(source.folder)
-            return tokenizer, DualEncoder(transformer, config.retrieval.label_pooling)
-    except Exception as error:  # the libraries raise whatever they meet in foreign files
-        if isinstance(error, LongtailError):  # says what it is already
-            raise
-        raise ConfigError(
-            f"encoder {source.name!r}: its files in {str(source.folder)!r} can't be loaded "
-            f"({reason_of(error)}); expected a text encoder that Transformers knows, with "
-            "config.json, *.safetensors and tokenizer.json"
-        ) from error
 
 
 def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
@@ -211,10 +189,13 @@ def read_training_texts(
     """
     max_tokens, dropout = config.descriptions.max_tokens, config.retrieval.keyword_dropout
     descriptions = [label.pseudo_description for label in catalogue]
-    labels, views = tokenize_texts(start.tokenizer, descriptions, max_tokens), None
+    read = partial(
+        tokenize_texts, start.tokenizer, max_tokens=max_tokens, prefix=start.prefixes.label
+    )
+    labels, views = read(descriptions), None
     if dropout:
         bare = [pseudo_description(label) for label in catalogue]
-        views = TokenizedTexts.joined([labels, tokenize_texts(start.tokenizer, bare, max_tokens)])
+        views = TokenizedTexts.joined([labels, read(bare)])
     return TrainingTexts(
         documents=_tokenized(start, config, dataset.split("train").texts()),
         labels=labels,
@@ -228,7 +209,7 @@ def read_training_texts(
 def _tokenized(start: DenseStart, config: TrainingConfig, texts: Iterable[str]) -> TokenizedTexts:
     """Return documents as the encoder reads them."""
     parts = [
-        tokenize_texts(start.tokenizer, chunk, config.document_max_tokens)
+        tokenize_texts(start.tokenizer, chunk, config.document_max_tokens, start.prefixes.document)
         for chunk in chunks(texts)
     ]
     return TokenizedTexts.joined(parts)
@@ -307,6 +288,23 @@ def finish_dense(
         label_vectors=vectors,
         classifier=_trained_classifier(model, texts.truth) if keep else None,
         linear=_trained_linear(start, texts, config, folder) if LINEAR in config.scorers else None,
+        document_prefix=start.prefixes.document,
+    )
+
+
+def encoder_info(start: DenseStart, dense: DenseParts) -> EncoderInfo:
+    """Return what a manifest says of the encoder of a run."""
+    head = dense.encoder.head
+    return EncoderInfo(
+        name=start.source.name,
+        dim=dense.encoder.dim,
+        max_tokens=dense.max_tokens,
+        sha256=start.source.sha256,
+        document_prefix=start.prefixes.document,
+        label_prefix=start.prefixes.label,
+        document_pooling=head.document_pooling,
+        activation=head.activation,
+        is_normalized=head.is_normalized,
     )
 
 

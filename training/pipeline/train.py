@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from models.bundle.manifest import EncoderInfo, Manifest
+from models.bundle.manifest import Manifest
 from models.bundle.registry import Registry
 from models.errors import ConfigError, DataError
 from models.files.failures import doing
@@ -32,6 +32,7 @@ from training.evaluation.by_frequency import ALL_LABELS
 from training.pipeline.dense import (
     DenseStart,
     check_start,
+    encoder_info,
     find_label_subsets,
     finish_dense,
     read_dev_samples,
@@ -298,12 +299,12 @@ def _manifest(
         choice = next(name for name in _CHOICE_METRICS if name in measured)
         last_first = reversed(parts.scorers)
         default = max(last_first, key=lambda name: metrics[name][ALL_LABELS][choice])
-    settings, encoder, correction = run.config.settings_used, None, None
+    settings, encoder, correction = _settings(run, start), None, None
     if start is not None and parts.dense is not None:
-        source, dense = start.source, parts.dense
-        settings["encoder"] = source.name
+        dense = parts.dense
+        settings["encoder"] = start.source.name
         correction = dense.linear.correction if dense.linear is not None else None
-        encoder = EncoderInfo(source.name, dense.encoder.dim, dense.max_tokens, source.sha256)
+        encoder = encoder_info(start, dense)
     return Manifest(
         label_count=len(parts.catalogue),
         training_document_count=_num_documents(run.dataset, "train"),
@@ -320,6 +321,14 @@ def _manifest(
         thresholds=on_dev.thresholds,
         longtail_version=version("longtail"),
     )
+
+
+def _settings(run: Run, start: DenseStart | None) -> dict[str, Any]:
+    """Return all that decided what a run learns, with the pooling that its encoder decided."""
+    settings = run.config.settings_used
+    if start is not None:
+        settings["retrieval"]["label_pooling"] = start.model.encoder.head.label_pooling
+    return settings
 
 
 def _num_documents(corpus: Dataset, split_name: str) -> int:
@@ -340,7 +349,7 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
     Raises:
         ConfigError: It does.
     """
-    settings = run.config.settings_used
+    settings = _settings(run, start)
     settings.pop("warmup_texts", None)  # chosen when all is done
     content: dict[str, Any] = {
         "config": settings,

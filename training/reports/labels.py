@@ -147,23 +147,28 @@ def _weighed_keywords(
 
 def _reader(bundle: Bundle) -> Callable[[str], int] | None:
     """Return what tells how many characters of a text the label encoder reads; None without one."""
-    if bundle.manifest.encoder is None:
+    said = bundle.manifest.encoder
+    if said is None:
         return None
     settings = bundle.manifest.training.get("descriptions", {})
     return partial(
         _num_characters_read,
         load_tokenizer(bundle.encoder_folder),
         settings.get("max_tokens", sys.maxsize),  # a bundle that names none has cut none
+        said.label_prefix,
     )
 
 
-def _num_characters_read(tokenizer: TokenizersBackend, max_tokens: int, text: str) -> int:
+def _num_characters_read(
+    tokenizer: TokenizersBackend, max_tokens: int, prefix: str, text: str
+) -> int:
     """Return how many characters of a text `models.encoders.tokens.tokenize_texts` reads."""
-    encoding = tokenizer.backend_tokenizer.encode(text)
+    encoding = tokenizer.backend_tokenizer.encode(prefix + text)
     if len(encoding.ids) <= max_tokens:
         return len(text)
     num_last = max(0, tokenizer.num_special_tokens_to_add() - 1)
-    return max(end for _, end in encoding.offsets[: max_tokens - num_last])
+    last = max(end for _, end in encoding.offsets[: max_tokens - num_last])
+    return max(0, last - len(prefix))
 
 
 def _whole_keywords(label: Label, num_read: int) -> tuple[str, ...]:

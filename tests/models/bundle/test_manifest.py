@@ -222,6 +222,46 @@ def test_a_bundle_that_boasts_of_an_encoder_is_refused(
     assert words in refusal(lie(change, sparse_bundle.folder))
 
 
+# ---- how the encoder is used ----
+
+
+def test_what_is_as_ever_is_not_written_of_an_encoder(manifest: Manifest) -> None:
+    written = json.loads(manifest.to_json())["encoder"]
+    assert set(written) == {"name", "dim", "max_tokens", "sha256"}
+
+
+def test_how_an_encoder_is_used_comes_back_from_json(manifest: Manifest) -> None:
+    assert manifest.encoder is not None
+    encoder = replace(
+        manifest.encoder,
+        document_prefix="query: ",
+        label_prefix="passage: ",
+        document_pooling="last",
+        activation="tanh",
+        is_normalized=True,
+    )
+    found = Manifest.from_json(replace(manifest, encoder=encoder).to_json(), "here")
+    assert found.encoder == encoder
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("document_pooling", "max"),
+        ("activation", "relu"),
+        ("is_normalized", "yes"),
+        ("document_prefix", 1),
+        ("label_prefix", None),
+        ("suffix", "x"),
+    ],
+)
+def test_an_encoder_that_is_used_in_an_unknown_way_is_refused(
+    lie: Lie, name: str, value: object
+) -> None:
+    said = refusal(lie(set_at("encoder", name, to=value)))
+    assert "manifest.json has a field of the wrong form" in said and "train again" in said
+
+
 # ---- calibrations and blends ----
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from models.bundle.bundle import open_bundle
-from models.encoders.dual_encoder import DualEncoder, encode_all
+from models.encoders.dual_encoder import DEPL_HEAD, DualEncoder, encode_all
 from models.encoders.tokens import TokenizedTexts, tokenize_texts
 from models.errors import BundleCorruptError
 from models.parts.storage import read_dual_encoder, write_parts
@@ -28,7 +28,7 @@ def tokens(tokenizer) -> TokenizedTexts:
 @pytest.fixture
 def cls_encoder(dual_encoder: DualEncoder) -> DualEncoder:
     encoder = copy.deepcopy(dual_encoder)
-    encoder.label_pooling = "cls"
+    encoder.head = replace(encoder.head, label_pooling="cls")
     return encoder
 
 
@@ -58,12 +58,12 @@ def test_documents_are_pooled_as_ever(dual_encoder, cls_encoder, tokens):
 
 
 def test_a_bundle_without_a_word_of_it_has_the_mean(bundle):
-    assert read_dual_encoder(bundle).label_pooling == "mean"
+    assert read_dual_encoder(bundle).head == DEPL_HEAD
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 def test_a_bundle_pools_labels_as_its_training_did(bundle_with, pooling):
-    assert read_dual_encoder(bundle_with(pooling)).label_pooling == pooling
+    assert read_dual_encoder(bundle_with(pooling)).head.label_pooling == pooling
 
 
 def test_another_pooling_is_refused(bundle_with: Callable[[object], Path]):

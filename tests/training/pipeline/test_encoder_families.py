@@ -1,7 +1,8 @@
 """Encoders of many families are trained and served, or refused in one sentence before a run starts.
 
 On commit e37f807, T5, mT5, BART, and DeBERTa and FNet in bfloat16 ended in tracebacks, and GPT-2,
-Llama, Qwen3 and folders without a tokenizer were trained and published without a word.
+Llama, Qwen3 and folders without a tokenizer were trained and published without a word: every
+document had one vector, that of a first token which sees no other.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import ByteLevel, Whitespace
 from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import BpeTrainer
 from transformers import AutoModel, AutoTokenizer, PretrainedConfig, TokenizersBackend
 
+from models.encoders.dual_encoder import DualEncoder, encode_all
 from models.encoders.families import num_positions
 from models.encoders.pretrained import load_tokenizer, load_transformer
 from models.encoders.tokens import tokenize_texts
+from models.encoders.vector_head import VectorHead
 from models.errors import ConfigError
+from models.parts.model_parts import DenseParts
+from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from training.configuration.run import TrainingConfig
 from training.data.dataset import open_dataset
@@ -68,9 +75,19 @@ WORKING: dict[str, tuple[str, dict[str, Any]]] = {
               "n_head": 2, "d_inner": 32, "pad_token_id": 0}),
     "t5": ("T5Config", HALF),
     "mt5": ("MT5Config", HALF),
+    "gpt2": ("GPT2Config", {"vocab_size": len(VOCABULARY), "n_embd": 16, "n_layer": 2, "n_head": 2,
+             "n_positions": NUM_POSITIONS}),
+    "llama": ("LlamaConfig", BERT),
+    "mistral": ("MistralConfig", BERT | FEW_HEADS),
+    "qwen2": ("Qwen2Config", BERT | {"vocab_size": 400, "num_key_value_heads": 2}),
+    "qwen3": ("Qwen3Config", BERT | FEW_HEADS),
+    "gemma3": ("Gemma3TextConfig", BERT | FEW_HEADS),
+    "embedding-gemma": ("Gemma3TextConfig",
+                        BERT | FEW_HEADS | {"use_bidirectional_attention": True}),
 }  # fmt: skip
+DECODERS = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma3"}
 ONLY_FLOAT32 = {"deberta", "fnet"}
-DECODER = "the first token sees no other .*use a bidirectional encoder such as BERT"
+DECODER = "'cls', and in this model the first token sees no other .*take 'last', or use"
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "bart": (
         "BartConfig",
@@ -79,14 +96,14 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
          "decoder_ffn_dim": 16, "max_position_embeddings": NUM_POSITIONS},
         "'bart' is an encoder-decoder, whose encoder half can't be loaded alone; use an encoder",
     ),
-    "gpt2": ("GPT2Config", {"vocab_size": len(VOCABULARY), "n_embd": 16, "n_layer": 2, "n_head": 2,
-             "n_positions": NUM_POSITIONS}, DECODER),
-    "qwen3": ("Qwen3Config", BERT | FEW_HEADS, DECODER),
-    "llama": ("LlamaConfig", BERT, DECODER),
     "vit": ("ViTConfig", {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
             "intermediate_size": 16, "image_size": 8, "patch_size": 4},
             r"can't compute vectors from token ids \(\w+: .*\); use an encoder for texts"),
 }  # fmt: skip
+MOST_MOVED = {"float32": 1e-4, "bfloat16": 0.05}
+"""Most that serving may move a vector, as a share of its length."""
+LENGTHS = [" ".join(WORDS[:n]) for n in (1, 14, 3, 9)]
+"""Texts of unlike lengths, which are padded beside each other."""
 FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text",
                 "roberta-prelayernorm", "xlm-roberta-xl")  # fmt: skip
 
@@ -118,6 +135,18 @@ def tokenizer_of(vocabulary: list[str], template: str = "[CLS] $A [SEP]") -> Tok
     return TokenizersBackend(tokenizer_object=backend, **names)
 
 
+def byte_pairs() -> TokenizersBackend:
+    """Return a tokenizer of the form that Qwen's embedders have: an end token behind each text."""
+    end = "<|endoftext|>"
+    backend = Tokenizer(BPE())
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    trainer = BpeTrainer(vocab_size=400, special_tokens=[end], show_progress=False,
+                         initial_alphabet=ByteLevel.alphabet())  # fmt: skip
+    backend.train_from_iterator([" ".join(WORDS)] * 20, trainer)
+    backend.post_processor = TemplateProcessing(single=f"$A {end}", special_tokens=[(end, 0)])
+    return TokenizersBackend(tokenizer_object=backend, pad_token=end, eos_token=end)
+
+
 @pytest.fixture(scope="module")
 def encoder_of(tmp_path_factory) -> Callable[[str], Path]:
     made: dict[str, Path] = {}
@@ -125,7 +154,8 @@ def encoder_of(tmp_path_factory) -> Callable[[str], Path]:
     def find(name: str) -> Path:
         if name not in made:
             folder = tmp_path_factory.mktemp("encoder") / name
-            made[name] = write_encoder(folder, config_of(name), tokenizer_of(VOCABULARY))
+            tokenizer = byte_pairs() if name == "qwen2" else tokenizer_of(VOCABULARY)
+            made[name] = write_encoder(folder, config_of(name), tokenizer)
         return made[name]
 
     return find
@@ -157,12 +187,17 @@ def settings_for(encoder: Path, **changes: Any) -> TrainingConfig:
     return TrainingConfig.model_validate(content | changes)
 
 
-def num_answers(trained, precision: str) -> int:
+def num_answers(predictor: Predictor) -> int:
     """Return how many different answers the training documents' first halves get."""
-    predictor = Predictor.of_bundle(trained.bundle, precision=precision, device="cpu")
     texts = [" ".join(WORDS[i : i + 3]) for i in range(8)]
     found = predictor.predict(texts, k=3, scorer="retrieval")
     return len({tuple((each.id, each.score) for each in one.labels) for one in found})
+
+
+def distance(found: np.ndarray, expected: np.ndarray) -> float:
+    """Return the largest distance of two vectors of a text, relative to the longest vector."""
+    lengths = np.linalg.norm(expected, axis=1)
+    return float((np.linalg.norm(found - expected, axis=1) / lengths.max()).max())
 
 
 # ---- every family ----
@@ -183,7 +218,26 @@ def test_an_encoder_is_trained_and_tells_texts_apart_or_is_refused_in_a_sentence
             train_in(tmp_path, config, corpus)
         return
     trained = train_in(tmp_path, config, corpus)
-    assert num_answers(trained, precision) == 8
+    predictor = Predictor.of_bundle(trained.bundle, precision=precision, device="cpu")
+    assert num_answers(predictor) == 8
+    dense = read_parts(trained.bundle).dense
+    assert dense.encoder.head.document_pooling == ("last" if name in DECODERS else "cls")
+    most = MOST_MOVED[precision]
+    assert distance(predictor.read(LENGTHS).vectors, alone(dense, LENGTHS)) < most or name == "fnet"
+    # What training made of the labels' texts, with what the bundle has of the encoder.
+    labels = [label.pseudo_description for label in trained.bundle.catalogue]
+    tokens = tokenize_texts(dense.tokenizer, labels, config.descriptions.max_tokens)
+    assert (
+        distance(encode_all(dense.encoder, tokens, "label", pad_id=0), dense.label_vectors)
+        < (MOST_MOVED["float32"])
+    )
+
+
+def alone(dense: DenseParts, texts: list[str]) -> np.ndarray:
+    """The oracle: each document by itself, with nothing beside it, in float32."""
+    tokens = tokenize_texts(dense.tokenizer, texts, dense.max_tokens)
+    rows = (tokens.take([row]) for row in range(len(texts)))
+    return np.concatenate([encode_all(dense.encoder, row, "document", pad_id=0) for row in rows])
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -231,12 +285,49 @@ def test_a_bundle_with_a_decoder_is_refused_when_it_is_loaded(
     encoder_of, train_in, corpus, tmp_path, monkeypatch
 ):
     """As e37f807 published them."""
+    config = settings_for(encoder_of("qwen3"), document_pooling="cls")
     with monkeypatch.context() as patched:
-        patched.setattr("models.encoders.pretrained.check_first_token", lambda *_: None)
+        patched.setattr("training.pipeline.encoder_start.check_pooling", lambda *_: None)
         patched.setattr("training.pipeline.train.check_start", lambda *_: None)
-        trained = train_in(tmp_path, settings_for(encoder_of("qwen3")), corpus)
+        trained = train_in(tmp_path, config, corpus)
     with pytest.raises(ConfigError, match=DECODER):
         Predictor.of_bundle(trained.bundle)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"document_pooling": "cls"}, "document_pooling"),
+     ({"retrieval": {"label_pooling": "cls"}}, r"retrieval\.label_pooling")],
+)  # fmt: skip
+def test_the_first_token_of_a_decoder_is_not_taken_for_a_text(
+    encoder_of, train_in, corpus, tmp_path, changes, told
+):
+    config = settings_for(encoder_of("gpt2"), **changes)
+    with pytest.raises(ConfigError, match=f"{told} is {DECODER}"):
+        train_in(tmp_path, config, corpus)
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("name", sorted(DECODERS))
+def test_a_text_without_tokens_has_a_vector(encoder_of, name):
+    """A decoder's tokenizer may put no special token beside a text."""
+    tokenizer, encoder = tokenizer_of(VOCABULARY, "$A"), load_transformer(encoder_of(name))
+    model = DualEncoder(encoder, VectorHead("last", "last")).eval()
+    tokens = tokenize_texts(tokenizer, ["", WORDS[0], ""], 8)
+    found = encode_all(model, tokens, "document", pad_id=0)
+    assert np.isfinite(found).all()
+    assert found[0] == pytest.approx(found[2], abs=1e-6)
+    assert found[0] != pytest.approx(found[1], abs=1e-3)
+    assert encoder.config.use_cache is False
+
+
+def test_documents_are_the_mean_where_no_special_token_stands_before_a_text(
+    train_in, corpus, tmp_path
+):
+    ending = tokenizer_of(VOCABULARY, "$A [SEP]")
+    folder = write_encoder(tmp_path / "t5", config_of("t5"), ending)
+    dense = read_parts(train_in(tmp_path, settings_for(folder), corpus).bundle).dense
+    assert dense.encoder.head == VectorHead("mean", "mean")
 
 
 def test_an_encoder_that_ignores_the_padding_mask_is_warned_of(
@@ -397,6 +488,6 @@ def test_a_run_with_the_check_publishes_the_same_bytes_as_one_without(
     checked = train_in(tmp_path / "checked", config, corpus)
     monkeypatch.setattr("training.pipeline.train.check_start", lambda *_: None)
     monkeypatch.setattr("training.pipeline.dense.usable_machine", lambda trial: trial.machine)
-    monkeypatch.setattr("models.encoders.pretrained.check_first_token", lambda *_: None)
+    monkeypatch.setattr("models.encoders.pretrained.check_last_layer", lambda *_: None)
     unchecked = train_in(tmp_path / "unchecked", config, corpus)
     assert checked.bundle.manifest.digest == unchecked.bundle.manifest.digest

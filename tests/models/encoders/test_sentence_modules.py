@@ -1,0 +1,165 @@
+"""What the files of sentence-transformers say of an encoder, against a plain forward pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from models.encoders.sentence_modules import SentenceModules, read_sentence_modules
+from models.encoders.tokens import Prefixes
+from models.errors import ConfigError
+
+PLACE = "sentence_transformers.models."
+MEAN = {"pooling_mode_mean_tokens": True}
+IDENTITY = "torch.nn.modules.linear.Identity"
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+@pytest.fixture
+def folder_with(tmp_path) -> Callable[..., Path]:
+    """Writes modules.json and a folder for each module, with its settings and weights."""
+
+    def write(*modules: tuple[str, dict[str, Any], dict[str, torch.Tensor]]) -> Path:
+        listed = [{"idx": 0, "name": "0", "path": "", "type": f"{PLACE}Transformer"}]
+        for i, (kind, settings, weights) in enumerate(modules, start=1):
+            path = f"{i}_{kind}"
+            name = kind if "." in kind else f"{PLACE}{kind}"
+            listed.append({"idx": i, "name": str(i), "path": path, "type": name})
+            (tmp_path / path).mkdir()
+            (tmp_path / path / "config.json").write_text(json.dumps(settings))
+            if weights:
+                save_file(weights, tmp_path / path / "model.safetensors")
+        (tmp_path / "modules.json").write_text(json.dumps(listed))
+        return tmp_path
+
+    return write
+
+
+def pooling(**settings: Any) -> tuple[str, dict[str, Any], dict[str, torch.Tensor]]:
+    return ("Pooling", {"word_embedding_dimension": 6, **settings}, {})
+
+
+def dense(
+    size: int, dim: int, activation: str, *, bias: bool = True, **settings: Any
+) -> tuple[str, dict[str, Any], dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(size * 100 + dim)
+    weights = {"linear.weight": torch.randn(dim, size, generator=generator)}
+    if bias:
+        weights["linear.bias"] = torch.randn(dim, generator=generator)
+    said = {"in_features": size, "out_features": dim, "bias": bias}
+    return ("Dense", said | {"activation_function": activation} | settings, weights)
+
+
+def test_a_folder_without_such_files_says_nothing(tmp_path):
+    assert read_sentence_modules(tmp_path) == SentenceModules()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (MEAN, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+        ({"pooling_mode": "lasttoken"}, "last"),
+        ({"pooling_mode": ["mean"]}, "mean"),
+    ],
+)
+def test_the_pooling_is_read(folder_with, settings, expected):
+    found = read_sentence_modules(folder_with(pooling(**settings)))
+    assert (found.pooling, found.pools_prefix, found.is_normalized) == (expected, True, False)
+    assert found.dense is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"pooling_mode_max_tokens": True},
+        {"pooling_mode_weightedmean_tokens": True},
+        {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+    ],
+)
+def test_another_pooling_is_refused(folder_with, settings):
+    with pytest.raises(
+        ConfigError,
+        match=r"1_Pooling/config\.json tells of the poolings .*, expected one of the mean.*; use "
+        r"another encoder, or a copy of the folder without modules\.json",
+    ):
+        read_sentence_modules(folder_with(pooling(**settings)))
+
+
+def test_several_dense_layers_are_their_product(folder_with):
+    layers = [dense(6, 9, IDENTITY), dense(9, 4, TANH, bias=False)]
+    found = read_sentence_modules(folder_with(pooling(**MEAN), *layers, ("Normalize", {}, {})))
+    state = torch.randn(3, 6, generator=torch.Generator().manual_seed(7))
+    expected = state
+    for _, _, weights in layers:
+        bias = weights.get("linear.bias")
+        expected = torch.nn.functional.linear(expected, weights["linear.weight"], bias)
+    assert found.dense is not None
+    both = torch.nn.functional.linear(state, found.dense.weight, found.dense.bias)
+    assert torch.allclose(both, expected, atol=1e-5)
+    assert (found.dense.activation, found.is_normalized) == ("tanh", True)
+
+
+def test_a_dense_layer_behind_an_activation_is_refused(folder_with):
+    folder = folder_with(pooling(**MEAN), dense(6, 6, TANH), dense(6, 6, IDENTITY))
+    with pytest.raises(ConfigError, match="a Dense layer with an activation before another"):
+        read_sentence_modules(folder)
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [
+        (dense(6, 6, "torch.nn.modules.activation.GELU"), "the activation 'GELU', expected Iden"),
+        (dense(6, 6, TANH, module_input_name="token_embeddings"), "a layer over 'token_embeddings"),
+        (("Dense", {"activation_function": TANH}, {}), "pickled weights are not loaded"),
+    ],
+)
+def test_another_dense_layer_is_refused(folder_with, layer, told):
+    with pytest.raises(ConfigError, match=told):
+        read_sentence_modules(folder_with(pooling(**MEAN), layer))
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        [],
+        [("LSTM", {}, {}), pooling(**MEAN)],
+        [pooling(**MEAN), ("Normalize", {}, {}), dense(6, 6, IDENTITY)],
+        [pooling(**MEAN), ("custom_st.Router", {}, {})],
+    ],
+)
+def test_other_modules_are_refused_and_their_code_not_run(folder_with, modules):
+    folder = folder_with(*modules)
+    (folder / "custom_st.py").write_text("raise SystemExit('the code was run')")
+    with pytest.raises(ConfigError, match=r"tells of the modules Transformer.*, expected a Trans"):
+        read_sentence_modules(folder)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, Prefixes()),
+        ({"prompts": {"query": "q: ", "document": "p: "}}, Prefixes("q: ", "p: ")),
+        ({"prompts": {"query": "q: ", "passage": "p: ", "STS": "s: "}}, Prefixes("q: ", "p: ")),
+        ({"prompts": {"query": "Query:", "document": ""}}, Prefixes("Query:", "")),
+        ({"prompts": {"s": "s: "}, "default_prompt_name": "s"}, Prefixes("s: ", "s: ")),
+        ({"prompts": {"sts": "s: "}, "default_prompt_name": None}, Prefixes()),
+    ],
+)  # fmt: skip
+def test_documents_get_the_prompt_of_queries_and_labels_that_of_passages(tmp_path, said, expected):
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(said))
+    assert read_sentence_modules(tmp_path).prefixes == expected
+
+
+def test_a_prefix_that_is_not_pooled_is_told(folder_with):
+    assert not read_sentence_modules(
+        folder_with(pooling(**MEAN, include_prompt=False))
+    ).pools_prefix

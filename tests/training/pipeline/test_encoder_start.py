@@ -1,0 +1,216 @@
+"""What training starts from: pooling, dense layers, normalisation and prefixes of an encoder."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.nn.functional import linear, normalize
+
+from models.edit.add_labels import add_labels
+from models.encoders.dual_encoder import DEPL_HEAD, encode_all
+from models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
+from models.encoders.tokens import Prefixes, tokenize_texts
+from models.encoders.vector_head import VectorHead
+from models.errors import ConfigError
+from models.labels.catalogue import Label
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from training.configuration.run import TrainingConfig
+from training.pipeline.encoder_start import StartingEncoder, load_encoder
+
+DIM = 8
+DENSE = ["retrieval", "classifier", "hybrid", "linear", "sparse"]
+PROMPTS = {"query": "the ", "document": "of "}
+TEXTS = ["the art of the city", "history", "of music and the people of the world"]
+
+
+@pytest.fixture
+def dense() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"linear.weight": (DIM, 16), "linear.bias": (DIM,)}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def sentence_encoder(tiny_encoder, tmp_path, dense) -> Path:
+    """The tiny BERT as sentence-transformers would write it, with every module there is."""
+    folder = tmp_path / "sentence-encoder"
+    shutil.copytree(tiny_encoder, folder)
+    kinds = ("Transformer", "Pooling", "Dense", "Normalize")
+    listed = [
+        {"path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.models.{kind}"}
+        for i, kind in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": PROMPTS}))
+    write_pooling(folder)
+    (folder / "2_Dense").mkdir()
+    said = {"activation_function": "torch.nn.modules.activation.Tanh"}
+    (folder / "2_Dense" / "config.json").write_text(json.dumps(said))
+    save_file(dense, folder / "2_Dense" / "model.safetensors")
+    return folder
+
+
+def write_pooling(folder: Path, **settings: Any) -> None:
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    said = {"pooling_mode_mean_tokens": True, **settings}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(said))
+
+
+@pytest.fixture
+def started(tiny_content) -> Callable[..., StartingEncoder]:
+    def start(folder: Path, **changes: Any) -> StartingEncoder:
+        config = TrainingConfig.model_validate(tiny_content | {"encoder": str(folder)} | changes)
+        return load_encoder(EncoderSource(folder.name, folder, "0" * 64), config)
+
+    return start
+
+
+def sentence_vector(folder: Path, text: str, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+    """The oracle: what sentence-transformers computes of one text, times sqrt(dim)."""
+    ids = torch.tensor([load_tokenizer(folder).encode(text)])
+    hidden = load_transformer(folder)(input_ids=ids).last_hidden_state[0]
+    return math.sqrt(DIM) * normalize(linear(hidden.mean(dim=0), weight, bias).tanh(), dim=0)
+
+
+def vectors(found: StartingEncoder, role: Any) -> np.ndarray:
+    prefix = getattr(found.prefixes, role)
+    tokens = tokenize_texts(found.tokenizer, TEXTS, 24, prefix)
+    return encode_all(found.encoder, tokens, role, pad_id=0)
+
+
+@pytest.mark.parametrize(("role", "prefix"), [("document", "the "), ("label", "of ")])
+def test_training_starts_from_the_vectors_that_the_encoder_was_trained_for(
+    started, sentence_encoder, dense, role, prefix
+):
+    found = started(sentence_encoder)
+    assert found.prefixes == Prefixes("the ", "of ")
+    with torch.no_grad():
+        expected = [
+            sentence_vector(sentence_encoder, prefix + text, *dense.values()).numpy()
+            for text in TEXTS
+        ]
+    assert vectors(found, role) == pytest.approx(np.stack(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_bundle_makes_the_vectors_of_its_training(
+    sentence_encoder, tiny_content, tiny_corpus, train_in, tmp_path, precision
+):
+    content = {"encoder": str(sentence_encoder), "precision": precision, "scorers": DENSE}
+    config = TrainingConfig.model_validate(tiny_content | content)
+    bundle = train_in(tmp_path, config, tiny_corpus).bundle
+    said = json.loads((bundle.folder / "manifest.json").read_text())
+    assert said["encoder"] == {
+        "name": "sentence-encoder", "dim": DIM, "max_tokens": 24,
+        "sha256": bundle.manifest.encoder.sha256,
+        "document_prefix": "the ", "label_prefix": "of ",
+        "document_pooling": "mean", "activation": "tanh", "is_normalized": True,
+    }  # fmt: skip
+    assert said["training"]["retrieval"]["label_pooling"] == "mean"
+    assert "document_prefix" not in said["training"]
+    parts = read_parts(bundle)
+    texts = [f"of {label.pseudo_description}" for label in bundle.catalogue]
+    tokens = tokenize_texts(parts.dense.tokenizer, texts, 12)
+    found = encode_all(parts.dense.encoder, tokens, "label", pad_id=0)
+    assert found == pytest.approx(parts.dense.label_vectors, abs=1e-4)
+    assert np.linalg.norm(found, axis=1) == pytest.approx(math.sqrt(DIM), rel=1e-4)
+    documents = tokenize_texts(parts.dense.tokenizer, [f"the {text}" for text in TEXTS], 24)
+    expected = encode_all(parts.dense.encoder, documents, "document", pad_id=0)
+    predictor = Predictor.of_bundle(bundle, precision=precision, device="cpu")
+    tolerance = 1e-4 if precision == "float32" else 0.05
+    assert predictor.read(TEXTS).vectors == pytest.approx(expected, abs=tolerance * math.sqrt(DIM))
+
+
+def test_a_label_that_is_added_is_read_with_the_prefix_of_training(
+    sentence_encoder, tiny_content, tiny_corpus, train_in, tmp_path
+):
+    content = {"encoder": str(sentence_encoder), "scorers": ["retrieval", "sparse"]}
+    config = TrainingConfig.model_validate(tiny_content | content)
+    trained = train_in(tmp_path, config, tiny_corpus)
+    label = Label("new", "music of the world")
+    version = trained.registry.publish(add_labels(trained.bundle, [label]))
+    changed = read_parts(trained.registry.open(version))
+    tokens = tokenize_texts(changed.dense.tokenizer, ["of music of the world"], 12)
+    expected = encode_all(changed.dense.encoder, tokens, "label", pad_id=0)
+    assert changed.dense.label_vectors[-1] == pytest.approx(expected[0], abs=1e-5)
+
+
+def test_the_configuration_decides_where_it_says_something(started, sentence_encoder):
+    found = started(
+        sentence_encoder,
+        document_pooling="cls",
+        document_prefix="",
+        label_prefix="people ",
+        retrieval={"label_pooling": "last"},
+    )
+    assert found.encoder.head == VectorHead("cls", "last", "tanh", is_normalized=True)
+    assert found.prefixes == Prefixes("", "people ")
+
+
+def test_what_the_configuration_says_stands_in_the_settings(tiny_content):
+    given = {"document_pooling": "mean", "document_prefix": "", "label_prefix": "of "}
+    used = TrainingConfig.model_validate(tiny_content | given).settings_used
+    assert {name: used[name] for name in given} == given
+    without = TrainingConfig.model_validate(given | {"scorers": ["sparse"]})
+    assert not set(given).intersection(without.settings_used)
+    assert set(without.keys_ignored) == set(given)
+
+
+def test_an_encoder_that_says_nothing_is_used_as_in_depl(started, tiny_encoder):
+    found = started(tiny_encoder)
+    assert (found.encoder.head, found.prefixes) == (DEPL_HEAD, Prefixes())
+
+
+def test_the_packaged_encoder_is_used_as_in_depl(sentence_encoder, tiny_content):
+    """It brings modules.json along; what was measured with it is of its first token."""
+    config = TrainingConfig.model_validate(tiny_content | {"encoder": "packaged"})
+    found = load_encoder(EncoderSource("packaged", sentence_encoder, "0" * 64), config)
+    assert (found.encoder.head, found.prefixes) == (DEPL_HEAD, Prefixes())
+    assert found.encoder.dim == 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"document_prefix": "the " * 30},
+            r"document_prefix 'the .*' has 30 tokens, but document_max_tokens is 24, .*to ''",
+        ),
+        ({"label_prefix": "of " * 10}, r"label_prefix .* 10 tokens, but descriptions\.max_tokens"),
+    ],
+)
+def test_a_prefix_that_leaves_no_room_is_refused(started, sentence_encoder, changes, told):
+    with pytest.raises(ConfigError, match=told):
+        started(sentence_encoder, **changes)
+
+
+def test_a_prefix_that_the_encoder_does_not_pool_is_refused(started, sentence_encoder):
+    write_pooling(sentence_encoder, include_prompt=False)
+    with pytest.raises(ConfigError, match=r"leaves the prefix of a text out .* to ''"):
+        started(sentence_encoder)
+    assert started(sentence_encoder, document_prefix="", label_prefix="").prefixes == Prefixes()
+
+
+def test_a_dense_layer_of_another_encoder_is_refused(started, sentence_encoder):
+    weights = {"linear.weight": torch.ones(DIM, 20)}
+    save_file(weights, sentence_encoder / "2_Dense" / "model.safetensors")
+    with pytest.raises(ConfigError, match="read vectors of 20 numbers, but its transformer makes"):
+        started(sentence_encoder)
+
+
+def test_known_tokens_are_those_of_the_text_and_not_of_its_prefix(tiny_encoder):
+    tokenizer = load_tokenizer(tiny_encoder)
+    plain = tokenize_texts(tokenizer, ["the art", "xyzzyx"], 24)
+    found = tokenize_texts(tokenizer, ["the art", "xyzzyx"], 24, "of the ")
+    assert found.num_known.tolist() == plain.num_known.tolist()
+    assert found.lengths.tolist() == (plain.lengths + 2).tolist()

@@ -1,0 +1,167 @@
+"""From an encoder's folder to the dual encoder that training starts from.
+
+What the encoder was trained with decides how its vectors are made, unless the configuration does:
+sentence-transformers says it in files of its own, and of other encoders the family tells.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, TokenizersBackend
+
+from models.encoders.check import check_pooling, is_causal, reason_of
+from models.encoders.dual_encoder import DualEncoder
+from models.encoders.pretrained import (
+    PACKAGED,
+    EncoderSource,
+    load_tokenizer,
+    load_transformer,
+    num_leading,
+)
+from models.encoders.sentence_modules import DenseLayer, SentenceModules, read_sentence_modules
+from models.encoders.tokens import Prefixes
+from models.encoders.vector_head import VectorHead
+from models.errors import ConfigError, LongtailError
+from models.names import Pooling
+from training.configuration.run import TrainingConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StartingEncoder:
+    """What training starts from.
+
+    Attributes:
+        tokenizer: The encoder's.
+        encoder: The dual encoder.
+        prefixes: Put before its texts.
+    """
+
+    tokenizer: TokenizersBackend
+    encoder: DualEncoder
+    prefixes: Prefixes
+
+
+def load_encoder(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
+    """Return the tokenizer of an encoder, and the dual encoder that starts from it.
+
+    Raises:
+        ConfigError: They can't be loaded, or not used as they or the configuration want it.
+    """
+    try:
+        return _loaded(source, config)
+    except Exception as error:  # the libraries raise whatever they meet in foreign files
+        if isinstance(error, LongtailError):  # says what it is already
+            raise
+        raise ConfigError(
+            f"encoder {source.name!r}: its files in {str(source.folder)!r} can't be loaded "
+            f"({reason_of(error)}); expected a text encoder that Transformers knows, with "
+            "config.json, *.safetensors and tokenizer.json"
+        ) from error
+
+
+def _loaded(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
+    tokenizer = load_tokenizer(source.folder)
+    # The packaged one is used as DEPL uses BERT, which all published figures are of.
+    is_packaged = config.encoder == PACKAGED
+    modules = SentenceModules() if is_packaged else read_sentence_modules(source.folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)  # of weights that the encoder's files lack
+        transformer = load_transformer(source.folder)
+        head = _head(transformer, tokenizer, modules, config)
+        check_pooling(transformer, head, source.folder)
+        dim = None if modules.dense is None else len(modules.dense.weight)
+        encoder = DualEncoder(transformer, head, dim)
+    if modules.dense is not None:
+        _start_poolers(encoder, modules.dense, source.folder)
+    prefixes = _prefixes(modules, config)
+    _check_prefixes(source, tokenizer, prefixes, modules, config)
+    logger.info("encoder %r: %s, %s", source.name, head, prefixes)
+    return StartingEncoder(tokenizer, encoder, prefixes)
+
+
+def _head(
+    transformer: PreTrainedModel,
+    tokenizer: TokenizersBackend,
+    modules: SentenceModules,
+    config: TrainingConfig,
+) -> VectorHead:
+    """Return how vectors are made: as configured, else as the encoder's files say, else as DEPL.
+
+    Where nothing is said, a decoder's texts are their last token, since no other sees all; and
+    documents are the mean of their tokens where none stands before a text, as [CLS] does in BERT.
+    """
+    documents: Pooling = "cls" if num_leading(tokenizer) else "mean"
+    labels: Pooling = "mean"
+    if modules.pooling is not None:
+        documents = labels = modules.pooling
+    elif is_causal(transformer):
+        documents = labels = "last"
+    return VectorHead(
+        document_pooling=config.document_pooling or documents,
+        label_pooling=config.retrieval.label_pooling or labels,
+        activation="identity" if modules.dense is None else modules.dense.activation,
+        is_normalized=modules.is_normalized,
+    )
+
+
+@torch.no_grad()
+def _start_poolers(encoder: DualEncoder, dense: DenseLayer, folder: Path) -> None:
+    """Let both poolers start as the encoder's dense layer; they are trained from there.
+
+    Raises:
+        ConfigError: It doesn't fit the transformer.
+    """
+    expected = tuple(encoder.document_pooler.weight.shape)
+    if tuple(dense.weight.shape) != expected:
+        raise ConfigError(
+            f"encoder in {str(folder)!r}: its Dense layers read vectors of {dense.weight.shape[1]} "
+            f"numbers, but its transformer makes {expected[1]}; put together what belongs together"
+        )
+    for pooler in (encoder.document_pooler, encoder.label_pooler):
+        pooler.weight.copy_(dense.weight)
+        pooler.bias.copy_(dense.bias)
+
+
+def _prefixes(modules: SentenceModules, config: TrainingConfig) -> Prefixes:
+    own, document, label = modules.prefixes, config.document_prefix, config.label_prefix
+    return Prefixes(
+        document=own.document if document is None else document,
+        label=own.label if label is None else label,
+    )
+
+
+def _check_prefixes(
+    source: EncoderSource,
+    tokenizer: TokenizersBackend,
+    prefixes: Prefixes,
+    modules: SentenceModules,
+    config: TrainingConfig,
+) -> None:
+    """Refuse prefixes that leave no room for a text, or that the encoder does not pool.
+
+    Raises:
+        ConfigError: They do.
+    """
+    if not modules.pools_prefix and prefixes != Prefixes():
+        raise ConfigError(
+            f"encoder {source.name!r}: it leaves the prefix of a text out of its vector "
+            "(include_prompt), which is not done here; set document_prefix and label_prefix to ''"
+        )
+    num_special = tokenizer.num_special_tokens_to_add()
+    for name, prefix, setting, most in (
+        ("document_prefix", prefixes.document, "document_max_tokens", config.document_max_tokens),
+        ("label_prefix", prefixes.label, "descriptions.max_tokens", config.descriptions.max_tokens),
+    ):
+        num_prefix = len(tokenizer.backend_tokenizer.encode(prefix, add_special_tokens=False).ids)
+        if num_special + num_prefix >= most:
+            raise ConfigError(
+                f"{name} {prefix!r} has {num_prefix} tokens, but {setting} is {most}, "
+                f"{num_special} of them special, which leaves none for a text; raise {setting}, "
+                f"or set {name} to ''"
+            )
