@@ -253,8 +253,8 @@ class Prediction:
         num_text_tokens: Tokens that the text has.
         known_tokens: How much of what was read the scorer's vocabulary knows: the encoder's tokens
             but for special and unknown ones; for `sparse`, different words and phrases with a
-            feature; for a blend of both, the larger number. With 0 the labels say nothing about
-            the text.
+            feature; for a blend of both, the larger number, and at least 1 where it finds a name.
+            With 0 the labels say nothing about the text.
         explanations: Why, of each label; empty where none were requested.
         warnings: What to know about labels before relying on them: that their probabilities are
             often too high (see `models.scorers.reliability`).

@@ -15,6 +15,10 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 """Between the cells of a CSV file; the first that gives the header its columns is taken."""
 Columns: TypeAlias = Sequence[tuple[str, ...]]
 """Columns that a file must have: at least one of each group."""
+AS_UTF_8 = (
+    "save the file as UTF-8 ('CSV UTF-8' in Excel), or convert it, for example with "
+    "'iconv -f cp1252 -t utf-8'"
+)
 _MAX_COLUMNS_SHOWN = 8
 _MAX_CHOICES_SHOWN = 3
 
@@ -75,6 +79,8 @@ def find_header(
         raise DataError(not_csv(errors[0]))
     expected = ", ".join(map(_choice, columns))
     longest = max(headers, key=lambda header: len(header.names))
+    if any("\udc80" <= sign <= "\udcff" for name in longest.names for sign in name):
+        raise DataError(f"the header is not UTF-8 ({_shown(longest.names)}); {AS_UTF_8}")
     raise DataError(
         f"the header has the columns {_shown(longest.names)}; "
         f"expected {expected} among them, each once, between commas, semicolons or tabs"

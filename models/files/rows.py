@@ -12,17 +12,13 @@ from typing import Any, TypeAlias
 
 from models.errors import DataError
 from models.files.bad_lines import BadLine
-from models.files.csv_columns import Columns, CsvHeader, find_header, not_csv
+from models.files.csv_columns import AS_UTF_8, Columns, CsvHeader, find_header, not_csv
 from models.files.text_files import MAX_LINE_BYTES, lines
 
 Fields: TypeAlias = dict[str, Any]
 Row: TypeAlias = tuple[int, Fields | BadLine]
 """Number of a line, and what it holds."""
 
-_AS_UTF_8 = (
-    "save the file as UTF-8 ('CSV UTF-8' in Excel), or convert it, for example with "
-    "'iconv -f cp1252 -t utf-8'"
-)
 _SPREAD_OUT = re.compile(rb"\s*(\[\s*(\{.*)?|\{)\s*", re.DOTALL)
 
 
@@ -90,7 +86,7 @@ def _json_fields(line: bytes) -> Fields:
 
 def not_utf_8(byte: int, position: int) -> str:
     """Return what is wrong with a line of another encoding, and what to do."""
-    return f"not UTF-8 (byte 0x{byte:02x} at position {position}); {_AS_UTF_8}"
+    return f"not UTF-8 (byte 0x{byte:02x} at position {position}); {AS_UTF_8}"
 
 
 def csv_rows(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Iterator[Row]:
@@ -146,5 +142,5 @@ def _csv_fields(number: int, header: Sequence[str], cells: list[str]) -> Fields 
         record.encode()
     except UnicodeEncodeError as error:
         byte = ord(record[error.start]) - 0xDC00
-        return BadLine(number, f"not UTF-8 (byte 0x{byte:02x}); {_AS_UTF_8}")
+        return BadLine(number, f"not UTF-8 (byte 0x{byte:02x}); {AS_UTF_8}")
     return dict(zip(header, cells, strict=True))

@@ -149,26 +149,42 @@ class LabelCatalogue:
                 indices.setdefault(label.notation, []).append(index)
         return indices
 
+    @cached_property
+    def _indices_in_languages(self) -> dict[str, list[int]]:
+        indices: dict[str, list[int]] = {}
+        for index, label in enumerate(self._labels):
+            for name in set(label.names.values()) - {label.name}:
+                indices.setdefault(name, []).append(index)
+        return indices
+
     def knows(self, key: str) -> bool:
-        """Return whether a label has this id, this name, or this notation."""
-        tables = (self._index_by_id, self._indices_by_name, self._indices_by_notation)
-        return any(key in table for table in tables)
+        """Return whether a label has this id, notation, or name in any language."""
+        return key in self._index_by_id or any(key in table for _, table in self._tables)
+
+    @property
+    def _tables(self) -> tuple[tuple[str, dict[str, list[int]]], ...]:
+        """What labels are known by besides their ids, in the order in which it counts."""
+        return (
+            ("are named", self._indices_by_name),
+            ("have the notation", self._indices_by_notation),
+            ("are in another language named", self._indices_in_languages),
+        )
 
     def index_of(self, key: str) -> int:
-        """Return the row of the label with this id, or else with this name, or else this notation.
+        """Return the row of the label with this id, else name, notation, or name in a language.
 
         Raises:
-            DataError: No label has it, or several labels share the name or notation.
+            DataError: No label has it, or several labels share the first of these that any has.
         """
         if key in self._index_by_id:
             return self._index_by_id[key]
-        found = self._indices_by_name.get(key) or self._indices_by_notation.get(key, [])
-        if len(found) == 1:
-            return found[0]
-        if found:
-            what = "are named" if key in self._indices_by_name else "have the notation"
-            ids = ", ".join(repr(self._labels[index].id) for index in found[:5])
-            raise DataError(f"{len(found)} labels {what} {key!r} (ids {ids}); use the id")
+        for what, table in self._tables:
+            found = table.get(key, [])
+            if len(found) == 1:
+                return found[0]
+            if found:
+                ids = ", ".join(repr(self._labels[index].id) for index in found[:5])
+                raise DataError(f"{len(found)} labels {what} {key!r} (ids {ids}); use the id")
         raise DataError(f"unknown label {key!r}; it is neither an id nor a name of a label")
 
     def replaced(self, **columns: Iterable[object]) -> LabelCatalogue:

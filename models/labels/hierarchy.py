@@ -7,6 +7,7 @@ no labels of the catalogue are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -34,10 +35,22 @@ class LabelHierarchy:
         """Whether any label stands below another."""
         return bool(self._narrower)
 
-    @property
+    @cached_property
     def tops(self) -> list[int]:
-        """The labels with narrower and without broader ones; those of circles have broader ones."""
-        return [row for row in sorted(self._narrower) if not self._broader[row]]
+        """The labels with narrower ones and none above, but for those in a circle with them.
+
+        Of a circle at the top, the first label; so every label with relations is below one of them.
+        """
+        tops = [row for row in sorted(self._narrower) if not self._broader[row]]
+        reached = set[int]().union(*(self._reached(row, self.narrower) for row in tops))
+        for row in sorted(self._narrower):
+            if row in reached:
+                continue
+            above = self._reached(row, self.broader)
+            if above <= self._reached(row, self.narrower):  # nothing outside its own circle
+                tops.append(row)
+                reached |= self._reached(row, self.narrower)
+        return tops
 
     def broader(self, row: int) -> tuple[int, ...]:
         """Return the labels right above one, in the order of its vocabulary."""

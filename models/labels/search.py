@@ -10,7 +10,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -42,17 +42,32 @@ class Found:
 class LabelSearch:
     """Finds labels of one catalogue."""
 
-    def __init__(self, catalogue: LabelCatalogue) -> None:
-        """Index all labels."""
+    def __init__(
+        self, catalogue: LabelCatalogue, other_names: Sequence[tuple[str, ...]] | None = None
+    ) -> None:
+        """Index all labels.
+
+        Args:
+            catalogue: Names, names in other languages, notations, ids and texts.
+            other_names: Further names of each label; None: those of the catalogue.
+        """
+        if other_names is None:
+            other_names = [label.alternative_names for label in catalogue]
         names = [folded(label.name).strip() for label in catalogue]
         ids = [folded(label.id).strip() for label in catalogue]
+        more = [
+            (row, folded(name).strip())
+            for row, (label, others) in enumerate(zip(catalogue, other_names, strict=True))
+            for name in {*label.names.values(), *others, label.notation} - {label.name, ""}
+        ]
         others = (
             f"{label_id} {folded(label.description)} {folded(label.pseudo_description)}"
             for label_id, label in zip(ids, catalogue, strict=True)
         )
         self._num_labels = len(catalogue)
-        self._starts = _Sorted(chain(enumerate(names), enumerate(ids)))
-        self._words_of_names = _Sorted(_words_of(names))
+        self._starts = _Sorted(chain(enumerate(names), enumerate(ids), more))
+        words_of_others = ((row, word) for row, name in more for word in _WORD.findall(name))
+        self._words_of_names = _Sorted(chain(_words_of(names), words_of_others))
         self._words = _Sorted(_words_of(others))
         counts = catalogue.training_counts
         self._place = np.empty(len(counts), dtype=np.int64)
@@ -61,10 +76,10 @@ class LabelSearch:
     def find(self, query: str, *, limit: int, offset: int = 0) -> Found:
         """Return the labels that a query finds.
 
-        A label is found whose name or id begins with the query, or where each word of the query
-        begins a word of its name, id, description or keywords. First come those whose name or id is
-        the query, then those whose name or id begins with it, those with all words in the name, and
-        all others; among equals those with more training documents, and the smaller index.
+        A label is found whose name (in any language), notation or id begins with the query, or
+        where each word of the query begins a word of its names, id, description or keywords. First
+        come those whose name or id is the query, then those whose name or id begins with it, those
+        with all words in the name, and all others; among equals those with more training documents, and the smaller index.
 
         Args:
             query: An empty one, or one without a letter or digit, finds all labels.

@@ -168,8 +168,8 @@ class TextBatch:
 
         The encoder reads the first tokens, all others read all words. What the encoder reads too is
         counted in its tokens, and is cut where the encoder cuts it. Of the two numbers of known
-        tokens the larger one counts, so that it is 0 only where neither encoder nor sparse model
-        knows anything; a scorer that reads neither knows all words.
+        tokens the larger one counts, and at least 1 where a name is found, so that it is 0 only
+        where nothing is known; a scorer that reads by neither knows all words.
 
         Args:
             reads: What the scorers read.
@@ -177,6 +177,8 @@ class TextBatch:
         known = np.zeros(len(self.texts), dtype=np.int64)
         if "features" in reads:
             known = self.num_known_features
+        if "names" in reads:
+            known = np.maximum(known, np.diff(self.name_scores.indptr) > 0)
         if "vector" in reads:
             num_read, num_tokens = self.tokens.lengths, self.tokens.num_tokens
             known = np.maximum(known, self.tokens.num_known)

@@ -19,7 +19,7 @@ from models.encoders.onnx import OnnxPrecision, OnnxTransformer
 from models.encoders.pretrained import Precision
 from models.explain.explanation import explain
 from models.explain.label_facts import FindNearest, LabelFacts
-from models.labels.catalogue import LabelCatalogue
+from models.labels.catalogue import Label, LabelCatalogue
 from models.labels.search import LabelSearch
 from models.labels.selection import LabelSelector
 from models.names import AimName, CorrectionName
@@ -135,7 +135,16 @@ class Predictor:
     @cached_property
     def label_search(self) -> LabelSearch:
         """Finds labels by words; made when first asked for."""
-        return LabelSearch(self.catalogue)
+        others = [self._with_other_names(row) for row in range(len(self.catalogue))]
+        return LabelSearch(self.catalogue, [label.alternative_names for label in others])
+
+    def _with_other_names(self, row: int) -> Label:
+        """Return a label with all of its other names, where the scorer `names` knows them."""
+        names, label = self._parts.names, self.catalogue[row]
+        if names is None:
+            return label
+        first = 0 if names.scored is None else names.scored.start
+        return replace(label, alternative_names=names.catalogue[first + row].alternative_names)
 
     @property
     def selector(self) -> LabelSelector:
@@ -330,7 +339,7 @@ class Predictor:
         (nearest,) = self.facts.nearest([label])
         return LabelDetails(
             index=label,
-            label=self.catalogue[label],
+            label=self._with_other_names(label),
             keywords=self.facts.keywords(label),
             nearest=nearest,
             scorers=tuple(name for name in self.scorers if self._scorers.knows(name, label)),

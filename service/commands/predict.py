@@ -91,6 +91,16 @@ def predict(
         str | None,
         typer.Option(help="Of the labels' names, where the vocabulary has it."),
     ] = None,
+    text_columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns (or fields) of the text, between commas, joined in this order.",
+            show_default="text, or title and content",
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="Column (or field) of the id.", show_default="id")
+    ] = None,
     label_sets: Annotated[
         Path | None,
         typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
@@ -121,7 +131,7 @@ def predict(
     """
     from models.bundle.registry import Registry
     from service.engine.label_sets import LabelSets
-    from service.offline.documents import check_source
+    from service.offline.documents import DocumentColumns, check_source
     from service.offline.predict import (
         check_options,
         check_task,
@@ -151,11 +161,13 @@ def predict(
         checked_precision(precision),
         checked_engine(engine),
     )
-    remarks = check_source(source)
+    named = (name.strip() for name in (text_columns or "").split(","))
+    columns = DocumentColumns(tuple(name for name in named if name), id_column)
+    remarks = check_source(source, columns)
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
     bundle = store.open(number)
-    task = Task(source, target, number, bundle.manifest.digest, defaults, sets)
+    task = Task(source, target, number, bundle.manifest.digest, defaults, sets, columns)
     check_task(task, registry, overwrite=overwrite)
     check_options(bundle, defaults, sets)
     for remark in remarks:

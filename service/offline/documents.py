@@ -2,10 +2,12 @@
 
 - JSON lines, by any other name than those below: as `POST /v1/batch` takes them, or documents of a
   corpus: `title` and `content` may stand for `text`, and labels are left out.
-- CSV (`.csv`): a column `text`, or `title` and `content`; `id` if there is one, in any case. Other
-  columns are left out. The delimiter is a comma, a semicolon or a tab, whichever gives the columns.
+- CSV (`.csv`, `.tsv`): a column `text`, or `title` and `content`; `id` if there is one, in any
+  case. Other columns are left out. The delimiter is a comma, a semicolon or a tab, whichever gives
+  the columns.
 - Plain text (`.txt`): one document a line.
 
+Other columns, or fields of JSON lines, can be named (`DocumentColumns`).
 Each may be gzip-compressed, with `.gz` added to its name. Every form becomes JSON lines, one at a
 time, so that the rest of the work knows no other.
 """
@@ -18,11 +20,12 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 from typing import Any
 
-from models.errors import DataError
+from models.errors import ConfigError, DataError
 from models.files.csv_columns import find_header, not_csv
 from models.files.failures import reason_of
 from models.files.outputs import check_readable_file
@@ -33,6 +36,7 @@ from service.wire.problems import INVALID
 MAX_LINE_BYTES = 2**24
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _READ_BYTES = 2**20
+_TABLES = frozenset({".csv", ".tsv"})
 _LABEL_FIELDS = frozenset({"labels", "target_ind", "target_rel"})
 _TITLED = ("title", "content")
 _LABELS_LEFT_OUT = "The documents have labels, which are left out."
@@ -43,21 +47,64 @@ _TORN = "\0torn"
 _KNOWN_FIELDS = frozenset(BatchLine.model_fields) | {*_TITLED, "uid"}
 
 
-def check_source(path: Path) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class DocumentColumns:
+    """Columns of a CSV file, or fields of JSON lines, that are named.
+
+    Attributes:
+        text: Joined in this order; empty: `text`, or `title` and `content`.
+        id: Of the document's id; None: `id` or `uid`.
+    """
+
+    text: tuple[str, ...] = ()
+    id: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether any is named."""
+        return bool(self.text or self.id)
+
+    def question_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a document as if its columns had our names; what is missing stays missing."""
+        found = dict(fields)
+        if self.text:
+            parts = [found.pop(name) for name in dict.fromkeys(self.text) if name in found]
+            strange = next((part for part in parts if not isinstance(part, str | None)), None)
+            words = (part for part in parts if isinstance(part, str) and part.strip())
+            found = {name: x for name, x in found.items() if name not in {"text", *_TITLED}}
+            if parts:
+                found["text"] = "\n".join(words) if strange is None else strange
+        if self.id is not None and self.id in found:
+            found["id"] = found.pop(self.id)
+        return found
+
+
+_AS_THEY_ARE = DocumentColumns()
+
+
+def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[str]:
     """Refuse a file that can't be read, before a model is loaded.
+
+    Args:
+        path: The file.
+        columns: Those that are named.
 
     Returns:
         What a person should know of how it is read: sentences.
 
     Raises:
-        ConfigError: It is no file, or can't be opened.
+        ConfigError: It is no file, or can't be opened; or columns are named of a text file.
         DataError: Its beginning can't be read, or its CSV header lacks a column.
     """
     check_readable_file(path, "--input")
     if not path.is_file():
         return []  # a pipe, which can be read only once
-    if _form_of(path) == ".csv":
-        header = _Table(path, int).header
+    if columns and _form_of(path) == ".txt":
+        raise ConfigError(
+            f"--input {str(path)!r}: a text file has no columns; leave out --text-columns and "
+            "--id-column"
+        )
+    if _form_of(path) in _TABLES:
+        header = _Table(path, int, columns).header
         has_labels = bool(_LABEL_FIELDS & set(header.names))
         remarks = [f"{path}: {remark}" for remark in header.remarks()]
         return [_LABELS_LEFT_OUT, *remarks] if has_labels else remarks
@@ -72,13 +119,14 @@ def check_source(path: Path) -> list[str]:
 
 def is_plain_json_lines(path: Path) -> bool:
     """Whether the file has the JSON lines that `document_lines` gives, byte for byte."""
-    return _form_of(path) not in {".csv", ".txt"} and path.suffix != ".gz"
+    return _form_of(path) not in {*_TABLES, ".txt"} and path.suffix != ".gz"
 
 
 def document_lines(
     path: Path,
     progress: Callable[[int], object] = int,
     max_line_bytes: int = MAX_LINE_BYTES,
+    columns: DocumentColumns = _AS_THEY_ARE,
 ) -> Iterator[bytes | None]:
     """Yield the documents as JSON lines, blank lines too; None for one that is too long.
 
@@ -86,18 +134,31 @@ def document_lines(
         path: The file.
         progress: Called with the bytes of the file, as it lies on disk, that were read since.
         max_line_bytes: Most bytes of a line of the file.
+        columns: Those that are named.
 
     Raises:
         DataError: The file can't be read to its end.
     """
     form = _form_of(path)
-    if form == ".csv":
-        yield from _Table(path, progress)
+    if form in _TABLES:
+        yield from _Table(path, progress, columns)
     elif form == ".txt":
         for line in _raw_lines(path, progress, max_line_bytes):
             yield line and _json_line({"text": _decoded(line)}) if line and line.strip() else line
+    elif columns:
+        for line in _raw_lines(path, progress, max_line_bytes):
+            yield _renamed(line, columns)
     else:
         yield from _raw_lines(path, progress, max_line_bytes)
+
+
+def _renamed(line: bytes | None, columns: DocumentColumns) -> bytes | None:
+    """Return a line with its fields renamed; one that is no object stays, and is told later."""
+    try:
+        fields = json.loads((line or b"").removeprefix(BYTE_ORDER_MARK))
+    except (ValueError, RecursionError):
+        return line
+    return _json_line(columns.question_of(fields)) if isinstance(fields, dict) else line
 
 
 def as_question(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +188,9 @@ def as_question(content: Mapping[str, Any]) -> dict[str, Any]:
 class _Table:
     """The documents of a CSV file, as JSON lines."""
 
-    def __init__(self, path: Path, progress: Callable[[int], object]) -> None:
+    def __init__(
+        self, path: Path, progress: Callable[[int], object], columns: DocumentColumns
+    ) -> None:
         """Read the header.
 
         Raises:
@@ -137,19 +200,25 @@ class _Table:
         csv.field_size_limit(MAX_LINE_BYTES)
         head, lines = tee(self._decoded_lines(progress))
         try:
-            self.header = find_header(head, _COLUMNS, _MORE_COLUMNS, strict=False)
+            needed = [(name,) for name in (*columns.text, *([columns.id] if columns.id else []))]
+            named = needed if columns.text else [*needed, *_COLUMNS]
+            self.header = find_header(head, named, _MORE_COLUMNS, strict=False)
         except DataError as error:
-            raise DataError(f"{path}, line 1: {error}") from error
+            more = "" if columns else "; name others with --text-columns"
+            raise DataError(f"{path}, line 1: {error}{more}") from error
+        self._columns = columns
         del head  # else all lines would be kept for it
         self._rows = csv.reader(lines, delimiter=self.header.delimiter)
         next(self._records())
 
     def __iter__(self) -> Iterator[bytes | None]:
-        known, names = {"id", "uid", "text", *_TITLED}, self.header.names
+        names = self.header.names
+        known = {"id", "uid", "text", *_TITLED, *self._columns.text, self._columns.id}
         for cells in filter(None, self._records()):
             if len(cells) == len(names):
                 fields = zip(names, cells, strict=True)
-                yield _json_line({name: cell for name, cell in fields if name in known})
+                content = {name: cell for name, cell in fields if name in known}
+                yield _json_line(self._columns.question_of(content))
             else:
                 # It may be a delimiter within a text: what stands behind it must not get lost.
                 yield _json_line({_TORN: (
@@ -215,5 +284,5 @@ def _decoded(line: bytes) -> str:
     return text.removeprefix("\ufeff")
 
 
-def _json_line(content: Mapping[str, str]) -> bytes:
+def _json_line(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content).encode()

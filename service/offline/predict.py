@@ -169,7 +169,7 @@ def predict_file(
     with working(task):
         num_kept = resume(task, tally)
         with task.part.open("ab") as out:
-            for number, lines in enumerate(_chunks(task.source, progress)):
+            for number, lines in enumerate(_chunks(task, progress)):
                 index = number * CHUNK_LINES
                 left = lines[max(0, num_kept - index) :]
                 for answer in answers_to(predictor, task, max(index, num_kept), left):
@@ -181,10 +181,10 @@ def predict_file(
     return tally
 
 
-def _chunks(source: Path, progress: Callable[[int], object]) -> Iterator[list[bytes | None]]:
+def _chunks(task: Task, progress: Callable[[int], object]) -> Iterator[list[bytes | None]]:
     """Yield the lines that are not blank, `CHUNK_LINES` at a time; None for one too long."""
     chunk: list[bytes | None] = []
-    for line in document_lines(source, progress, MAX_LINE_BYTES):
+    for line in document_lines(task.source, progress, MAX_LINE_BYTES, task.columns):
         if line is None or line.strip():
             chunk.append(line)
         if len(chunk) == CHUNK_LINES:

@@ -194,11 +194,13 @@ def _unpacked(task: Task) -> Task:
     Raises:
         DataError: The source can't be read.
     """
-    if is_plain_json_lines(task.source):
+    if is_plain_json_lines(task.source) and not task.columns:
         return task
     path = task.target.resolve().with_name(task.target.name + _UNPACKED)
     with path.open("wb") as out:
-        for line in document_lines(task.source, max_line_bytes=MAX_LINE_BYTES):
+        for line in document_lines(
+            task.source, max_line_bytes=MAX_LINE_BYTES, columns=task.columns
+        ):
             # One that is too long becomes another that is too long, which workers refuse.
             out.write((b"x" * (MAX_LINE_BYTES + 1) if line is None else line) + b"\n")
     return replace(task, source=path)

@@ -20,6 +20,7 @@ from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import held
 from service.engine.label_sets import LabelSets
+from service.offline.documents import DocumentColumns
 from service.wire.tally import Tally
 
 
@@ -34,6 +35,7 @@ class Task:
         digest: Of that version.
         defaults: What is asked for where a line says nothing.
         label_sets: The sets of labels that lines may name.
+        columns: Columns of the source that are named.
     """
 
     source: Path
@@ -42,6 +44,7 @@ class Task:
     digest: str
     defaults: dict[str, Any]
     label_sets: LabelSets = field(default_factory=LabelSets)
+    columns: DocumentColumns = field(default_factory=DocumentColumns)
 
     @property
     def part(self) -> Path:
@@ -63,6 +66,7 @@ class Task:
             "digest": self.digest,
             "defaults": self.defaults,
             "label_sets": self.label_sets.digest(),
+            **({"columns": [[*self.columns.text], self.columns.id]} if self.columns else {}),
         }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from models.errors import DataError
 from models.files.bad_lines import BadLine
-from models.files.csv_columns import Columns
+from models.files.csv_columns import Columns, CsvHeader
 from models.files.fields import id_of, present, shown, string_of
 from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
 from models.files.text_files import encoding_of
@@ -98,7 +98,7 @@ def recognised(source: Source) -> list[str]:
     if form is TSV and is_short_text(path, options):
         return [*found, "read as Annif's short texts: a text, a tab, its labels; without a header"]
     if form in (CSV, TSV):
-        header = header_of(path, _needed(options), _optional(options))
+        header = _header_of(path, options)
         columns = _columns_of(path, header.names, options)
         remarks = [x for x in header.remarks() if form is CSV or "tabs" not in x]
         return [*found, *remarks, *columns.remarks(header.names, options)]
@@ -134,7 +134,7 @@ def _table_documents(
     path: Path, options: CorpusOptions, is_label: IsLabel | None
 ) -> Iterator[RawDocument | BadLine]:
     needed, optional = _needed(options), _optional(options)
-    columns = _columns_of(path, header_of(path, needed, optional).names, options)
+    columns = _columns_of(path, _header_of(path, options).names, options)
     rows = csv_rows(path, needed, optional)
     return _parsed(rows, partial(_parse_cells, columns, options, is_label))
 
@@ -156,6 +156,24 @@ def _parsed(
 
 
 # Which columns.
+
+
+def _header_of(path: Path, options: CorpusOptions) -> CsvHeader:
+    """Return the header of a CSV file.
+
+    Raises:
+        DataError: It lacks a column; the message says how others are named.
+    """
+    try:
+        return header_of(path, _needed(options), _optional(options))
+    except DataError as error:
+        unnamed = {
+            "--text-columns": not options.text_columns,
+            "--label-column": not options.label_column,
+        }
+        missing = " and ".join(option for option, is_missing in unnamed.items() if is_missing)
+        more = f"; name others with {missing}" if missing and "expected" in str(error) else ""
+        raise DataError(f"{error}{more}") from error
 
 
 def _needed(options: CorpusOptions) -> Columns:

@@ -78,6 +78,8 @@ def _of_split(name: str, found: SplitProblems) -> Iterator[str]:
     for what, count in oddities.items():
         if count:
             yield f"{name}: {count} {of_all} {what}"
+    if 2 * found.num_repeated_ids >= found.num_documents > 1:
+        yield f"{name}: has it a row for each label? Then give --one-row-per-label"
     lines = {
         "with an empty text": found.empty,
         "with labels that are not in the vocabulary": found.unknown,

@@ -43,7 +43,20 @@ def test_relations_go_both_ways_and_end_at_the_catalogue():
 def test_circles_are_walked_once():
     hierarchy = LabelHierarchy(catalogue_of([[1], [2], [0], [3]]))
     assert hierarchy.below(0).tolist() == hierarchy.above(0).tolist() == [0, 1, 2]
-    assert hierarchy.broader(3) == () and hierarchy.tops == []
+    assert hierarchy.broader(3) == () and hierarchy.tops == [0]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=2), min_size=10, max_size=10),
+)
+def test_every_label_with_relations_is_below_a_top(broader):
+    hierarchy = LabelHierarchy(catalogue_of(broader))
+    below = {each for top in hierarchy.tops for each in hierarchy.below(top).tolist()}
+    for row in range(10):
+        assert (row in below) == bool(hierarchy.narrower(row) or hierarchy.broader(row))
+    for top in hierarchy.tops:  # no top stands below another one
+        others = (hierarchy.below(each).tolist() for each in hierarchy.tops if each != top)
+        assert all(top not in found for found in others)
 
 
 @given(
@@ -100,6 +113,19 @@ def test_parents_of_a_label_file_are_broader_labels_too():
     found = with_names_of_parents(given, given)
     assert [label.parents for label in found] == [(), ("A",), ()]
     assert [label.broader for label in found] == [(), ("a", "x"), ("b",)]
+
+
+def test_a_label_is_known_by_its_name_in_another_language_where_no_other_has_it():
+    catalogue = LabelCatalogue(
+        [
+            Label("a", "cat", names={"en": "cat", "fi": "kissa", "sv": "katt"}),
+            Label("b", "katt", names={"de": "Pferd"}),
+            Label("c", "horse", names={"de": "Pferd"}),
+        ]
+    )
+    assert [catalogue.index_of(key) for key in ("kissa", "katt")] == [0, 1]
+    with pytest.raises(DataError, match="2 labels are in another language named 'Pferd'"):
+        catalogue.index_of("Pferd")
 
 
 def test_a_catalogue_knows_its_languages():

@@ -6,8 +6,13 @@ import json
 
 import pytest
 
-from models.errors import DataError
-from service.offline.documents import as_question, check_source, document_lines
+from models.errors import ConfigError, DataError
+from service.offline.documents import (
+    DocumentColumns,
+    as_question,
+    check_source,
+    document_lines,
+)
 from service.wire.lines import LineError, parse_line
 
 
@@ -52,3 +57,49 @@ def test_a_row_with_other_cells_than_the_header_is_an_error_and_not_cut(row, tmp
     with pytest.raises(LineError, match=expected):
         parse_line(torn, {}, as_question)
     assert parse_line(good, {}, as_question).text == "whales"
+
+
+NAMED = DocumentColumns(("Titel", "Inhalt"), "Nr")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "Nr;Titel;Inhalt;text\n7;Fish;Cod;no\n"),
+        ("a.tsv", "Nr\tTitel\tInhalt\n7\tFish\tCod\n"),
+        ("a.jsonl", '\ufeff{"Nr": "7", "Titel": "Fish", "Inhalt": "Cod", "text": "no"}\n'),
+    ],
+)
+def test_columns_can_be_named(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    check_source(path, NAMED)
+    (line,) = document_lines(path, columns=NAMED)
+    found = parse_line(line, {}, as_question)
+    assert (found.id, found.text) == ("7", "Fish\nCod")
+
+
+def test_a_column_that_is_named_and_not_there_is_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("Nr;Titel\n7;Fish\n")
+    with pytest.raises(DataError, match="expected 'Titel', 'Inhalt', 'Nr' among them"):
+        check_source(path, NAMED)
+    path.write_text("Nr;Other\n7;Fish\n")
+    with pytest.raises(DataError, match="name others with --text-columns"):
+        check_source(path)
+
+
+def test_a_text_file_has_no_columns(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("Fish\n")
+    with pytest.raises(ConfigError, match="a text file has no columns"):
+        check_source(path, NAMED)
+
+
+def test_lines_that_are_no_objects_stay_and_are_told_later(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('[1]\nnot JSON\n{"Titel": 5, "Inhalt": "Cod"}\n')
+    lines = list(document_lines(path, columns=NAMED))
+    assert lines[:2] == [b"[1]", b"not JSON"]
+    with pytest.raises(LineError, match="text"):
+        parse_line(lines[2], {}, as_question)
