@@ -79,7 +79,8 @@ class LabelSearch:
         A label is found whose name (in any language), notation or id begins with the query, or
         where each word of the query begins a word of its names, id, description or keywords. First
         come those whose name or id is the query, then those whose name or id begins with it, those
-        with all words in the name, and all others; among equals those with more training documents, and the smaller index.
+        with all words in the name, and all others; among equals those with more training documents,
+        and the smaller index.
 
         Args:
             query: An empty one, or one without a letter or digit, finds all labels.

@@ -170,8 +170,9 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model, scorer = self._loaded(), self._scorer
         if not model.predictor.gives_probabilities(scorer):
             raise InvalidInputError(
-                f"scorer {scorer!r} gives no probabilities: too few training documents to hold "
-                "some out and calibrate on; use decision_function, or fit on 200 or more"
+                f"scorer {scorer!r} gives no probabilities: it was not calibrated, as there were "
+                "no held-out documents (fewer than 200 in all), or none with right and wrong labels "
+                "(as where all carry the same); use decision_function"
             )
         rows = [
             [(label.index, label.probability) for label in each.labels]
