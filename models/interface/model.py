@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack, overload
 
 from models.bundle.bundle import Bundle
 from models.interface.given_texts import names_of_rows, texts_of
+from models.interface.languages import check_language, in_language
 from models.labels.catalogue import LabelCatalogue
+from models.labels.filters import LabelFilter
 from models.options import RankingKeywords, RankingOptions
 from models.predict.predictor import Predictor
 from models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
@@ -115,17 +117,40 @@ class LoadedModel:
         return self.predictor.default_scorer
 
     @overload
-    def predict(self, texts: str, **options: Unpack[RankingKeywords]) -> Prediction: ...
+    def predict(
+        self,
+        texts: str,
+        *,
+        under: Sequence[str] = ...,
+        language: str | None = ...,
+        **options: Unpack[RankingKeywords],
+    ) -> Prediction: ...
 
     @overload
-    def predict(self, texts: Any, **options: Unpack[RankingKeywords]) -> Predictions: ...
+    def predict(
+        self,
+        texts: Any,
+        *,
+        under: Sequence[str] = ...,
+        language: str | None = ...,
+        **options: Unpack[RankingKeywords],
+    ) -> Predictions: ...
 
-    def predict(self, texts: Any, **options: Unpack[RankingKeywords]) -> Prediction | Predictions:
+    def predict(
+        self,
+        texts: Any,
+        *,
+        under: Sequence[str] = (),
+        language: str | None = None,
+        **options: Unpack[RankingKeywords],
+    ) -> Prediction | Predictions:
         """Return the best labels of a text, or of each of several.
 
         Args:
             texts: One text; or a list, array or series of texts, or a data frame with the column
                 `text`, or with `title` and `content`. None of them blank.
+            under: Ids of labels: only these and those below them in the vocabulary.
+            language: Of the labels' names, where the vocabulary has them in it; None: the model's.
             **options: The fields of `RankingOptions`: k (5 by default), scorer, threshold,
                 correction, tail_dial, aim, label_filter, explain.
 
@@ -133,15 +158,20 @@ class LoadedModel:
             A prediction for one text, else as many as there are texts, in their order.
 
         Raises:
-            RequestError: A text or an option is not so, or there are no probabilities to compare
-                with the threshold.
+            RequestError: A text or an option is not so, there is no such label or language, or
+                there are no probabilities to compare with the threshold.
         """
+        check_language(self.labels, language)
         asked = RankingOptions(**options)
+        if under:
+            chosen = replace(asked.label_filter or LabelFilter(), under=tuple(under))
+            asked = replace(asked, label_filter=chosen)
         if isinstance(texts, str):
-            return self._ranked([texts], asked)[0]
+            return in_language(self._ranked([texts], asked)[0], self.labels, language)
         found = texts_of(texts)
         documents = names_of_rows(texts) if hasattr(texts, "__len__") else range(len(found))
-        return Predictions(tuple(found), tuple(self._ranked(found, asked)), tuple(documents))
+        named = (in_language(each, self.labels, language) for each in self._ranked(found, asked))
+        return Predictions(tuple(found), tuple(named), tuple(documents))
 
     def explain(self, text: str, label: str, *, scorer: str | None = None) -> Explanation:
         """Return why a label fits a text, or why it does not.

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from models.bundle.manifest import MANIFEST_NAME
-from models.errors import BundleError, BundleNotFoundError, ConfigError, LongtailError
+from models.errors import (
+    BundleCorruptError,
+    BundleError,
+    BundleNotFoundError,
+    ConfigError,
+    LongtailError,
+)
 
 CARD_NAME = "README.md"
 """The model card, where Hugging Face looks for it."""
@@ -163,12 +169,18 @@ class ZipFile:
 
         Raises:
             BundleNotFoundError: There is no such archive.
+            BundleCorruptError: It is none, or damaged.
         """
         with ExitStack() as stack, reaching(self._uri):
             if not self._files.isfile(self._path):
                 raise BundleNotFoundError(f"{self._uri!r}: there is no such file; check the path")
             file = stack.enter_context(self._files.open(self._path, "rb"))
-            archive = stack.enter_context(zipfile.ZipFile(file))
+            try:
+                archive = stack.enter_context(zipfile.ZipFile(file))
+            except zipfile.BadZipFile as error:
+                raise BundleCorruptError(
+                    f"{self._uri!r}: is no zip file, or a damaged one ({error}); fetch it again"
+                ) from error
             names = set(archive.namelist())
             folder = _folder_of_manifest(names)
 

@@ -37,8 +37,8 @@ def hierarchy_of(concepts: Sequence[Concept]) -> Hierarchy:
         concepts: All of it: relations lead to one of them.
     """
     rows = {concept.id: row for row, concept in enumerate(concepts)}
-    tops = [concept for concept in concepts if not concept.broader]
-    num_alone = sum(not concept.narrower for concept in tops)
+    tops = [concept for concept in concepts if set(concept.broader) <= {concept.id}]
+    num_alone = sum(set(concept.narrower) <= {concept.id} for concept in tops)
     return Hierarchy(
         num_levels=_num_levels(concepts, rows, [rows[concept.id] for concept in tops]),
         num_top=len(tops) - num_alone,

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import TypeVar
 
 from models.errors import LabelNotFoundError, NotReadyError, RequestError
+from models.interface.languages import check_language, in_language
 from models.labels.filters import KnownLabels, LabelFilter
 from models.options import RankingOptions
 from models.predict.protocol import Predictor
@@ -23,7 +24,6 @@ from models.results import LabelDetails, Prediction
 from service.engine.admission import Admission, Priority, estimate_tokens
 from service.engine.batching import EXPLANATION_TOKENS, Job, Seconds, WorkQueue, extra_tokens
 from service.engine.label_sets import LabelSets
-from service.engine.languages import check_language, in_language
 from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
 from service.engine.worker import (
     Observer,

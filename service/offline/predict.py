@@ -16,10 +16,10 @@ from models.encoders.pretrained import Precision
 from models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
 from models.files.outputs import check_output_file
 from models.files.validation import problem_in_words
+from models.interface.languages import check_language, in_language
 from models.options import RankingOptions
 from models.predict.protocol import Predictor
 from service.engine.label_sets import LabelSets
-from service.engine.languages import check_language, in_language
 from service.engine.queries import query_of
 from service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
 from service.offline.unfinished import Task, check_left, finish, option_of, resume, working

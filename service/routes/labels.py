@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from models.errors import LabelNotFoundError
+from models.interface.languages import check_language
 from models.predict.protocol import Predictor
-from service.engine.languages import check_language
 from service.schemas.base import ModelReference, Version
 from service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
 from service.versions.serving import LoadedModel

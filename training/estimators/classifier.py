@@ -171,8 +171,8 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not model.predictor.gives_probabilities(scorer):
             raise InvalidInputError(
                 f"scorer {scorer!r} gives no probabilities: it was not calibrated, as there were "
-                "no held-out documents (fewer than 200 in all), or none with right and wrong labels "
-                "(as where all carry the same); use decision_function"
+                "no held-out documents (fewer than 200 in all), or none with right and wrong ones "
+                "(where all carry the same); use decision_function"
             )
         rows = [
             [(label.index, label.probability) for label in each.labels]

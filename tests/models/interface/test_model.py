@@ -81,3 +81,13 @@ def test_predictions_become_data_frames(model):
     assert list(found.columns) == ["document", "rank", "id", "name", "probability", "score"]
     assert list(found["document"]) == ["x", "x", "y", "y"] and list(found["rank"]) == [1, 2, 1, 2]
     assert list(model.predict(TEXTS[0], k=2).to_frame()["id"]) == list(found["id"][:2])
+
+
+def test_labels_below_one_and_names_in_a_language(model):
+    label = model.labels[3].id
+    found = model.predict("imports of fish", under=[label], k=5)
+    assert {each.id for each in found.labels} <= {label}
+    with pytest.raises(RequestError, match="under: this version has no label with the id 'none'"):
+        model.predict(["imports of fish"], under=["none"])
+    with pytest.raises(RequestError, match="its label file told no languages"):
+        model.predict("imports of fish", language="fi")

@@ -251,7 +251,7 @@ def test_a_zip_of_a_folder_is_as_good(bundle, tmp_path, mirror):
 def test_a_zip_that_is_none_is_told(tmp_path, mirror, content):
     path = tmp_path / "model.zip"
     path.write_bytes(content)
-    with pytest.raises(PlaceError, match="BadZipFile"):
+    with pytest.raises(BundleCorruptError, match="is no zip file, or a damaged one"):
         fetch(str(path), mirror)
 
 

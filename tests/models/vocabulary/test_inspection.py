@@ -87,3 +87,13 @@ def test_numbers_and_what_may_be_wrong() -> None:
 def test_languages_of_equal_numbers_are_in_alphabetical_order() -> None:
     concepts = [Concept("a", {"fi": "x", "en": "y"}), Concept("b", {"sv": "x"})]
     assert languages_by_names([*concepts, concepts[1]]) == {"sv": 2, "en": 1, "fi": 1}
+
+
+def test_a_concept_that_is_broader_than_itself_is_still_at_the_top():
+    concepts = [
+        Concept("a", broader=("a",), narrower=("a", "b")),
+        Concept("b", broader=("a",)),
+    ]
+    found = hierarchy_of(concepts)
+    assert (found.num_levels, found.num_top, found.num_alone) == (2, 1, 0)
+    assert found.cycles == (("a",),)
