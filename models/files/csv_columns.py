@@ -109,7 +109,8 @@ def _header(delimiter: str, cells: Sequence[str], known: set[str]) -> CsvHeader:
 
 
 def _is_complete(names: Sequence[str], columns: Columns) -> bool:
-    return len(set(names)) == len(names) and all(set(group) & set(names) for group in columns)
+    named = [name for name in names if name]  # Excel may leave columns without a name behind them
+    return len(set(named)) == len(named) and all(set(group) & set(named) for group in columns)
 
 
 def _choice(names: Sequence[str]) -> str:

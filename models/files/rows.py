@@ -7,6 +7,7 @@ import json
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +20,8 @@ Fields: TypeAlias = dict[str, Any]
 Row: TypeAlias = tuple[int, Fields | BadLine]
 """Number of a line, and what it holds."""
 
+_OPEN_QUOTE = "unexpected end of data"  # Python's words
+_DELIMITER_HINT = re.compile(r'"?sep=.?"?\s*', re.IGNORECASE)
 _SPREAD_OUT = re.compile(rb"\s*(\[\s*(\{.*)?|\{)\s*", re.DOTALL)
 
 
@@ -98,18 +101,26 @@ def csv_rows(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Iter
         optional: Other columns that mean something.
 
     Raises:
-        DataError: The file can't be read to its end, or its header lacks a column.
+        DataError: The file can't be read to its end, has a quote that is never closed, or its
+            header lacks a column.
     """
     found = header_of(path, columns, optional)
-    reader = csv.reader(_decoded(path), delimiter=found.delimiter, strict=True)
+    num_hints = _num_hints(path)
+    content = islice(_decoded(path), num_hints, None)
+    reader = csv.reader(content, delimiter=found.delimiter, strict=True)
     next(reader)
     while True:
-        number = reader.line_num + 1
+        number = num_hints + reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
+            if _OPEN_QUOTE in str(error):
+                raise DataError(
+                    f"{path}, line {number}: a quote is opened here and never closed, so that all "
+                    "lines from here on would be one; close it, or double it within a cell"
+                ) from error
             yield number, BadLine(number, not_csv(error))
             continue
         if cells:
@@ -124,9 +135,14 @@ def header_of(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Csv
     """
     csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit, 131,072, is less than a long text
     try:
-        return find_header(_decoded(path), columns, optional)
+        return find_header(islice(_decoded(path), _num_hints(path), None), columns, optional)
     except DataError as error:
         raise DataError(f"{path}, line 1: {error}") from error
+
+
+def _num_hints(path: Path) -> int:
+    """Return how many lines stand before the header: Excel may write `sep=;` there."""
+    return sum(1 for line in islice(_decoded(path), 1) if _DELIMITER_HINT.fullmatch(line))
 
 
 def _decoded(path: Path) -> Iterator[str]:

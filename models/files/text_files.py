@@ -19,7 +19,7 @@ _BLOCK_BYTES = 2**20
 _BYTE_ORDER_MARK = codecs.BOM_UTF8
 
 
-class _AsUtf8(io.RawIOBase):
+class AsUtf8(io.RawIOBase):
     """A file of another encoding, read as if it were UTF-8."""
 
     def __init__(self, file: io.BufferedIOBase, encoding: str) -> None:
@@ -28,9 +28,11 @@ class _AsUtf8(io.RawIOBase):
         self._left = b""
 
     def readable(self) -> bool:
+        """Return that it is."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Put the next bytes into a buffer, and return how many; 0 at the end."""
         while not self._left:
             read = self._file.read(_BLOCK_BYTES)
             self._left = self._decoder.decode(read, final=not read).encode()
@@ -99,7 +101,7 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
     try:
         with _decompressed(path) as file:
             encoding = _encoding_of_start(file.peek(4)[:4])
-            yield file if encoding is None else io.BufferedReader(_AsUtf8(file, encoding))
+            yield file if encoding is None else io.BufferedReader(AsUtf8(file, encoding))
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: begins as {error.encoding} and is not to its end ({error.reason}); "

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from models.errors import RequestError
 from models.labels.catalogue import LabelCatalogue
-from models.results import Prediction
+
+P = TypeVar("P", bound=Any)
+"""A `models.results.Prediction`, or what stands for one."""
 
 
 def check_language(catalogue: LabelCatalogue, language: str | None) -> None:
@@ -22,9 +25,7 @@ def check_language(catalogue: LabelCatalogue, language: str | None) -> None:
     raise RequestError(f"language: this version has no names in {language!r}; {told}")
 
 
-def in_language(
-    prediction: Prediction, catalogue: LabelCatalogue, language: str | None
-) -> Prediction:
+def in_language(prediction: P, catalogue: LabelCatalogue, language: str | None) -> P:
     """Return a prediction whose labels have their names in a language, where they have one in it.
 
     Args:

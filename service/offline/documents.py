@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -26,9 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ConfigError, DataError
-from models.files.csv_columns import find_header, not_csv
+from models.files.csv_columns import AS_UTF_8, find_header, not_csv
 from models.files.failures import reason_of
 from models.files.outputs import check_readable_file
+from models.files.text_files import AsUtf8, encoding_of
 from service.schemas.batch import BatchLine
 from service.wire.lines import LineError, LineSplitter
 from service.wire.problems import INVALID
@@ -36,6 +39,7 @@ from service.wire.problems import INVALID
 MAX_LINE_BYTES = 2**24
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _READ_BYTES = 2**20
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _TABLES = frozenset({".csv", ".tsv"})
 _LABEL_FIELDS = frozenset({"labels", "target_ind", "target_rel"})
 _TITLED = ("title", "content")
@@ -215,7 +219,10 @@ class _Table:
         names = self.header.names
         known = {"id", "uid", "text", *_TITLED, *self._columns.text, self._columns.id}
         for cells in filter(None, self._records()):
-            if len(cells) == len(names):
+            if broken := next((x for cell in cells for x in _NOT_UTF_8.findall(cell)), None):
+                byte = ord(broken) - 0xDC00
+                yield _json_line({_TORN: f"the row is not UTF-8 (byte 0x{byte:02x}); {AS_UTF_8}"})
+            elif len(cells) == len(names):
                 fields = zip(names, cells, strict=True)
                 content = {name: cell for name, cell in fields if name in known}
                 yield _json_line(self._columns.question_of(content))
@@ -266,13 +273,21 @@ def _pieces(path: Path, progress: Callable[[int], object]) -> Iterator[bytes]:
         with ExitStack() as stack:
             raw = stack.enter_context(path.open("rb"))
             is_packed = path.suffix == ".gz"
-            read = stack.enter_context(gzip.open(raw)).read if is_packed else raw.read
+            content: Any = stack.enter_context(gzip.open(raw)) if is_packed else raw
+            encoding = encoding_of(path) if path.is_file() else None  # a pipe is read only once
+            if encoding is not None:
+                content = io.BufferedReader(AsUtf8(content, encoding))
+            read = content.read
             num_read = 0
             while piece := read(_READ_BYTES):
                 yield piece
                 if raw.seekable():
                     progress(raw.tell() - num_read)
                     num_read = raw.tell()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{str(path)!r} begins as {error.encoding} and is not to its end; save it as UTF-8"
+        ) from error
     except (OSError, EOFError, zlib.error) as error:
         reason = reason_of(error) if isinstance(error, OSError) and error.errno else error
         raise DataError(f"{str(path)!r} can't be read to its end: {reason}") from error

@@ -228,11 +228,11 @@ def _one_source(data: Path, options: CorpusOptions) -> CorpusFiles:
 
 def _whole_source(data: Path, options: CorpusOptions) -> Source:
     if data.is_file():
-        name = data.name.removesuffix(".gz")
+        name = data.name.lower().removesuffix(".gz")
         if (name,) in EXTREME_CLASSIFICATION.split_files.values():
             raise DataError(f"{data}: its labels are in another file; give the folder of both")
         for form in FORMATS:
-            if name.endswith(form.suffixes) and (form.is_text or name == data.name):
+            if name.endswith(form.suffixes) and (form.is_text or name == data.name.lower()):
                 return Source(data, form, (data,), options)
         known = ", ".join(suffix for form in FORMATS for suffix in form.suffixes)
         raise DataError(

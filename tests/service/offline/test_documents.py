@@ -103,3 +103,25 @@ def test_lines_that_are_no_objects_stay_and_are_told_later(tmp_path):
     assert lines[:2] == [b"[1]", b"not JSON"]
     with pytest.raises(LineError, match="text"):
         parse_line(lines[2], {}, as_question)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.txt"])
+def test_other_encodings_of_unicode_are_read(tmp_path, name, encoding):
+    path = tmp_path / name
+    written = {"a.csv": "text\n\u00f6l\n", "a.jsonl": '{"text": "\u00f6l"}\n', "a.txt": "\u00f6l\n"}
+    path.write_bytes(written[name].encode(encoding))
+    check_source(path)
+    (line,) = document_lines(path)
+    assert parse_line(line.removeprefix(b"\xef\xbb\xbf"), {}, as_question).text == "\u00f6l"
+
+
+def test_a_row_in_another_encoding_is_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text\n\u00f6l\noil\n".encode("cp1252"))
+    torn, good = document_lines(path)
+    with pytest.raises(
+        LineError, match=r"the row is not UTF-8 .byte 0xf6.; save the file as UTF-8"
+    ):
+        parse_line(torn, {}, as_question)
+    assert parse_line(good, {}, as_question).text == "oil"

@@ -309,7 +309,6 @@ BAD_RECORDS = {
     b"t,bread; butter": "unknown label 'butter'; it is neither an id nor a name of a label",
     b"\xff,a": "not UTF-8",
     b'"t"x,a': "not CSV (',' expected after '\"'); is a quote left open or not doubled?",
-    b'"t,a': "not CSV (unexpected end of data); is a quote left open or not doubled?",
     b",a": "empty text; expected words in 'text'",
 }
 
@@ -319,6 +318,13 @@ def test_bad_csv_record_is_refused_with_its_first_line(record, reason, tmp_path)
     lines = b'text,labels\n"two\nlines",a\n' + record + b"\n"
     message = problems_of(write(tmp_path, train__csv=lines, labels__csv=csv_lines(LABELS)))
     assert f"\n  train.csv, line 4: {reason}" in message
+
+
+def test_a_quote_that_is_never_closed_ends_the_reading_even_where_bad_lines_are_skipped(tmp_path):
+    lines = b'text,labels\nt,a\n"t,a\n' + b"t,a\n" * 9
+    corpus = write(tmp_path, train__csv=lines, labels__csv=csv_lines(LABELS))
+    with pytest.raises(DataError, match=r"train\.csv, line 3: a quote is opened here and never"):
+        open_dataset(corpus, skip_bad=True).check()
 
 
 def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):

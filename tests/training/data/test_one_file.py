@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from models.errors import DataError
-from models.labels.catalogue import Label
 from training.data.dataset import open_dataset
 from training.data.files import find_files
 from training.formats.hashed_parts import LEAST_DIVIDED, are_enough, part_of
@@ -133,18 +132,8 @@ def test_a_file_of_the_repository_needs_its_folder(tmp_path):
         open_dataset(tmp_path / "trn.json")
 
 
-def test_a_language_is_passed_on_to_the_reader_of_label_files(tmp_path, monkeypatch):
+def test_a_language_without_a_label_file_is_refused(tmp_path):
     path = write(tmp_path / "train.jsonl", TEXTS)
-    (tmp_path / "vocabulary.ttl").write_text("")
-    asked = {}
-
-    def read(*args: object, **options: object) -> list[Label]:
-        asked.update(options)
-        return [Label(f"l{size}", f"length {size}") for size in (10, 11, 12)]
-
-    monkeypatch.setattr("training.data.labels.read_label_file", read)
-    dataset = open_dataset(tmp_path, CorpusOptions(language="en"))
-    assert (dataset.label_file, asked) == ("vocabulary.ttl", {"language": "en"})
     with pytest.raises(DataError, match="got --language en and no label file; name one with --voc"):
         open_dataset(path, CorpusOptions(language="en"))
 
