@@ -1,4 +1,7 @@
-"""The tutorial: every block is run, in order, and the answers are those that it shows."""
+"""The tutorial: every block is run, in order, and the answers are those that it shows.
+
+What is typed at a file of the reader's own (`console`), tests/journeys/test_first_hour.py types.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ def test_every_block_does_what_the_tutorial_says(
             reader.type(body)
         elif language == "json":
             reader.read(json.loads(body))
-        else:
+        elif language == "python":
             capsys.readouterr()
             exec(compile(body, "tutorial.md", "exec"), {})  # noqa: S102
             assert capsys.readouterr().out == "['birds', 'pets']\n"
