@@ -210,7 +210,7 @@ def test_other_names_and_parents_stand_in_the_text_where_the_run_has_them(bundle
     label = Label("N", "port", alternative_names=("milk", "tax"), parents=("L0", "M", "gone"))
     broader = Label("M", "court")
     assert add(bundle, [label, broader], "plain").catalogue[7] == Label(
-        "N", "port", pseudo_description="port"
+        "N", "port", pseudo_description="port", broader=("L0", "M", "gone")
     )
     descriptions = {"alternative_names": 1, "parents": True}
     changed = replace(bundle.manifest, training={"descriptions": descriptions})

@@ -489,6 +489,7 @@ def test_all_can_be_done_with_keys(page):
     wanted = [
         "example",
         "file-open",
+        "link-copy",
         "clear",
         "go",
         "k",

@@ -8,7 +8,10 @@ import pytest
 @pytest.mark.parametrize(
     ("path", "wanted"),
     [
-        ("/v1/labels?limt=5&query=x", "expected query, limit, offset, version, id"),
+        (
+            "/v1/labels?limt=5&query=x",
+            "expected query, limit, offset, version, narrower_of, language, id",
+        ),
         ("/v1/labels/L1?limt=5", "expected version"),
         ("/v1/label-sets?limt=5", "this path takes none"),
         ("/v1/models?limt=5", "this path takes none"),
