@@ -1,6 +1,4 @@
-"""The commands of the service: `longtail serve`, `predict`, `registry`, `push`, `pull`, `feedback`,
-`key`.
-"""
+"""The commands of the service: `longtail serve`, `predict`, `registry`, `feedback`, `key`, ..."""
 
 from __future__ import annotations
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.commands.options import DEFAULT_REGISTRY, JsonOption, RegistryOption, print_json
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from service.offline.feedback import Imported
 
 feedback_app = typer.Typer(
     no_args_is_help=True, help="Import, export, count and delete what people said of labels."
@@ -48,7 +51,6 @@ def import_file(
 
     A line that can't be used stops the import before anything is stored.
     """
-    from models.errors import DataError
     from models.files.outputs import check_not_in_registry, check_readable_file
     from service.feedback.store import FeedbackStore
     from service.offline.feedback import Versions, import_feedback
@@ -61,8 +63,7 @@ def import_file(
         print_json(asdict(done))
     else:
         print(f"{done.stored} stored, {done.known} known, {done.deleted} deleted.")
-    if done.refused:
-        raise DataError(f"{source}: {done.refused} not stored; the first: {done.reasons[0]}")
+    _check_all_taken(done, source)
 
 
 @feedback_app.command("export")
@@ -92,15 +93,10 @@ def delete_entry(
     feedback: FolderOption,
 ) -> None:
     """Erase all but the id of an entry; exports and backups made before keep it."""
-    from models.errors import DataError
     from service.feedback.store import FeedbackStore
 
     with FeedbackStore(feedback, must_exist=True) as store:
-        if not store.delete(entry_id):
-            raise DataError(
-                f"there is no feedback with the id {entry_id[:100]!r}; 'longtail feedback export' "
-                "lists all ids"
-            )
+        _check_found(entry_id, is_found=store.delete(entry_id))
     print(f"Deleted: {entry_id}")
 
 
@@ -119,3 +115,30 @@ def show(feedback: FolderOption, as_json: JsonOption = False) -> None:
         f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
         f"{counts.added} added, {counts.proposed} proposed."
     )
+
+
+def _check_all_taken(done: Imported, source: Path) -> None:
+    """Let the command fail where entries were not stored.
+
+    Raises:
+        DataError: There are some; says why of the first.
+    """
+    from models.errors import DataError
+
+    if done.refused:
+        raise DataError(f"{source}: {done.refused} not stored; the first: {done.reasons[0]}")
+
+
+def _check_found(entry_id: str, *, is_found: bool) -> None:
+    """Let the command fail where there is no entry.
+
+    Raises:
+        DataError: There is none.
+    """
+    from models.errors import DataError
+
+    if not is_found:
+        raise DataError(
+            f"there is no feedback with the id {entry_id[:100]!r}; 'longtail feedback export' "
+            "lists all ids"
+        )

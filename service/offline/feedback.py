@@ -159,16 +159,17 @@ def _check_all(path: Path, versions: Versions) -> None:
         DataError: There are some, or no line at all; names the first ones.
     """
     problems = ProblemList(path, _MAX_PROBLEMS)
-    num_lines = 0
-    for num_lines, (_, each) in enumerate(_wanted(path, versions, keeps_text=False), 1):
+    is_empty = True
+    for _, each in _wanted(path, versions, keeps_text=False):
+        is_empty = False
         if isinstance(each, BadLine):
             problems.add(each)
     if problems.num_problems:
         raise DataError(
             f"{path}: {counted_lines(problems.num_problems)} can't be used, so nothing was "
-            f"stored; mend or remove them:\n{list_problems(problems.kept, problems.num_problems)}"
+            f"stored; mend them:\n{list_problems(problems.kept, problems.num_problems)}"
         )
-    if not num_lines:
+    if is_empty:
         raise DataError(f"{path}: holds no entries; expected one JSON object a line")
 
 

@@ -169,9 +169,9 @@ async def suggest_batch(
 @router.post(
     "/projects/{project_id}/learn",
     summary="Annif: learn",
-    description="Keep texts with their right labels as feedback (`POST /v1/feedback`), from which a "
-    "new version can be trained; no model changes by itself. Refused (403), as by Annif for projects "
-    "that do not learn online, unless the service keeps feedback.",
+    description="Keep texts with their right labels as feedback (`POST /v1/feedback`), from which "
+    "a new version can be trained; no model changes by itself. Refused (403), as by Annif for "
+    "projects that do not learn online, unless the service keeps feedback.",
     responses=responses(400, 403, 404, 409, 413, 415, 422, 429, 503, 504),
     status_code=204,
     dependencies=[Depends(_require_learning), Depends(require_json)],
