@@ -1,8 +1,8 @@
 """How many entries of feedback a service acknowledges in a second, each after it is on the disk.
 
-    python tests/bench/feedback_writes.py REGISTRY [--clients 32] [--seconds 15] [--store FOLDER]
+    python tests/bench/feedback_writes.py REGISTRY [--clients 32] [--entries 1] [--seconds 15]
 
-Each client sends one entry a request over a connection of its own, and the next one when that is
+Each client sends a request over a connection of its own, and the next one when that is
 acknowledged. Beside the service, how many of these writes the disk itself can make durable one
 after the other (append a page, fsync) is measured: many entries share one transaction, so that the
 first figure may be above the second. Afterwards the store must hold what was acknowledged.
@@ -11,14 +11,13 @@ first figure may be above the second. Afterwards the store must hold what was ac
 from __future__ import annotations
 
 import argparse
-import asyncio
+import json
 import os
 import tempfile
 import time
 from pathlib import Path
 
-import httpx
-import numpy as np
+from load_generator import post, run, saturate
 from recording import Table, add_json_option, keep
 from served_process import served
 
@@ -27,6 +26,8 @@ from service.feedback.store import FeedbackStore
 
 _DISK_S = 3.0
 _PAGE = bytes(4096)
+_MAX_ENTRIES = 100_000
+"""More than are acknowledged in the time."""
 
 
 def main() -> None:
@@ -34,6 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("registry", type=Path)
     parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--entries", type=int, default=1, help="in each request")
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--store", type=Path, help="an empty folder; else a temporary one")
     add_json_option(parser)
@@ -45,18 +47,20 @@ def main() -> None:
         disk = syncs_per_second(folder)
         options = ["--feedback", str(folder / "store"), "--feedback-texts"]
         with served(chosen.registry, *options) as service:
-            url = f"http://127.0.0.1:{service.port}/v1/feedback"
-            times = asyncio.run(give(url, label_ids, chosen.clients, chosen.seconds))
+            requests = requests_of(label_ids, chosen.entries)
+            load = run(saturate(service.port, requests, chosen.clients, chosen.seconds))
         with FeedbackStore(folder / "store") as store:
             stored = store.counts().entries
-    assert stored == len(times), f"{len(times)} were acknowledged, but {stored} are stored"
+    acknowledged = load.statuses[200] * chosen.entries
+    assert load.statuses.keys() == {200}, load.statuses
+    assert stored == acknowledged, f"{acknowledged} were acknowledged, but {stored} are stored"
     table = Table({
-        "clients": ".0f", "acknowledged/s": ".0f", "p50, ms": ".1f", "p99, ms": ".1f",
-        "fsyncs/s of the disk": ".0f", "load average": ".1f",
+        "clients": ".0f", "entries a request": ".0f", "acknowledged/s": ".0f", "p50, ms": ".1f",
+        "p99, ms": ".1f", "fsyncs/s of the disk": ".0f", "load average": ".1f",
     })  # fmt: skip
-    p50, p99 = np.percentile(times, [50, 99]) * 1e3
-    rate = len(times) / chosen.seconds
-    table.add(chosen.clients, rate, p50, p99, disk, os.getloadavg()[0])
+    p50, p99 = (1e3 * load.percentile(200, percent) for percent in (50, 99))
+    rate = acknowledged / load.seconds
+    table.add(chosen.clients, chosen.entries, rate, p50, p99, disk, os.getloadavg()[0])
     keep(chosen.json, {"writes": table})
 
 
@@ -73,27 +77,17 @@ def syncs_per_second(folder: Path) -> float:
     return count / (time.perf_counter() - started)
 
 
-async def give(url: str, label_ids: list[str], num_clients: int, seconds: float) -> list[float]:
-    """Return the seconds that each acknowledged entry took."""
-    deadline = time.perf_counter() + seconds
+def requests_of(label_ids: list[str], num_entries: int) -> list[bytes]:
+    """Return requests with so many entries each, each with an id and a text of its own."""
 
-    async def give_on(number: int) -> list[float]:
-        times: list[float] = []
-        async with httpx.AsyncClient(timeout=60) as client:
-            while (started := time.perf_counter()) < deadline:
-                entry = {
-                    "id": f"{number}-{len(times)}",
-                    "text": f"Text {len(times)} of client {number}: duties on olive oil. " * 10,
-                    "accepted": label_ids[:2],
-                    "rejected": label_ids[2:],
-                }
-                answer = await client.post(url, json={"entries": [entry]})
-                answer.raise_for_status()
-                times.append(time.perf_counter() - started)
-        return times
+    def entry(number: int) -> dict[str, object]:
+        text = f"Text {number}: duties on imports of olive oil. " * 10
+        accepted, rejected = label_ids[:2], label_ids[2:]
+        return {"id": f"{number}", "text": text, "accepted": accepted, "rejected": rejected}
 
-    found = await asyncio.gather(*(give_on(number) for number in range(num_clients)))
-    return [each for times in found for each in times]
+    starts = range(0, _MAX_ENTRIES, num_entries)
+    bodies = [{"entries": [entry(start + i) for i in range(num_entries)]} for start in starts]
+    return [post("/v1/feedback", json.dumps(body).encode()) for body in bodies]
 
 
 if __name__ == "__main__":
