@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter as Tally
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter
 
 _BANDS = ("0", "1", "2-9", "10-99", "100+")
 _LOWER_BOUNDS = (1, 2, 10, 100)
 """Training documents from which on a label is in the next band."""
+
+
+Verdicts: TypeAlias = Tally[tuple[str, str]]
+"""Labels by what was said of them and their band of frequency."""
 
 
 def band_of(training_count: int) -> str:
@@ -34,10 +40,13 @@ class FeedbackMetrics:
             registry=registry,
         )
 
-    def count_entry(self, outcome: str) -> None:
-        """Count an entry that was acknowledged: `stored` or `known`."""
-        self._entries.labels(outcome).inc()
+    def count(self, verdicts: Verdicts, *, is_new: bool) -> None:
+        """Count an entry that was acknowledged, and its labels if it is new.
 
-    def count_label(self, verdict: str, training_count: int) -> None:
-        """Count a label of an entry: `accepted`, `rejected` or `added`."""
-        self._labels.labels(verdict, band_of(training_count)).inc()
+        Args:
+            verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
+            is_new: Whether it was stored now, and not before.
+        """
+        self._entries.labels("stored" if is_new else "known").inc()
+        for (verdict, band), number in verdicts.items() if is_new else ():
+            self._labels.labels(verdict, band).inc(number)

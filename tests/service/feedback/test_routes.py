@@ -8,7 +8,9 @@ import threading
 
 import pytest
 
+from service.feedback.checks import entry_of
 from service.feedback.store import FILE_NAME, FeedbackStore
+from service.telemetry.feedback_metrics import band_of
 from service.web.api_keys import make_key
 
 SAID = {"id": "a", "text": "olive oil", "accepted": ["L1"], "rejected": ["L2"], "added": ["L3"]}
@@ -260,3 +262,23 @@ def test_a_disk_that_hangs_is_a_timeout_and_a_full_queue_a_429(open_feedback, mo
         gate.set()
     with FeedbackStore(client.app.state.service.settings.feedback) as store:
         assert [record.id for record in store.page(0, 9)] == ["a"]
+
+
+def test_a_large_request_is_looked_at_on_another_thread(client, monkeypatch):
+    threads = []
+    monkeypatch.setattr(
+        "service.web.feedback.entry_of",
+        lambda *words, **more: (
+            threads.append(threading.current_thread()) or entry_of(*words, **more)
+        ),
+    )
+    give(client, SAID)
+    assert give(client, SAID | {"id": "long", "text": "x" * 50_000}).status_code == 200
+    assert "AnyIO worker thread" not in threads[0].name
+    assert "AnyIO worker thread" in threads[1].name
+
+
+def test_bands_are_those_of_the_reports():
+    assert [band_of(count) for count in (0, 1, 2, 9, 10, 99, 100, 5000)] == [
+        "0", "1", "2-9", "2-9", "10-99", "10-99", "100+", "100+",
+    ]  # fmt: skip
