@@ -19,6 +19,8 @@ from service.engine.engine import Engine
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits
 from service.engine.self_check import SelfCheck
+from service.feedback.store import FeedbackStore
+from service.feedback.writer import FeedbackWriter
 from service.middleware.body_limits import BodyLimitMiddleware
 from service.middleware.head_requests import HeadMiddleware
 from service.middleware.load_shedding import LoadSheddingMiddleware
@@ -35,6 +37,7 @@ from service.protocols.output_tensors import InferAnswer
 from service.protocols.tensors import InferRequest
 from service.routes.admin import router as admin_router
 from service.routes.batch import router as batch_router
+from service.routes.feedback import router as feedback_router
 from service.routes.health import router as health_router
 from service.routes.labels import router as label_router
 from service.routes.models import router as model_router
@@ -98,6 +101,7 @@ def create_app(
         health_router,
         label_router,
         shard_router,
+        feedback_router,
         admin_router,
         annif_router,
         protocol_router,
@@ -196,7 +200,15 @@ def _assemble(
         compute=compute,
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
+        feedback=_feedback_writer(settings),
     )
+
+
+def _feedback_writer(settings: Settings) -> FeedbackWriter | None:
+    if settings.feedback is None:
+        return None
+    store = FeedbackStore(settings.feedback, max_bytes=settings.max_feedback_bytes)
+    return FeedbackWriter(store, settings.max_feedback_queue)
 
 
 def _redeployer(
@@ -223,11 +235,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
 
     service.engine.start()
+    if service.feedback is not None:
+        service.feedback.start()
     service.redeployer.start(service.engine.run, service.telemetry.models)
     yield
     service.self_check.close()
     service.redeployer.close()
     service.engine.close()
+    if service.feedback is not None:
+        service.feedback.close()
     if service.tracing is not None:
         service.tracing.close()
 
@@ -247,6 +263,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         listed["maxItems"] = limits.max_filter_labels
     fields["text"]["maxLength"] = limits.max_text_characters
     fields["texts"]["maxItems"] = limits.max_texts_per_request
+    schemas["FeedbackRequest"]["properties"]["entries"]["maxItems"] = limits.max_feedback_entries
     fields["texts"]["items"]["maxLength"] = limits.max_text_characters
     return document
 

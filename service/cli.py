@@ -1,4 +1,4 @@
-"""The commands of the service: `longtail serve`, `predict`, `registry`, `push`, `pull`, `key`."""
+"""The commands of the service: `longtail serve`, `predict`, `registry`, `feedback`, `key`, ..."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.feedback import feedback_app
 from service.commands.options import JsonOption, print_json
 from service.commands.predict import predict
 from service.commands.registry import registry_app
@@ -21,6 +22,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("push")(push)
     app.command("pull")(pull)
     app.add_typer(registry_app, name="registry")
+    app.add_typer(feedback_app, name="feedback")
 
 
 def key(

@@ -23,3 +23,11 @@ class DeadlineError(LongtailError):
 
 class ChangeError(LongtailError):
     """The models can't be changed as asked; what was served before still is."""
+
+
+class FeedbackConflictError(LongtailError):
+    """The id of an entry of feedback is taken: by another entry, or by one that was deleted."""
+
+
+class FeedbackStoreError(LongtailError):
+    """The store of feedback can't be read or written; predictions don't need it."""

@@ -1,6 +1,7 @@
 // One setting and what it finds: scorer, correction, aim and tail dial above, labels below.
 import { languageAsked, predict } from "./api.js";
 import { copyText, count, debounced, element, fillSelect, plural, rarity } from "./dom.js";
+import { Review } from "./feedback.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { Results, hasProbabilities } from "./results.js";
 
@@ -26,6 +27,8 @@ export class Panel {
     [this.progress, this.problem, this.summary, this.cautions] = [".progress", ".problem", ".summary", ".cautions"].map(find);
     [this.after, this.copy, this.copied] = [".after", ".copy-labels", ".copied"].map(find);
     this.results = new Results(find(".results"));
+    this.review = new Review(this.results, () => document.getElementById("text").select());
+    this.root.append(this.review.root);
     this.onAnswer = onAnswer;
     this.question = null; // {text, k} as asked last
     this.labels = null;
@@ -62,7 +65,8 @@ export class Panel {
   }
 
   /** Take what GET /v1/models told; what was chosen stays chosen where it can. */
-  useModels({ models, limits }) {
+  useModels({ models, limits, feedback }) {
+    this.review.use(feedback);
     const loaded = models.filter((model) => model.loaded);
     this.models = loaded;
     this.limits = limits;
@@ -229,6 +233,7 @@ export class Panel {
     this.answer = answer;
     this.labels = result.labels;
     hideProblem(this.problem);
+    this.review.start(text, answer.model.version);
     this.results.show({ text, scorer: answer.scorer, result, before });
     this.root.classList.remove("stale");
     this.after.hidden = false;
@@ -248,6 +253,7 @@ export class Panel {
     this.running?.abort();
     this.question = null;
     this.labels = null;
+    this.review.stop();
     this.results.clear();
     this.after.hidden = true;
     hideProblem(this.problem);

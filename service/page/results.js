@@ -4,6 +4,7 @@ import { documents, whyParts } from "./why.js";
 
 const MOVE_MS = 280;
 const COPIED_MS = 1500;
+const VERDICT_KEYS = { a: "accepted", r: "rejected" };
 let rowNumber = 0;
 
 export class Results {
@@ -11,6 +12,41 @@ export class Results {
   constructor(list) {
     this.list = list;
     this.rows = new Map(); // by label id
+    this.verdicts = new Map(); // "accepted" or "rejected", by label id
+    this.areVerdictsOffered = false;
+    this.onVerdict = () => {};
+    list.addEventListener("keydown", (event) => this.onKey(event));
+  }
+
+  /** Let labels be accepted and rejected, or not. */
+  offerVerdicts(areOffered) {
+    this.areVerdictsOffered = areOffered;
+    this.showVerdicts();
+  }
+
+  /** Accept or reject a label; the same verdict again takes it back. */
+  judge(id, verdict) {
+    if (this.verdicts.get(id) === verdict) this.verdicts.delete(id);
+    else this.verdicts.set(id, verdict);
+    this.showVerdicts();
+    this.onVerdict();
+  }
+
+  forgetVerdicts() {
+    this.verdicts.clear();
+    this.showVerdicts();
+  }
+
+  showVerdicts() {
+    for (const [id, row] of this.rows) row.showVerdict(this.areVerdictsOffered, this.verdicts.get(id));
+  }
+
+  onKey(event) {
+    const verdict = VERDICT_KEYS[event.key];
+    const id = event.target.closest(".result")?.dataset.id;
+    if (!verdict || !id || !this.areVerdictsOffered || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    this.judge(id, verdict);
   }
 
   /** Show an answer; `before` maps ids to places at dial 0, null where that was not asked. */
@@ -30,13 +66,14 @@ export class Results {
       this.rows.delete(id);
     }
     labels.forEach((label, index) => {
-      const row = this.rows.get(label.id) ?? new Row();
+      const row = this.rows.get(label.id) ?? new Row((verdict) => this.judge(label.id, verdict));
       this.rows.set(label.id, row);
       const share = isScaled ? label.probability : 0;
       const move = moveOf(label, index, before);
       row.update({ text, scorer, label, index, share, move, isDoubtful: doubtful.has(label.id) });
       if (this.list.children[index] !== row.item) this.list.insertBefore(row.item, this.list.children[index] ?? null);
     });
+    this.showVerdicts();
     if (this.list.contains(focused)) focused.focus({ preventScroll: true });
     this.animate(places);
   }
@@ -68,7 +105,8 @@ export class Results {
 }
 
 class Row {
-  constructor() {
+  /** `onVerdict` is called with "accepted" or "rejected". */
+  constructor(onVerdict) {
     const id = `why-${++rowNumber}`;
     this.rank = element("span", { class: "rank" });
     this.name = element("span", { class: "name" });
@@ -91,7 +129,12 @@ class Row {
     this.id = element("code", { class: "label-id" });
     this.copy = element("button", { type: "button", class: "quiet copy" }, "Copy");
     this.entry = element("a", { class: "entry" }, "Catalogue");
-    const identity = element("div", { class: "identity" }, this.id, this.copy, this.entry);
+    this.accept = element("button", { type: "button", class: "quiet accept" }, "Accept");
+    this.reject = element("button", { type: "button", class: "quiet reject" }, "Reject");
+    this.verdict = element("span", { class: "verdict", hidden: true }, this.accept, this.reject);
+    this.accept.addEventListener("click", () => onVerdict("accepted"));
+    this.reject.addEventListener("click", () => onVerdict("rejected"));
+    const identity = element("div", { class: "identity" }, this.id, this.copy, this.entry, this.verdict);
     this.item = element("li", { class: "result" }, this.head, identity, this.why);
     this.head.addEventListener("click", () => this.toggle());
     this.copy.addEventListener("click", () => this.copyId());
@@ -107,6 +150,8 @@ class Row {
     this.value.title = probability === null ? "no probability" : `probability; score ${score(label.score)}`;
     this.id.textContent = label.id;
     this.copy.setAttribute("aria-label", `Copy the id of ${label.name}`);
+    this.accept.setAttribute("aria-label", `Accept ${label.name}`);
+    this.reject.setAttribute("aria-label", `Reject ${label.name}`);
     this.entry.href = `#labels/${encodeURIComponent(label.id)}`;
     this.entry.setAttribute("aria-label", `${label.name} in the catalogue`);
     this.doubt.hidden = !isDoubtful;
@@ -119,6 +164,12 @@ class Row {
     this.head.disabled = !explanation;
     this.content = explanation && (() => whyParts(text, explanation, scorer));
     if (!this.why.hidden) this.fillWhy();
+  }
+
+  showVerdict(isOffered, verdict) {
+    this.verdict.hidden = !isOffered;
+    this.accept.setAttribute("aria-pressed", `${verdict === "accepted"}`);
+    this.reject.setAttribute("aria-pressed", `${verdict === "rejected"}`);
   }
 
   showMove(move) {

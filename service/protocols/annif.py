@@ -6,6 +6,7 @@ of Annif.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from models.results import LabelScore
+from service.feedback.entries import sha256_of
 from service.protocols.annif_schemas import (
     ApiInfo,
     DocumentBatch,
     DocumentSuggestions,
+    IndexedDocument,
+    LearningBatch,
     ProjectBackend,
     ProjectInfo,
     ProjectList,
@@ -34,10 +38,12 @@ from service.protocols.annif_schemas import (
     Vocabulary,
     VocabularyList,
 )
+from service.schemas.feedback import FeedbackEntry
 from service.schemas.predict import PredictRequest
 from service.versions.serving import LoadedModel, Serving
 from service.web.answering import answer_request
 from service.web.deps import Service, ServiceDep, media_type_of, require_json
+from service.web.feedback import store_feedback
 from service.web.problem_handlers import BodyError, responses
 from service.wire.problems import Kind, KindError
 
@@ -69,6 +75,20 @@ class Project:
     version: int | None
     scorer: str | None
     is_listed: bool
+
+
+async def _require_learning(project_id: str, service: ServiceDep) -> None:
+    """Refuse projects that there are not, and all where no feedback is kept.
+
+    Raises:
+        KindError: It is one of these.
+    """
+    _project(service, project_id)
+    if service.feedback is None:
+        raise KindError(
+            _NO_LEARNING,
+            f"Project '{project_id[:100]}' is not configured to allow learning via API",
+        )
 
 
 @router.get("/", summary="Annif: the service", responses=responses())
@@ -148,22 +168,22 @@ async def suggest_batch(
 
 @router.post(
     "/projects/{project_id}/learn",
-    summary="Annif: learn (refused)",
-    description="Refuse, as Annif does for projects that do not learn online; train a new version "
-    "instead.",
-    responses=responses(403, 404, 422, 503),
+    summary="Annif: learn",
+    description="Keep texts with their right labels as feedback (`POST /v1/feedback`), from which "
+    "a new version can be trained; no model changes by itself. Refused (403), as by Annif for "
+    "projects that do not learn online, unless the service keeps feedback.",
+    responses=responses(400, 403, 404, 409, 413, 415, 422, 429, 503, 504),
     status_code=204,
+    dependencies=[Depends(_require_learning), Depends(require_json)],
 )
-async def learn(project_id: str, service: ServiceDep) -> None:
-    """Refuse a text to learn from.
-
-    Raises:
-        KindError: Always.
-    """
-    _project(service, project_id)
-    raise KindError(
-        _NO_LEARNING, f"Project '{project_id}' is not configured to allow learning via API"
-    )
+async def learn(
+    project_id: str, body: LearningBatch, request: Request, service: ServiceDep
+) -> None:
+    """Keep texts with their labels, the same ones once."""
+    version = _project(service, project_id).model.version
+    said = [_feedback_of(document, version) for document in body.root]
+    if said:
+        await store_feedback(request, service, said)
 
 
 def projects_of(serving: Serving) -> Mapping[str, Project]:
@@ -280,6 +300,19 @@ async def _suggest(
         _suggestions(next(predictions).labels, options.threshold) if text.strip() else []
         for text in texts
     ]
+
+
+def _feedback_of(document: IndexedDocument, version: int) -> FeedbackEntry:
+    """Return a document as feedback; its id follows from its content, so that it is stored once."""
+    accepted = list(dict.fromkeys(subject.uri for subject in document.subjects))
+    content = json.dumps([document.document_id, document.text, sorted(accepted)])
+    return FeedbackEntry(
+        id=f"annif-{sha256_of(content)}",
+        text=document.text,
+        document_id=document.document_id,
+        accepted=accepted,
+        version=version,
+    )
 
 
 def _suggestions(labels: Sequence[LabelScore], threshold: float) -> list[Suggestion]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
-from service.schemas.base import Answer, check_text
+from service.schemas.base import Answer, Text, check_text
+from service.schemas.feedback import MAX_LABELS, EntryId, LabelId
 
 MAX_DOCUMENTS = 32
 
@@ -54,6 +55,32 @@ class DocumentBatch(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     documents: list[AnnifDocument] = Field(max_length=MAX_DOCUMENTS)
+
+
+class Subject(BaseModel):
+    """A label that is right; what Annif's clients send besides its URI is not looked at."""
+
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+    uri: LabelId
+    """The label's id."""
+
+
+class IndexedDocument(BaseModel):
+    """A text with its right labels."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    text: Text
+    subjects: list[Subject] = Field(min_length=1, max_length=MAX_LABELS)
+    document_id: EntryId | None = None
+    metadata: _Metadata = {}
+
+
+class LearningBatch(RootModel[list[IndexedDocument]]):
+    """Texts with their right labels."""
+
+    model_config = ConfigDict(frozen=True)
 
 
 class ApiInfo(Answer):

@@ -9,7 +9,7 @@ from models.bundle.manifest import Manifest
 from models.errors import BundleError
 from models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
 from models.scorers.aims import AIMS_NAME
-from service.schemas.models import ModelList, ModelSummary, Runtime, ServiceLimits
+from service.schemas.models import FeedbackState, ModelList, ModelSummary, Runtime, ServiceLimits
 from service.settings import Settings
 from service.telemetry.model_metrics import shares_of
 from service.versions.serving import Serving
@@ -39,6 +39,11 @@ def list_models(service: ServiceDep) -> ModelList:
         problem=service.redeployer.problem,
         limits=_limits(service.settings),
         runtime=_runtime(service, serving),
+        feedback=FeedbackState(
+            enabled=service.feedback is not None,
+            keeps_texts=service.settings.feedback_texts,
+            max_entries=service.settings.max_feedback_entries,
+        ),
     )
 
 

@@ -91,6 +91,17 @@ class Runtime(Answer):
     """Release of FAISS."""
 
 
+class FeedbackState(Answer):
+    """Whether the service keeps feedback."""
+
+    enabled: bool
+    """Whether `POST /v1/feedback` takes entries."""
+    keeps_texts: bool
+    """Whether texts are kept with them, and not only their SHA-256."""
+    max_entries: int
+    """Entries in one request."""
+
+
 class ModelList(Answer):
     """What the registry holds and the service has loaded."""
 
@@ -100,6 +111,7 @@ class ModelList(Answer):
     """Why the service can't follow the registry's `current` at the moment, if so."""
     limits: ServiceLimits
     runtime: Runtime
+    feedback: FeedbackState
 
 
 class CanaryRequest(BaseModel):

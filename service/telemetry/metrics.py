@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from service.telemetry.feedback_metrics import FeedbackMetrics
 from service.telemetry.model_metrics import ModelMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -76,6 +77,7 @@ class Telemetry:
             registry=self._registry,
         )
         self.models = ModelMetrics(self._registry)
+        self.feedback = FeedbackMetrics(self._registry)
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""

@@ -15,7 +15,12 @@ from models.errors import (
     RequestError,
 )
 from models.files.validation import problem_in_words
-from service.errors import ChangeError, DeadlineError
+from service.errors import (
+    ChangeError,
+    DeadlineError,
+    FeedbackConflictError,
+    FeedbackStoreError,
+)
 from service.schemas.problem import Problem, ProblemDetail
 
 MEDIA_TYPE = "application/problem+json"
@@ -48,6 +53,10 @@ KINDS: dict[type[Exception], Kind] = {
     BundleNotFoundError: Kind("model-not-found", 404, "No such model version is loaded"),
     LabelNotFoundError: Kind("label-not-found", 404, "The model has no such label"),
     ChangeError: Kind("model-change", 409, "The models can't be changed as asked"),
+    FeedbackConflictError: Kind("feedback-conflict", 409, "The id of the feedback is taken"),
+    FeedbackStoreError: Kind(
+        "feedback-store", 503, "The store of feedback can't be used", retry_after_s=5
+    ),
     DeadlineError: Kind("deadline", 504, "There was no answer in time", retry_after_s=1),
     OverloadedError: OVERLOADED,
     NotReadyError: Kind("not-ready", 503, "No model is ready", retry_after_s=5),

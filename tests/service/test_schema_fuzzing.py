@@ -30,7 +30,8 @@ MAY_REFUSE = {
     "POST /v1/predict", "POST /v1/batch", "POST /v2/models/{model}/infer",
     "POST /v2/models/{model}/versions/{version}/infer", "POST /v1/projects/{project_id}/suggest",
     "POST /v1/projects/{project_id}/suggest-batch", "POST /v1/shard/known-labels",
-    "POST /v1/shard/label-vectors", "POST /v1/shard/nearest-labels",
+    "POST /v1/shard/label-vectors", "POST /v1/shard/nearest-labels", "POST /v1/feedback",
+    "DELETE /v1/admin/feedback", "POST /v1/projects/{project_id}/learn",
 }  # fmt: skip
 """Whose good requests may ask for what there is not: a scorer, a label, a language, a large k."""
 
@@ -94,9 +95,11 @@ def fuzz(operation, mode, headers) -> None:
 
 @pytest.mark.parametrize("wants_keys", [False, True], ids=["open", "with keys"])
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-def test_every_operation_answers_as_documented(open_server, keys, mode, wants_keys):
+def test_every_operation_answers_as_documented(open_server, keys, tmp_path, mode, wants_keys):
     (api_key, api_entry), (admin_key, admin_entry) = keys
-    options = {"admin_keys": admin_entry} | ({"api_keys": api_entry} if wants_keys else {})
+    options = {"admin_keys": admin_entry, "feedback": tmp_path / "feedback"} | (
+        {"api_keys": api_entry} if wants_keys else {}
+    )
     with open_server(log_level="error", **options) as url:
         labels = []
         for operation in operations_of(url, mode):

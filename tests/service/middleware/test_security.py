@@ -18,6 +18,8 @@ ADMIN_ROUTES = [
     ("POST", "/v1/admin/rollback"),
     ("PUT", "/v1/admin/canary"),
     ("DELETE", "/v1/admin/canary"),
+    ("GET", "/v1/admin/feedback"),
+    ("DELETE", "/v1/admin/feedback"),
 ]
 PUBLIC_ROUTES = ["/livez", "/readyz", "/metrics", "/docs", "/openapi.json", "/", "/page/app.js"]
 

@@ -36,6 +36,7 @@ from models.results import (
     TokenPart,
 )
 from service.errors import QueueFullError
+from service.feedback.store import FeedbackStore
 from service.web.api_keys import make_key
 
 CHROMIUM = next(
@@ -846,3 +847,87 @@ def test_labels_are_named_in_the_language_that_is_chosen(arranged_page):
     assert names(page)[:3] == ["Nimi 0", "Nimi 1", "Label 2"]
     page.run("location.hash = '#labels/L1'")
     page.wait("document.querySelector('#label-detail h2')?.textContent === 'Nimi 1'")
+
+
+@pytest.fixture
+def feedback_page(browser: Browser, open_server, page_loader, tmp_path) -> Iterator[Browser]:
+    with open_server(page_loader, feedback=tmp_path / "feedback", feedback_texts=True) as url:
+        open_page(browser, url)
+        yield browser
+
+
+def focus(page: Browser, selector: str) -> None:
+    page.run("document.querySelector(arguments[0]).focus()", selector)
+
+
+def pressed(page: Browser) -> list[str]:
+    return page.run(
+        "return [...document.querySelectorAll('.verdict [aria-pressed=true]')]"
+        ".map((each) => each.getAttribute('aria-label'))"
+    )
+
+
+def test_labels_are_judged_and_added_with_the_keyboard_and_sent_once(feedback_page, tmp_path):
+    page = feedback_page
+    change(page, "#k", "5", "change")
+    ask(page, "Duties on olive oil")
+    page.wait("document.querySelectorAll('.result').length === 5")
+    for label_id, key in (("L0", "a"), ("L2", "a"), ("L3", "a"), ("L2", "r"), ("L3", "a")):
+        focus(page, f"[data-id={label_id}] .result-head")
+        page.press(key)
+    assert pressed(page) == ["Accept Label 0", "Reject Label 2"]
+    focus(page, ".review input")
+    for wanted in ("Label 6", "Label 4"):  # of which the second is in the answer
+        page.press(*wanted)
+        page.wait(f"document.querySelector('.found button')?.textContent.includes('{wanted}')")
+        page.press("enter")
+    assert words(page, ".chosen").startswith("Label 6 ")
+    assert words(page, ".review .ask-row .muted") == "4 labels judged"
+    focus(page, ".send")
+    page.press("enter")
+    page.wait("document.querySelector('.review').textContent.includes('Kept.')")
+    assert page.run("return document.activeElement.id") == "text"
+    assert pressed(page) == [] and page.run("return document.querySelector('.send').disabled")
+    with FeedbackStore(tmp_path / "feedback") as store:
+        (record,) = store.page(0, 9)
+    said = {name: record.content[name] for name in ("text", "accepted", "rejected", "added")}
+    assert said == {
+        "text": "Duties on olive oil", "accepted": ["L0", "L4"], "rejected": ["L2"],
+        "added": ["L6"],
+    }  # fmt: skip
+    assert record.id.startswith("page-") and record.content["version"] == 2
+
+
+def test_what_was_judged_belongs_to_one_text(feedback_page):
+    page = feedback_page
+    ask(page, "Duties on olive oil")
+    focus(page, "[data-id=L0] .accept")
+    page.press("enter")
+    turn_dial(page, 0.5)
+    page.wait("document.querySelector('.move')?.textContent !== undefined")
+    assert pressed(page) == ["Accept Label 0"]
+    ask(page, "Another text about oil")
+    page.wait("!document.querySelector('.verdict [aria-pressed=true]')")
+
+
+def test_a_store_that_fails_is_told_and_the_verdicts_stay(feedback_page, tmp_path):
+    page = feedback_page
+    (tmp_path / "feedback").write_text("a file in its place")
+    ask(page, "Duties on olive oil")
+    page.run("document.querySelector('.reject').click(); document.querySelector('.send').click()")
+    told = page.wait("document.querySelector('.review .problem:not([hidden])')?.textContent")
+    assert "The store of feedback can't be used" in told
+    assert pressed(page) == ["Reject Label 0"]
+    (tmp_path / "feedback").unlink()
+    page.run("document.querySelector('.send').click()")
+    page.wait("document.querySelector('.review').textContent.includes('Kept.')")
+
+
+def test_there_is_nothing_to_judge_where_feedback_is_off(page):
+    ask(page, "Duties on olive oil")
+    focus(page, ".result-head")
+    page.press("a")
+    assert pressed(page) == []
+    assert page.run(
+        "return [...document.querySelectorAll('.review, .verdict')].every((each) => each.hidden)"
+    )

@@ -22,6 +22,7 @@ def test_all_routes_are_published(document):
     wanted = {
         "post /v1/predict", "post /v1/batch", "get /v1/models", "get /livez", "get /readyz",
         "get /metrics", "get /v1/labels", "get /v1/labels/{label_id}", "get /v1/label-sets",
+        "post /v1/feedback",
     }  # fmt: skip
     assert {name for name, _ in operations(document)} >= wanted
 
@@ -71,6 +72,8 @@ def test_the_admin_routes_name_the_statuses_that_they_can_answer(document):
     names = [name for name, _ in operations(document) if " /v1/admin/" in name]
     assert sorted(names) == [
         "delete /v1/admin/canary",
+        "delete /v1/admin/feedback",
+        "get /v1/admin/feedback",
         "post /v1/admin/models/{version}/activate",
         "post /v1/admin/models/{version}/load",
         "post /v1/admin/models/{version}/unload",

@@ -1,0 +1,144 @@
+"""`longtail feedback`: what people said of labels, from files and to files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.commands.options import DEFAULT_REGISTRY, JsonOption, RegistryOption, print_json
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from service.offline.feedback import Imported
+
+feedback_app = typer.Typer(
+    no_args_is_help=True, help="Import, export, count and delete what people said of labels."
+)
+
+FolderOption = Annotated[
+    Path,
+    typer.Option("--feedback", envvar="LONGTAIL_FEEDBACK", help="Folder that keeps the feedback."),
+]
+
+
+@feedback_app.command("import")
+def import_file(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="JSON lines, an entry each as POST /v1/feedback takes it, or an export.",
+        ),
+    ],
+    feedback: FolderOption,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: Annotated[
+        str, typer.Option(help="Of the model, for entries that name none: a number, or 'current'.")
+    ] = "current",
+    keeps_texts: Annotated[
+        bool,
+        typer.Option(
+            "--texts/--no-texts",
+            envvar="LONGTAIL_FEEDBACK_TEXTS",
+            help="Keep the texts; otherwise their SHA-256.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Store the entries of a file; an entry that is there already is not stored twice.
+
+    A line that can't be used stops the import before anything is stored.
+    """
+    from models.files.outputs import check_not_in_registry, check_readable_file
+    from service.feedback.store import FeedbackStore
+    from service.offline.feedback import Versions, import_feedback
+
+    check_readable_file(source, "FILE")
+    check_not_in_registry(feedback, registry, "--feedback")
+    with FeedbackStore(feedback) as store:
+        done = import_feedback(source, store, Versions(registry, version), keeps_text=keeps_texts)
+    if as_json:
+        print_json(asdict(done))
+    else:
+        print(f"{done.stored} stored, {done.known} known, {done.deleted} deleted.")
+    _check_all_taken(done, source)
+
+
+@feedback_app.command("export")
+def export_file(
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File for the entries, JSON lines.")
+    ],
+    feedback: FolderOption,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a file that is there already.")
+    ] = False,
+) -> None:
+    """Write all entries to a file, in the order in which they came; deleted ones as their ids."""
+    from models.files.outputs import check_output_file
+    from service.feedback.store import FILE_NAME, FeedbackStore
+    from service.offline.feedback import export_feedback
+
+    check_output_file(target, inputs=[feedback / FILE_NAME], overwrite=overwrite, option="OUT")
+    with FeedbackStore(feedback, must_exist=True) as store:
+        number = export_feedback(store, target)
+    print(f"Written: {target}, {number} entries.")
+
+
+@feedback_app.command("delete")
+def delete_entry(
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Of the entry.")],
+    feedback: FolderOption,
+) -> None:
+    """Erase all but the id of an entry; exports and backups made before keep it."""
+    from service.feedback.store import FeedbackStore
+
+    with FeedbackStore(feedback, must_exist=True) as store:
+        _check_found(entry_id, is_found=store.delete(entry_id))
+    print(f"Deleted: {entry_id}")
+
+
+@feedback_app.command("show")
+def show(feedback: FolderOption, as_json: JsonOption = False) -> None:
+    """Count the entries and what they say, after a check of the store."""
+    from service.feedback.store import FeedbackStore
+
+    with FeedbackStore(feedback, must_exist=True) as store:
+        counts = store.counts()
+    if as_json:
+        print_json(asdict(counts))
+        return
+    print(
+        f"{counts.entries} entries ({counts.with_text} with their text), {counts.deleted} "
+        f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
+        f"{counts.added} added, {counts.proposed} proposed."
+    )
+
+
+def _check_all_taken(done: Imported, source: Path) -> None:
+    """Let the command fail where entries were not stored.
+
+    Raises:
+        DataError: There are some; says why of the first.
+    """
+    from models.errors import DataError
+
+    if done.refused:
+        raise DataError(f"{source}: {done.refused} not stored; the first: {done.reasons[0]}")
+
+
+def _check_found(entry_id: str, *, is_found: bool) -> None:
+    """Let the command fail where there is no entry.
+
+    Raises:
+        DataError: There is none.
+    """
+    from models.errors import DataError
+
+    if not is_found:
+        raise DataError(
+            f"there is no feedback with the id {entry_id[:100]!r}; 'longtail feedback export' "
+            "lists all ids"
+        )

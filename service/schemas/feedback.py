@@ -1,0 +1,146 @@
+"""Feedback: what people say of the labels of texts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from service.schemas.base import SURROGATE, Answer, ModelReference, Text, Version
+
+MAX_LABELS = 1000
+"""Label ids in one list of an entry."""
+_PLAIN = r"^[^\x00-\x1f\x7f]+$"
+
+
+def _check_unicode(value: str) -> str:
+    """Return what can be written in UTF-8, unchanged.
+
+    Raises:
+        PydanticCustomError: It can't be.
+    """
+    if SURROGATE.search(value):
+        raise PydanticCustomError(
+            "text_surrogate", "The text holds half of a surrogate pair; send valid Unicode"
+        )
+    return value
+
+
+_Unicode = AfterValidator(_check_unicode)
+EntryId = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN), _Unicode]
+LabelId = Annotated[str, Field(min_length=1, max_length=2000), _Unicode]
+LabelIds = Annotated[list[LabelId], Field(max_length=MAX_LABELS)]
+
+
+class NewLabel(BaseModel):
+    """A label that is right and that the model lacks."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+    name: Annotated[str, Field(min_length=1, max_length=1000, pattern=_PLAIN), _Unicode]
+    """What people read."""
+    id: LabelId | None = None
+    """The identifier that it should have; no label of the version may have it. Absent: open."""
+
+
+class FeedbackEntry(BaseModel):
+    """What a person says of the labels of one text."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "review-2041",
+                    "text": "Duties on imports of olive oil",
+                    "accepted": ["1264"],
+                    "rejected": ["2136"],
+                    "added": ["1309"],
+                }
+            ]
+        },
+    )
+
+    id: EntryId | None = None
+    """Names the entry: sent again with the same text and labels, it is acknowledged again and
+    stored once. Absent: one is made, and what is sent twice is stored twice."""
+    text: Text | None = None
+    """The text. It is kept only where the service is set to; its SHA-256 always is."""
+    text_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Instead of the text: its SHA-256 (UTF-8), in hexadecimal."""
+    document_id: EntryId | None = None
+    """The caller's name of the text; enough by itself."""
+    accepted: LabelIds = []
+    """Ids of labels that the model found and that are right."""
+    rejected: LabelIds = []
+    """Ids of labels that the model found and that are wrong."""
+    added: LabelIds = []
+    """Ids of labels of the model that it did not find and that are right."""
+    proposed: Annotated[list[NewLabel], Field(max_length=MAX_LABELS)] = []
+    """Labels that are right and that the model lacks."""
+    version: Version | None = None
+    """The model version that answered, a number or `current`; the service's first where absent."""
+
+    @model_validator(mode="after")
+    def _says_something_of_a_text(self) -> Self:
+        if self.text is None and self.text_sha256 is None and self.document_id is None:
+            raise PydanticCustomError(
+                "feedback_of_nothing", "Give one of 'text', 'text_sha256' and 'document_id'"
+            )
+        if self.text is not None and self.text_sha256 is not None:
+            raise PydanticCustomError("text_or_sha256", "Give only one of 'text' and 'text_sha256'")
+        named = [*self.accepted, *self.rejected, *self.added]
+        if not named and not self.proposed:
+            raise PydanticCustomError(
+                "feedback_without_labels",
+                "Name a label in one of 'accepted', 'rejected', 'added' and 'proposed'",
+            )
+        if len(set(named)) < len(named):
+            raise PydanticCustomError(
+                "feedback_names_twice",
+                "Name each label once, in one of 'accepted', 'rejected' and 'added'",
+            )
+        return self
+
+
+class FeedbackRequest(BaseModel):
+    """Entries that are stored together, or not at all."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+    entries: list[FeedbackEntry] = Field(min_length=1)
+    """At most `LONGTAIL_MAX_FEEDBACK_ENTRIES`."""
+
+
+class FeedbackReceipt(Answer):
+    """What became of one entry."""
+
+    id: str
+    """Its own, or the one that was made for it."""
+    status: Literal["stored", "known"]
+    """`known`: it was stored before, and is not stored twice."""
+    model: ModelReference
+    """The version whose labels were looked up."""
+
+
+class FeedbackReceipts(Answer):
+    """Entries that are on the disk, in the order in which they were sent."""
+
+    entries: list[FeedbackReceipt]
+    keeps_texts: bool
+    """Whether texts are kept, and not only their SHA-256."""
+
+
+class FeedbackDeleted(Answer):
+    """An entry that is no more."""
+
+    id: str
+    """It stays taken, so that the entry does not come back when it is sent again."""

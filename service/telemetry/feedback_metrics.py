@@ -1,0 +1,52 @@
+"""Metrics of feedback: how many entries came, and what they say of frequent and rare labels."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter as Tally
+from typing import TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter
+
+_BANDS = ("0", "1", "2-9", "10-99", "100+")
+_LOWER_BOUNDS = (1, 2, 10, 100)
+"""Training documents from which on a label is in the next band."""
+
+
+Verdicts: TypeAlias = Tally[tuple[str, str]]
+"""Labels by what was said of them and their band of frequency."""
+
+
+def band_of(training_count: int) -> str:
+    """Return the band of frequency of a label with so many training documents."""
+    return _BANDS[bisect_right(_LOWER_BOUNDS, training_count)]
+
+
+class FeedbackMetrics:
+    """What is stored of feedback, as Prometheus metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register the metrics."""
+        self._entries = Counter(
+            "longtail_feedback_entries",
+            "Entries of feedback that were acknowledged: stored, or known before.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._labels = Counter(
+            "longtail_feedback_labels",
+            "Labels in stored entries: accepted, rejected or added, by training documents.",
+            ("verdict", "training_documents"),
+            registry=registry,
+        )
+
+    def count(self, verdicts: Verdicts, *, is_new: bool) -> None:
+        """Count an entry that was acknowledged, and its labels if it is new.
+
+        Args:
+            verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
+            is_new: Whether it was stored now, and not before.
+        """
+        self._entries.labels("stored" if is_new else "known").inc()
+        for (verdict, band), number in verdicts.items() if is_new else ():
+            self._labels.labels(verdict, band).inc(number)

@@ -1,0 +1,64 @@
+"""Feedback from files, by a person at a shell: there and back, and onto a disk that is full."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from models.bundle.registry import Registry
+
+
+@pytest.fixture
+def said(place):
+    """Writes entries about a label of the model to a file; returns its name."""
+    label_id = Registry(place / "registry").open().catalogue[0].id
+
+    def write(name: str, number: int, length: int) -> str:
+        lines = [
+            json.dumps({"id": f"{name}-{each}", "text": "x" * length, "accepted": [label_id]})
+            for each in range(number)
+        ]
+        (place / name).write_text("\n".join(lines))
+        return name
+
+    return write
+
+
+def test_there_and_back(place, run, said):
+    store = ["--feedback", "kept"]
+    assert run("feedback", "import", said("said", 3, 10), *store).status == 0
+    assert run("feedback", "delete", "said-1", *store).status == 0
+    assert run("feedback", "export", "out.jsonl", *store).status == 0
+    lines = [json.loads(line) for line in (place / "out.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["said-0", "said-2", "said-1"]
+    assert "2 entries (0 with their text), 1 deleted" in run("feedback", "show", *store).out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("show --feedback none", "'none' holds no feedback"),
+        ("delete x --feedback none", "'none' holds no feedback"),
+        ("export out --feedback none", "'none' holds no feedback"),
+        ("import docs.jsonl --feedback kept", "Name a label in one of"),
+        ("import none --feedback kept", "check the path"),
+        ("import empty.jsonl --feedback kept", "holds no entries"),
+        ("import docs.jsonl --feedback registry/1", "lies in the registry"),
+        ("export docs.jsonl --feedback kept", "is there already"),
+    ],
+)
+def test_mistakes_are_told(place, run, words, told):
+    (place / "empty.jsonl").touch()
+    outcome = run("feedback", *words.split())
+    assert outcome.status == 1 and told in outcome.err
+    assert not (place / "kept").exists() and not (place / "none").exists()
+
+
+def test_a_full_disk_is_told_and_keeps_what_was_there(place, run, said, disk):
+    store = ["--feedback", disk("1m") / "kept"]
+    assert run("feedback", "import", said("few", 5, 100), *store, "--texts").status == 0
+    outcome = run("feedback", "import", said("many", 400, 5000), *store, "--texts")
+    assert outcome.status == 1 and "full" in outcome.last_line
+    assert "5 entries (5 with their text)" in run("feedback", "show", *store).out
+    assert run("feedback", "import", said("few", 5, 100), *store, "--texts").status == 0

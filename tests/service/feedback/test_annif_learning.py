@@ -1,0 +1,58 @@
+"""Annif's `learn`, where the service keeps feedback."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.feedback.store import FeedbackStore
+
+LEARN = "/v1/projects/longtail/learn"
+DOCUMENT = {
+    "text": "olive oil",
+    "subjects": [{"uri": "L1", "label": "Label 1"}, {"uri": "L2", "label": "x"}, {"uri": "L1"}],
+    "metadata": {"title": "Oil"},
+}
+
+
+@pytest.fixture
+def client(open_feedback):
+    with open_feedback() as client:
+        yield client
+
+
+def stored(client):
+    with FeedbackStore(client.app.state.service.settings.feedback) as store:
+        return [record.content for record in store.page(0, 9)]
+
+
+def test_documents_are_kept_once_with_their_labels(client):
+    for _ in range(2):
+        answer = client.post(LEARN, json=[DOCUMENT, DOCUMENT | {"document_id": "d"}])
+        assert (answer.status_code, answer.content) == (204, b"")
+    first, second = stored(client)
+    assert first["accepted"] == ["L1", "L2"] and first["text"] == "olive oil"
+    assert (first["document_id"], second["document_id"]) == (None, "d")
+    assert first["version"] == 2
+
+
+def test_no_documents_are_no_feedback(client):
+    assert client.post(LEARN, json=[]).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [DOCUMENT | {"subjects": [{"uri": "none"}]}],
+        [DOCUMENT | {"subjects": []}],
+        [DOCUMENT | {"text": ""}],
+        [{"text": "a"}],
+        {"documents": [DOCUMENT]},
+    ],
+)
+def test_what_is_wrong_is_a_400_and_nothing_is_kept(client, body):
+    assert client.post(LEARN, json=body).status_code == 400
+    assert stored(client) == []
+
+
+def test_a_project_that_there_is_not(client):
+    assert client.post("/v1/projects/none/learn", json=[DOCUMENT]).status_code == 404

@@ -1,0 +1,135 @@
+"""`longtail feedback`: entries from files and to files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import DataError
+from service.errors import FeedbackStoreError
+
+SAID = [
+    {"id": "a", "text": "olive oil", "accepted": ["L1"], "rejected": ["L2"]},
+    {"id": "b", "document_id": "d", "added": ["L3"], "proposed": [{"name": "mill"}], "version": 1},
+]
+
+
+@pytest.fixture
+def command(registry, tmp_path):
+    """Runs `longtail feedback`; with a registry where it takes one."""
+
+    def run(*words, store="store", **environment):
+        options = ["--feedback", str(tmp_path / store)]
+        if words[0] == "import":
+            options += ["--registry", str(registry.folder)]
+        line = ["feedback", *map(str, words), *options]
+        result = CliRunner().invoke(longtail.app, line, env=environment)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_lines(*lines, name="said.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return path
+
+    return write_lines
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_entries_are_imported_once_and_exported(command, write, tmp_path, registry):
+    path = write(*SAID)
+    assert command("import", path, "--texts").output == "2 stored, 0 known, 0 deleted.\n"
+    assert command("import", path, "--texts").output == "0 stored, 2 known, 0 deleted.\n"
+    out = tmp_path / "out.jsonl"
+    assert "2 entries" in command("export", out).output
+    first, second = lines_of(out)
+    assert first.items() > SAID[0].items()
+    assert (first["version"], second["version"]) == (2, 1)
+    assert second["model_digest"] == registry.open(1).manifest.digest
+    with pytest.raises(Exception, match="is there already"):
+        command("export", out)
+    assert command("export", out, "--overwrite").exit_code == 0
+
+
+def test_texts_are_left_out_unless_asked_for(command, write, tmp_path):
+    command("import", write(*SAID))
+    command("export", tmp_path / "out")
+    assert [line["text"] for line in lines_of(tmp_path / "out")] == [None, None]
+    assert json.loads(command("show", "--json").output)["with_text"] == 0
+
+
+def test_an_export_imported_elsewhere_is_the_same_deletions_too(command, write, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    command("import", write(*SAID, SAID[0] | {"id": "c"}), "--texts")
+    command("export", first)
+    assert command("import", first, "--texts", store="other").output.startswith("3 stored")
+    assert command("delete", "c").output == "Deleted: c\n"
+    command("export", second)
+    outcome = command("import", second, "--texts", store="other")
+    assert outcome.output == "0 stored, 2 known, 1 deleted.\n"
+    command("export", tmp_path / "third", store="other")
+    strip = [{**line, "sequence": 0, "deleted_at": 0} for line in lines_of(second)]
+    assert [
+        {**line, "sequence": 0, "deleted_at": 0} for line in lines_of(tmp_path / "third")
+    ] == strip
+
+
+def test_an_export_needs_no_registry(command, write, tmp_path, registry):
+    command("import", write(*SAID), "--texts")
+    command("export", tmp_path / "out")
+    lines = [line | {"version": 99, "who": "key"} for line in lines_of(tmp_path / "out")]
+    command("import", write(*lines, name="old"), store="other")
+    command("export", tmp_path / "again", store="other")
+    assert {(line["version"], line["who"]) for line in lines_of(tmp_path / "again")} == {
+        (99, "key")
+    }
+
+
+def test_one_bad_line_stops_the_import_before_anything_is_stored(command, write, tmp_path):
+    path = write(
+        SAID[0],
+        {"text": "a", "accepted": ["L99"]},
+        {"text": "a"},
+        {"text": "a", "added": ["L1"], "version": 7},
+        {"text": "a", "text_sha256": "0" * 64, "added": ["L1"]},
+    )
+    with pytest.raises(DataError) as caught:
+        command("import", path)
+    told = str(caught.value)
+    assert "4 lines can't be used, so nothing was stored" in told
+    assert "line 2: accepted: version 2 has no label with the id 'L99'" in told
+    assert "line 3: the body: Name a label" in told
+    assert "line 4: " in told and "no version 7" in told
+    assert "line 5: text_sha256: is not the SHA-256" in told
+    with pytest.raises(FeedbackStoreError, match="holds no feedback"):
+        command("show")
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_id_that_is_taken_fails_after_the_others_are_stored(command, write):
+    command("import", write(*SAID))
+    with pytest.raises(DataError, match="1 not stored; the first: feedback with the id 'a'"):
+        command("import", write(SAID[0] | {"accepted": ["L5"]}, SAID[1] | {"id": "c"}))
+    assert json.loads(command("show", "--json").output)["entries"] == 3
+
+
+def test_what_is_there_is_counted(command, write):
+    command("import", write(*SAID), LONGTAIL_FEEDBACK_TEXTS="true")
+    assert command("show").output == (
+        "2 entries (1 with their text), 0 deleted.\n"
+        "Labels: 1 accepted, 1 rejected, 1 added, 1 proposed.\n"
+    )
+    with pytest.raises(DataError, match="no feedback with the id 'none'"):
+        command("delete", "none")

@@ -1,0 +1,284 @@
+"""`POST /v1/feedback`, the routes of operators, and predictions beside a store that fails."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+
+import pytest
+
+from service.feedback.checks import entry_of
+from service.feedback.store import FILE_NAME, FeedbackStore
+from service.telemetry.feedback_metrics import band_of
+from service.web.api_keys import make_key
+
+SAID = {"id": "a", "text": "olive oil", "accepted": ["L1"], "rejected": ["L2"], "added": ["L3"]}
+
+
+@pytest.fixture
+def client(open_feedback):
+    with open_feedback() as client:
+        yield client
+
+
+def give(client, *entries, **more):
+    return client.post("/v1/feedback", json={"entries": list(entries)}, **more)
+
+
+def slug(answer):
+    return answer.json()["type"].rpartition(":")[2]
+
+
+def exported(client, **query):
+    answer = client.get("/v1/admin/feedback", params=query)
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def counts_of(client, name):
+    lines = [line.rpartition(" ") for line in client.get("/metrics").text.splitlines()]
+    return {head: float(value) for head, _, value in lines if head.startswith(name)}
+
+
+def test_an_entry_is_kept_with_all_that_is_known_of_it(client, registry):
+    proposed = [{"name": "oil press", "id": "N1"}, {"name": "mill"}]
+    answer = give(client, SAID | {"document_id": "d1", "proposed": proposed, "version": "current"})
+    assert answer.status_code == 200
+    digest = registry.open(2).manifest.digest
+    model = {"version": 2, "digest": digest}
+    assert answer.json() == {
+        "entries": [{"id": "a", "status": "stored", "model": model}],
+        "keeps_texts": True,
+    }
+    (line,) = exported(client)
+    assert line.pop("given_at").endswith("+00:00")
+    assert len(line.pop("text_sha256")) == 64
+    proposed[1]["id"] = None
+    assert line == SAID | {
+        "sequence": 1, "document_id": "d1", "proposed": proposed, "version": 2, "who": None,
+        "model_digest": digest,
+    }  # fmt: skip
+
+
+def test_the_same_again_is_known_and_other_content_refused(client):
+    assert give(client, SAID).json()["entries"][0]["status"] == "stored"
+    assert give(client, SAID).json()["entries"][0]["status"] == "known"
+    answer = give(client, SAID | {"id": "b"}, SAID | {"rejected": []})
+    assert (answer.status_code, slug(answer)) == (409, "feedback-conflict")
+    assert [line["id"] for line in exported(client)] == ["a"]
+
+
+def test_without_an_id_one_is_made(client):
+    entry = {"document_id": "d", "added": ["L1"]}
+    first, second = give(client, entry, entry).json()["entries"]
+    assert first["id"] != second["id"]
+    assert len(exported(client)) == 2
+
+
+def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
+    with open_feedback(feedback_texts=False) as client:
+        assert give(client, SAID).json()["keeps_texts"] is False
+        (line,) = exported(client)
+    assert line["text"] is None and len(line["text_sha256"]) == 64
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "feedback").iterdir())
+    assert b"olive oil" not in kept and b"L3" in kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"accepted": ["L99"]}, "entries/0/accepted: version 2 has no label with the id 'L99'"),
+        ({"proposed": [{"name": "x", "id": "L5"}]}, "has a label with the id 'L5' already"),
+        ({"added": ["L1"]}, "Name each label once"),
+        ({"accepted": [], "rejected": [], "added": []}, "Name a label in one of"),
+        ({"text": None}, "Give one of 'text', 'text_sha256' and 'document_id'"),
+        ({"text_sha256": "0" * 64}, "Give only one of 'text' and 'text_sha256'"),
+        ({"text": "x" * 51}, "entries/0/text: got 51 characters, expected at most 50"),
+        ({"text": " "}, "empty or only white space"),
+        ({"id": "a\nb"}, "entries/0/id"),
+        ({"id": "x" * 201}, "entries/0/id"),
+        ({"accepted": [f"L{n}" for n in range(1001)]}, "entries/0/accepted"),
+        ({"labels": ["L1"]}, "entries/0/labels"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_all_that_comes_with_it(open_feedback, changes, words):
+    with open_feedback(max_text_characters=50) as client:
+        answer = give(client, SAID | changes, {"document_id": "d", "added": ["L1"]})
+        assert answer.status_code == 422 and words in answer.text
+        assert not exported(client)
+
+
+def test_more_entries_than_allowed_are_refused(open_feedback):
+    entry = {"document_id": "d", "added": ["L1"]}
+    with open_feedback(max_feedback_entries=2) as client:
+        assert give(client, entry, entry).status_code == 200
+        answer = give(client, entry, entry, entry)
+        document = client.get("/openapi.json").json()
+    assert answer.status_code == 422 and "expected at most 2" in answer.json()["detail"]
+    entries = document["components"]["schemas"]["FeedbackRequest"]["properties"]["entries"]
+    assert entries["maxItems"] == 2
+
+
+def test_a_version_that_is_not_loaded_is_not_found(client):
+    answer = give(client, SAID | {"version": 1})
+    assert (answer.status_code, slug(answer)) == (404, "model-not-found")
+
+
+def test_it_is_off_unless_there_is_a_folder(open_admin):
+    with open_admin() as client:
+        answers = [
+            give(client, SAID),
+            client.get("/v1/admin/feedback"),
+            client.delete("/v1/admin/feedback", params={"id": "a"}),
+        ]
+        assert client.get("/v1/models").json()["feedback"]["enabled"] is False
+    for answer in answers:
+        assert (answer.status_code, slug(answer)) == (403, "feedback-off")
+        assert "LONGTAIL_FEEDBACK" in answer.json()["detail"]
+
+
+def test_keys_say_who_it_was_and_admin_keys_read_and_delete(open_client, tmp_path):
+    (admin, admin_entry), (ask, ask_entry) = make_key("ops"), make_key("reviewer")
+    keys = {"admin_keys": admin_entry, "api_keys": ask_entry}
+    statuses = []
+    with open_client(feedback=tmp_path / "f", **keys) as client:
+        for key in (ask, admin):
+            headers = {"Authorization": f"Bearer {key}"}
+            statuses += [
+                give(client, SAID, headers=headers).status_code,
+                client.get("/v1/admin/feedback", headers=headers).status_code,
+                client.delete("/v1/admin/feedback?id=x", headers=headers).status_code,
+            ]
+        assert give(client, SAID).status_code == 401
+    assert statuses == [200, 401, 401, 401, 200, 404]
+    with FeedbackStore(tmp_path / "f") as store:
+        assert [record.content["who"] for record in store.page(0, 9)] == ["reviewer"]
+
+
+def test_deleting_is_for_good(client, tmp_path):
+    give(client, SAID, SAID | {"id": "b", "text": "hidden words"})
+    for _ in range(2):
+        assert client.delete("/v1/admin/feedback?id=b").json() == {"id": "b"}
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "feedback").iterdir())
+    assert b"hidden words" not in kept
+    answer = give(client, SAID | {"id": "b", "text": "hidden words"})
+    assert answer.status_code == 409 and "was deleted" in answer.json()["detail"]
+    lines = exported(client)
+    assert [line["id"] for line in lines] == ["a", "b"] and "deleted_at" in lines[1]
+    answer = client.delete("/v1/admin/feedback?id=none")
+    assert (answer.status_code, slug(answer)) == (404, "feedback-not-found")
+
+
+def test_an_export_comes_in_pages(client):
+    give(client, *[SAID | {"id": f"e{number}"} for number in range(5)])
+    first = exported(client, limit=3)
+    second = exported(client, limit=3, after=first[-1]["sequence"])
+    assert [line["id"] for line in first + second] == [f"e{number}" for number in range(5)]
+    assert exported(client, after=second[-1]["sequence"]) == []
+
+
+def test_entries_and_labels_are_counted_by_frequency(client):
+    give(client, SAID, {"document_id": "d", "accepted": ["L4"]})
+    give(client, SAID)
+    assert counts_of(client, "longtail_feedback_entries_total") == {
+        'longtail_feedback_entries_total{outcome="stored"}': 2,
+        'longtail_feedback_entries_total{outcome="known"}': 1,
+    }
+    found = counts_of(client, "longtail_feedback_labels_total")
+    name = 'longtail_feedback_labels_total{{training_documents="0",verdict="{}"}}'
+    counts = {"accepted": 2, "rejected": 1, "added": 1}
+    assert found == {name.format(verdict): number for verdict, number in counts.items()}
+
+
+def damaged(folder):
+    (folder / FILE_NAME).write_bytes(b"no database " * 1000)
+
+
+def locked(folder):
+    holder = sqlite3.connect(folder / FILE_NAME, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN EXCLUSIVE")
+    return holder
+
+
+def replaced_by_a_file(folder):
+    folder.rmdir()
+    folder.touch()
+
+
+@pytest.mark.parametrize(
+    ("settings", "spoil", "words"),
+    [
+        ({}, damaged, "is damaged, or no database"),
+        ({"request_timeout_s": 20}, locked, "is locked by another process"),
+        ({}, replaced_by_a_file, "can't be used"),
+    ],
+    ids=["damaged", "locked", "no folder"],
+)
+def test_a_store_that_fails_is_told_and_predictions_go_on(
+    open_feedback, tmp_path, settings, spoil, words
+):
+    folder = tmp_path / "feedback"
+    folder.mkdir()
+    holder = spoil(folder)
+    with open_feedback(**settings) as client:
+        answer = give(client, SAID)
+        assert (answer.status_code, slug(answer)) == (503, "feedback-store")
+        assert words in answer.json()["detail"] and str(tmp_path) not in answer.text
+        assert answer.headers["retry-after"] == "5"
+        assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
+        assert client.get("/readyz").status_code == 200
+    if holder is not None:
+        holder.close()
+
+
+def test_a_full_store_is_told_and_predictions_go_on(open_feedback):
+    with open_feedback(max_feedback_bytes=65_536) as client:
+        many = [SAID | {"id": f"e{number}", "text": "x" * 5000} for number in range(50)]
+        answer = give(client, *many)
+        assert answer.status_code == 503 and "is full" in answer.json()["detail"]
+        assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
+        assert give(client, SAID).status_code == 200
+        assert [line["id"] for line in exported(client)] == ["a"]
+
+
+def test_a_disk_that_hangs_is_a_timeout_and_a_full_queue_a_429(open_feedback, monkeypatch):
+    gate = threading.Event()
+    append = FeedbackStore.append
+
+    def slow(self, groups):
+        assert gate.wait(60)
+        return append(self, groups)
+
+    monkeypatch.setattr(FeedbackStore, "append", slow)
+    with open_feedback(request_timeout_s=0.2, max_feedback_queue=1) as client:
+        late = give(client, SAID)  # the writer has it
+        assert (late.status_code, slug(late)) == (504, "deadline")
+        waits = give(client, SAID)
+        assert waits.status_code == 504
+        refused = give(client, SAID)
+        assert (refused.status_code, slug(refused)) == (429, "overloaded")
+        assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
+        gate.set()
+    with FeedbackStore(client.app.state.service.settings.feedback) as store:
+        assert [record.id for record in store.page(0, 9)] == ["a"]
+
+
+def test_a_large_request_is_looked_at_on_another_thread(client, monkeypatch):
+    threads = []
+    monkeypatch.setattr(
+        "service.web.feedback.entry_of",
+        lambda *words, **more: (
+            threads.append(threading.current_thread()) or entry_of(*words, **more)
+        ),
+    )
+    give(client, SAID)
+    assert give(client, SAID | {"id": "long", "text": "x" * 50_000}).status_code == 200
+    assert "AnyIO worker thread" not in threads[0].name
+    assert "AnyIO worker thread" in threads[1].name
+
+
+def test_bands_are_those_of_the_reports():
+    assert [band_of(count) for count in (0, 1, 2, 9, 10, 99, 100, 5000)] == [
+        "0", "1", "2-9", "2-9", "10-99", "10-99", "100+", "100+",
+    ]  # fmt: skip
