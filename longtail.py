@@ -146,7 +146,7 @@ def train(
     from training.pipeline.train import train as run_all
 
     settings = read_config(None if config is None else Path(config), overrides)
-    folder = _corpus_folder(data, Path(work), label_texts)
+    folder = _corpus_folder(data, Path(work), label_texts, corpus)
     dataset = open_dataset(folder, corpus, skip_bad=skip_bad)
     return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
 
@@ -181,11 +181,14 @@ def evaluate(
     return assess_bundle(bundle, open_dataset(Path(data), corpus), split, baselines=baselines)
 
 
-def _corpus_folder(data: Any, work: Path, label_texts: LabelTexts | None) -> Path:
+def _corpus_folder(
+    data: Any, work: Path, label_texts: LabelTexts | None, corpus: CorpusOptions | None
+) -> Path:
     """Return the folder of a corpus; documents are written to one first.
 
     Raises:
-        DataError: They can't be used, or texts of labels are given for a folder.
+        DataError: They can't be used, or texts of labels are given for a folder, or options of
+            files for documents.
     """
     from models.errors import DataError
     from training.estimators.corpus import documents_of, kept_corpus, write_training
@@ -197,6 +200,11 @@ def _corpus_folder(data: Any, work: Path, label_texts: LabelTexts | None) -> Pat
                 "in it, such as labels.jsonl"
             )
         return Path(data)
+    if corpus is not None:
+        raise DataError(
+            "corpus is given with documents in memory; it is for files: name the columns of a data "
+            "frame `text` and `labels`, and give labels as lists"
+        )
     documents = documents_of(data)
     return kept_corpus(work, lambda to: write_training(to, documents, label_texts)).folder
 

@@ -123,7 +123,7 @@ def csv_rows(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Iter
                 ) from error
             yield number, BadLine(number, not_csv(error))
             continue
-        if cells:
+        if any(cell.strip() for cell in cells):  # Excel leaves empty records behind a table
             yield number, _csv_fields(number, found.names, cells)
 
 

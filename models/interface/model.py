@@ -163,6 +163,8 @@ class LoadedModel:
         """
         check_language(self.labels, language)
         asked = RankingOptions(**options)
+        if isinstance(under, str):
+            under = (under,)
         if under:
             chosen = replace(asked.label_filter or LabelFilter(), under=tuple(under))
             asked = replace(asked, label_filter=chosen)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
@@ -196,8 +197,16 @@ def _fetch(file: ReadableFile, path: Path, info: FileInfo, where: str, advance: 
 
 
 def _read(file: ReadableFile, where: str) -> bytes:
+    """Return the next bytes of a file elsewhere; none at its end.
+
+    Raises:
+        BundleCorruptError: It lies in a damaged zip file.
+    """
     with reaching(where):
-        return file.read(_CHUNK_BYTES)
+        try:
+            return file.read(_CHUNK_BYTES)
+        except zipfile.BadZipFile as error:
+            raise BundleCorruptError(f"{where} is damaged ({error}); fetch it again") from error
 
 
 @contextmanager

@@ -123,7 +123,8 @@ def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[st
 
 def is_plain_json_lines(path: Path) -> bool:
     """Whether the file has the JSON lines that `document_lines` gives, byte for byte."""
-    return _form_of(path) not in {*_TABLES, ".txt"} and path.suffix != ".gz"
+    is_text = _form_of(path) not in {*_TABLES, ".txt"} and path.suffix != ".gz"
+    return is_text and encoding_of(path) is None
 
 
 def document_lines(

@@ -94,9 +94,7 @@ def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
     found = {name: fit_calibration(*pairs.of(name)) for name in pairs.scores}
     for name, calibration in found.items():
         if calibration is None:
-            logger.warning(
-                "dev split: %s can't be calibrated: all its labels are right, or none is", name
-            )
+            logger.warning("dev split: %s can't be calibrated: none of its labels is right", name)
     return {name: calibration for name, calibration in found.items() if calibration is not None}
 
 

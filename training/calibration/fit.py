@@ -36,15 +36,20 @@ def fit_calibration(
         weights: Pairs that each stands for.
 
     Returns:
-        The calibration; None where all pairs are true or none is, which teaches nothing.
+        The calibration; None where no pair is true. Where all n are, every score has about the
+        log-odds of Platt's target, ln(n + 1): a scorer that is never wrong is not left out.
     """
     num_true = float(weights[is_true].sum())
     num_false = float(weights[~is_true].sum())
-    if num_true == 0 or num_false == 0:
+    if num_true == 0:
         return None
     true_scores = scores[is_true].astype(np.float64)
-    knots, num_slopes = _knots(true_scores)
     scale = float(true_scores.std()) or 1.0
+    if num_false == 0:
+        slope = _rounded(_LEAST_SLOPE / scale)
+        middle = _rounded(np.median(true_scores))
+        return Calibration((middle,), (slope, slope), _rounded(np.log(num_true + 1)))
+    knots, num_slopes = _knots(true_scores)
     rises = _rises(scores.astype(np.float64), knots) / scale
     if num_slopes == 1:
         rises = rises.sum(axis=1, keepdims=True)

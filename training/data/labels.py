@@ -57,7 +57,12 @@ def _without_deprecated(labels: list[Label], path: Path, files: CorpusFiles) -> 
     Raises:
         DataError: There is none.
     """
-    old = {key: x.id for x in labels if x.is_deprecated for key in (x.id, x.name, x.notation)}
+    old = {
+        key: label.id
+        for label in labels
+        if label.is_deprecated
+        for key in (label.notation, *label.names.values(), label.name, label.id)
+    }
     if not old:
         return labels
     carried = {

@@ -38,6 +38,11 @@ class CorpusOptions:
         Raises:
             ConfigError: A name is blank or given twice, or the delimiter is empty.
         """
+        # As people type them, whatever the types say: one column, and a path as text.
+        if isinstance(self.text_columns, str):
+            object.__setattr__(self, "text_columns", (self.text_columns,))
+        if isinstance(self.vocabulary, str):
+            object.__setattr__(self, "vocabulary", Path(self.vocabulary))
         columns = [*self.text_columns, self.label_column, self.id_column]
         named = [column for column in columns if column is not None]
         if any(not column.strip() for column in named):

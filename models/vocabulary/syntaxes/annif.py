@@ -82,8 +82,6 @@ def read_annif_csv(path: Path, facts: Facts, max_problems: int) -> None:
             name.removeprefix(LABEL).lower().replace("_", "-"): string_of(fields, name)
             for name in labels
         }
-        if not any(cell.strip() for cell in fields.values()):
-            continue  # Excel leaves such rows
         try:
             notation = string_of(fields, NOTATION)
             _add(facts, line_of, number, string_of(fields, URI).strip(), texts, notation)

@@ -247,6 +247,19 @@ def test_a_zip_of_a_folder_is_as_good(bundle, tmp_path, mirror):
     assert fetch(str(path), mirror) == 1
 
 
+def test_a_zip_with_a_flipped_byte_is_told(bundle, tmp_path, mirror):
+    path = tmp_path / "model.zip"
+    send(bundle, str(path))
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        info = max(archive.infolist(), key=lambda each: each.compress_size)
+    content[info.header_offset + len(info.filename) + 30 + info.compress_size // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BundleError, match=r"is damaged|is not what the manifest|can't be reached"):
+        fetch(str(path), mirror)
+    assert mirror.versions() == []
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no", b"text"])
 def test_a_zip_that_is_none_is_told(tmp_path, mirror, content):
     path = tmp_path / "model.zip"

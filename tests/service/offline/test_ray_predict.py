@@ -147,7 +147,7 @@ def test_chunks_are_those_of_the_local_command(tmp_path_factory, pieces, chunk, 
         worker._task = Task(source, source, 1, "", {})
         worker._ends, worker._predictor = ends, None
         worker({"number": np.arange(len(ends))})
-        assert asked == list(offline._chunks(source, int))
+        assert asked == list(offline._chunks(worker._task, int))
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])

@@ -69,10 +69,17 @@ def test_a_pair_of_weight_3_counts_as_three():
     np.testing.assert_allclose(found.slopes, wanted.slopes, rtol=1e-3)
 
 
-@pytest.mark.parametrize("answer", [True, False])
-def test_pairs_of_one_kind_teach_nothing(answer):
+def test_without_a_true_pair_nothing_is_taught():
     scores = np.array([1.0, 2.0], dtype=np.float32)
-    assert fit_calibration(scores, np.full(2, answer), np.ones(2)) is None
+    assert fit_calibration(scores, np.full(2, False), np.ones(2)) is None
+
+
+def test_a_scorer_that_is_never_wrong_is_as_sure_as_it_has_pairs():
+    scores = np.array([1.0, 2.0, 4.0], dtype=np.float32)
+    found = fit_calibration(scores, np.full(3, True), np.ones(3))
+    assert found.knots == (2.0,) and min(found.slopes) > 0
+    assert found.intercept == pytest.approx(np.log(3 + 1), rel=1e-5)  # Platt: 4 in 5
+    assert np.ptp(scores) * max(found.slopes) < 0.01
 
 
 @pytest.mark.parametrize("scores", [[-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
