@@ -181,6 +181,8 @@ def _floor(
     num_false = float(weights[is_missing & ~is_true].sum()) + 1 - share
     if not num_true:
         return _LEAST_FLOOR
+    if not num_false:  # every document carries every label
+        return -_LEAST_FLOOR
     return _rounded(max(_LEAST_FLOOR, float(np.log(num_true) - np.log(num_false))))
 
 

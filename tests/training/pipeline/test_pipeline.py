@@ -342,6 +342,7 @@ def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
 def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_corpus):
     manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
     told = tiny_config.settings_used | {"encoder": Path(tiny_config.encoder).name}
+    told["retrieval"] = told["retrieval"] | {"label_pooling": "mean"}  # as the encoder has it
     assert manifest.training == told
     assert manifest.data_fingerprint == dataset.fingerprint
     assert (manifest.label_count, manifest.training_document_count) == (len(dataset.catalogue), 60)
@@ -505,9 +506,9 @@ def test_label_texts_are_read_into_tokens_once(
 ):
     read: list[str] = []
 
-    def tokenize(tokenizer, texts, *options):
+    def tokenize(tokenizer, texts, *options, **named):
         read.extend(texts)
-        return tokenize_texts(tokenizer, texts, *options)
+        return tokenize_texts(tokenizer, texts, *options, **named)
 
     monkeypatch.setattr("training.pipeline.dense.tokenize_texts", tokenize)
     config = changed(tiny_config, scorers=["retrieval", "sparse"])
@@ -558,7 +559,7 @@ def test_the_other_processes_train_along_and_leave_nothing_behind(
 @pytest.fixture
 def no_encoder(monkeypatch):
     """Nothing of an encoder can be looked for, loaded or trained."""
-    for name in ("find_encoder", "load_transformer", "load_tokenizer", "DeplModel", "find_machine"):
+    for name in ("find_encoder", "load_encoder", "DeplModel", "find_machine"):
         monkeypatch.setattr(f"training.pipeline.dense.{name}", None)
 
 
