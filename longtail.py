@@ -178,7 +178,8 @@ def evaluate(
     from training.data.dataset import open_dataset
 
     bundle = Registry(Path(registry)).open(version)
-    return assess_bundle(bundle, open_dataset(Path(data), corpus), split, baselines=baselines)
+    dataset = open_dataset(Path(data), corpus, bundle.catalogue)
+    return assess_bundle(bundle, dataset, split, baselines=baselines)
 
 
 def _corpus_folder(

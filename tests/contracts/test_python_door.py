@@ -71,6 +71,8 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
         registry=folders["registry"], work=tmp_path / "other",
     ) == 2  # fmt: skip
     assert longtail.load(folders["registry"]).describe("unseen").label.name == names["unseen"]
+    with pytest.raises(LongtailError, match="2 labels that the model lacks: 'new', 'other'; add"):
+        model.evaluate((["one", "two"], [["new", "other"], ["new"]]))
     found = model.evaluate(frame).to_frame()
     assert found["P@1"][0] == model.evaluate(data).metrics["sparse"]["P@1"]
 

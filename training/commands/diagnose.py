@@ -61,7 +61,7 @@ def diagnose(
     inputs = find_files(data, corpus).paths
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
+    dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
     found = diagnose_split(
         bundle,
         dataset,

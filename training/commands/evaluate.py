@@ -81,7 +81,7 @@ def evaluate(
     inputs = find_files(data, corpus).paths
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
+    dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
     k = k or MAX_K
     found = assess_bundle(
         bundle, dataset, split,

@@ -62,7 +62,7 @@ def report(
     number = store.resolve(version)
     bundle = store.open(number)
     log = None if work is None else read_run_log(work, bundle.manifest)
-    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
+    dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
     found = assess_bundle(bundle, dataset, split, baselines=baselines)
     page = report_page(bundle, number, dataset, split, found, log)
     with doing("writing the report", output):

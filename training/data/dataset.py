@@ -16,7 +16,7 @@ import numpy as np
 
 from models.errors import DataError
 from models.labels.catalogue import LabelCatalogue
-from training.data.files import CorpusFiles, find_files
+from training.data.files import CorpusFiles, find_files, without_labels
 from training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
 from training.data.splits import Document, Split, SplitScan, describe_problems
 from training.formats.forms import SPLIT_NAMES
@@ -27,6 +27,7 @@ __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dat
 
 logger = logging.getLogger(__name__)
 
+_OF_THE_MODEL = "the model"
 _NO_DEV = (
     "measure on one of these (documents that 'longtail train' held out for want of a dev split are "
     "no dev split of the model: in the end it was trained on them too)"
@@ -37,27 +38,38 @@ class Dataset:
     """A corpus: its splits and the labels that they share. Made by `open_dataset`."""
 
     def __init__(
-        self, files: CorpusFiles, *, skip_bad: bool = False, max_problems: int = 20
+        self,
+        files: CorpusFiles,
+        known: LabelCatalogue | None = None,
+        *,
+        skip_bad: bool = False,
+        max_problems: int = 20,
     ) -> None:
         """Read the label file, where there is one.
 
         Args:
             files: The files of the corpus.
+            known: Its labels, where it has neither a label file nor training documents.
             skip_bad: Whether documents that can't be used are skipped rather than refused.
             max_problems: How many of them are listed for each file.
 
         Raises:
-            DataError: The label file can't be used.
+            DataError: The label file can't be used, or nothing tells the labels.
         """
+        is_told = files.labels is not None or "train" in files.splits
+        if not is_told and known is None:
+            raise DataError(without_labels(files.folder, files.form))
         self.folder = files.folder
         self.options = files.options
-        self.label_file = files.labels.name if files.labels else None
+        self.label_file = files.labels.name if files.labels else None if is_told else _OF_THE_MODEL
         self.remark = files.remark
         self.split_names = tuple(files.splits)
         self._files = files
         self._skip_bad = skip_bad
         self._max_problems = max_problems
-        self._listed = labels_of_file(files.labels, files, max_problems) if files.labels else None
+        self._listed = None if is_told else known
+        if files.labels:
+            self._listed = labels_of_file(files.labels, files, max_problems)
         self._splits = {name: self._split_of(name, each) for name, each in files.splits.items()}
         if files.remark:
             logger.warning("%s: %s", files.folder, files.remark)
@@ -156,6 +168,7 @@ class Dataset:
 def open_dataset(
     data: Path,
     options: CorpusOptions | None = None,
+    known: LabelCatalogue | None = None,
     *,
     skip_bad: bool = False,
     max_problems: int = 20,
@@ -168,6 +181,8 @@ def open_dataset(
         data: Folder of the corpus, whose files that belong to no format are left alone; or one
             file, whose documents are divided into splits by a hash of their text.
         options: What its files don't say themselves; None: all is recognised.
+        known: Labels of the model that it is to measure, which are its labels where it has neither
+            a label file nor training documents.
         skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
             refused. A label file must be right in every line all the same.
         max_problems: How many lines that can't be used are listed; all are counted.
@@ -178,4 +193,4 @@ def open_dataset(
             are given that the format has no use for.
     """
     files = find_files(data, options or RECOGNISED)
-    return Dataset(files, skip_bad=skip_bad, max_problems=max_problems)
+    return Dataset(files, known, skip_bad=skip_bad, max_problems=max_problems)

@@ -105,11 +105,15 @@ def find_files(data: Path, options: CorpusOptions = RECOGNISED) -> CorpusFiles:
         names = ", ".join(source.place.name for _, source in found)
         raise DataError(f"{data}: a split is there twice ({names}); keep one of each")
     labels = _label_file(data, form, options)
-    needs_labels = form is EXTREME_CLASSIFICATION or "train" not in splits
-    if needs_labels and not labels:
-        raise DataError(f"{data}: no labels; expected {either(form.label_files)} (also with .gz)")
+    if form is EXTREME_CLASSIFICATION and not labels:
+        raise DataError(without_labels(data, form))
     _warn_of_filters(data)
     return CorpusFiles(data, form, splits, labels, options)
+
+
+def without_labels(data: Path, form: Format) -> str:
+    """Return what is wrong with a corpus that lacks the label file which it needs."""
+    return f"{data}: no labels; expected {either(form.label_files)} (also with .gz)"
 
 
 def either(names: tuple[str, ...]) -> str:

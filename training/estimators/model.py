@@ -6,12 +6,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from models.errors import DataError
 from models.interface.model import LoadedModel
 from training.assessment.assess import Assessment, assess
 from training.data.dataset import Dataset, open_dataset
-from training.estimators.corpus import documents_of, write_documents, write_labels
+from training.estimators.corpus import Documents, documents_of, write_documents
 
 _SPLIT = "test"
+_MAX_SHOWN = 5
 
 
 class Model(LoadedModel):
@@ -29,14 +31,27 @@ class Model(LoadedModel):
             DataError: The documents can't be used, or have labels that the model doesn't know.
         """
         if isinstance(data, str | Path):
-            return self._assessed(open_dataset(Path(data)), split)
+            return self._assessed(open_dataset(Path(data), known=self.labels), split)
         documents = documents_of(data)
+        self._check_known(documents)
         with TemporaryDirectory(prefix="longtail-") as name:
             folder = Path(name)
-            names = {label.id: label.name for label in self.labels}
-            write_labels(folder / "labels.jsonl", names, names)
             write_documents(folder / "test.jsonl", documents.texts, documents.labels)
-            return self._assessed(open_dataset(folder), _SPLIT)
+            return self._assessed(open_dataset(folder, known=self.labels), _SPLIT)
+
+    def _check_known(self, documents: Documents) -> None:
+        """Refuse labels that the model lacks, each named once.
+
+        Raises:
+            DataError: There are some.
+        """
+        carried = dict.fromkeys(label for row in documents.labels for label in row)
+        if unknown := [label for label in carried if not self.labels.knows(label)]:
+            raise DataError(
+                f"the documents have {len(unknown)} labels that the model lacks: "
+                f"{', '.join(map(repr, unknown[:_MAX_SHOWN]))}; add them to the model "
+                "('longtail registry add-label'), or leave them out"
+            )
 
     def _assessed(self, dataset: Dataset, split: str) -> Assessment:
         manifest = self.bundle.manifest

@@ -1,0 +1,44 @@
+"""Documents without a label file and without training documents: the labels are the model's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import DataError
+from models.labels.catalogue import Label, LabelCatalogue
+from training.data.dataset import open_dataset
+
+KNOWN = LabelCatalogue([Label("a", "apples"), Label("b", "bread")])
+
+
+def corpus(folder: Path, text: str, name: str = "test.csv") -> Path:
+    (folder / name).write_text(f"text,labels\n{text}\n")
+    return folder
+
+
+def test_documents_that_are_only_measured_on_need_no_label_file(tmp_path):
+    dataset = open_dataset(corpus(tmp_path, "Bread with apples,bread;a"), known=KNOWN)
+    (document,) = dataset.split("test")
+    assert document.labels == (0, 1)
+    assert [label.id for label in dataset.labels] == ["a", "b"]
+    assert [label.id for label in dataset.catalogue] == ["a", "b"]
+
+
+def test_without_a_model_a_label_file_is_wanted(tmp_path):
+    with pytest.raises(DataError, match=r"no labels; expected labels\.jsonl or labels\.csv"):
+        open_dataset(corpus(tmp_path, "Bread,bread"))
+
+
+def test_a_label_that_the_model_lacks_is_told(tmp_path):
+    dataset = open_dataset(corpus(tmp_path, "Cheese,cheese"), known=KNOWN)
+    told = "line 2: unknown label 'cheese'.*the labels are those of the model"
+    with pytest.raises(DataError, match=told):
+        dataset.check()
+
+
+def test_labels_of_training_documents_win_over_known_ones(tmp_path):
+    corpus(tmp_path, "Cheese,cheese")
+    dataset = open_dataset(corpus(tmp_path, "Cheese,cheese", "train.csv"), known=KNOWN)
+    assert [label.id for label in dataset.labels] == ["cheese"]
