@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 
 def check_finite(numbers: Iterable[float]) -> None:
@@ -28,7 +29,7 @@ def check_bends(name: str, knots: tuple[float, ...], slopes: tuple[float, ...]) 
     Raises:
         TypeError: It does not.
     """
-    is_rising = all(a < b for a, b in zip(knots, knots[1:], strict=False))
+    is_rising = all(a < b for a, b in pairwise(knots))
     if not knots or not is_rising:
         raise TypeError(f"the knots of {name!r}, {knots}, do not rise")
     if len(slopes) != len(knots) + 1 or min(slopes) <= 0:

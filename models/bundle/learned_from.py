@@ -75,7 +75,8 @@ def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
         return None
     moved = {name: Moved(**found) for name, found in content["moved"].items()}
     learned = LearnedFrom(**{**content, "moved": moved})
-    for each in (learned, *moved.values()):
+    _check(learned)
+    for each in moved.values():
         _check(each)
     return learned
 

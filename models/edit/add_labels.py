@@ -6,7 +6,7 @@ training documents in the corpus has none; `retrieval` and `names` rank it, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
