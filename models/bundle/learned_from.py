@@ -41,7 +41,8 @@ class LearnedFrom:
         new_labels: Labels that the version before lacked.
         refitted_labels: Labels whose sparse classifiers were fitted, or dropped for want of
             documents.
-        unknown_words: Share of the words of new documents that the vocabulary lacks.
+        unknown_words: Share of words that the vocabulary lacks, of those that a vocabulary of the
+            new documents would have.
         is_calibrated: Whether probabilities, blends and aims were fitted again.
         moved: By scorer.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from models.errors import DataError
 from models.parts.model_parts import ModelParts
 from models.scorers.tfidf import TfidfModel, terms_of
 from training.assessment.truth import in_order_of
+from training.configuration.sections import SparseConfig
 from training.data.dataset import Dataset
 from training.formats.hashed_parts import part_of
 from training.updating.labels import SaidOfText
@@ -126,14 +128,22 @@ class ChangedDocuments:
         """Documents of each label now."""
         return self.after.counts
 
-    def unknown_share(self, tfidf: TfidfModel) -> float:
-        """Return the share of the words of new documents that a vocabulary lacks; 0 without any."""
+    def unknown_share(self, tfidf: TfidfModel, config: SparseConfig) -> float:
+        """Return the share of words that a vocabulary lacks, of those of a vocabulary of new texts.
+
+        0 where there are none.
+
+        Args:
+            tfidf: Of the model.
+            config: In how many documents a word is to occur, and in which share of them at most.
+        """
+        texts = [said.text for said in self.texts[: self.num_new]]
+        counts = Counter(
+            word for text in texts for word in set(terms_of(text, tfidf.lemmas, 1, tfidf.analyzer))
+        )
+        most = config.max_document_share * len(texts)
+        words = [word for word, x in counts.items() if config.min_document_count <= x <= most]
         known = set(tfidf.tokens)
-        words = [
-            word
-            for said in self.texts[: self.num_new]
-            for word in terms_of(said.text, tfidf.lemmas, 1, tfidf.analyzer)
-        ]
         return sum(word not in known for word in words) / max(1, len(words))
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from models.bundle.bundle import Bundle
 from models.bundle.learned_from import LearnedFrom, Moved
 from models.bundle.manifest import Manifest
@@ -19,6 +21,7 @@ from models.files.outputs import check_writable_folder, held
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts, tensors_of, texts_of
 from models.scorers.tfidf import TfidfModel
+from training.configuration.sections import SparseConfig
 from training.data.dataset import Dataset
 from training.pipeline.dev_split import OnDev, finish_on_dev
 from training.runtime.run_log import stage_cost
@@ -131,7 +134,8 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     if run.corpus is not None and _can_calibrate(bundle, run.corpus):
         dev = write_dev_corpus(run.corpus, after.catalogue, changed.dev, folder / "dev")
         bare = replace(after, calibrations={}, blends={}, aims={})
-        after, on_dev = finish_on_dev(dev, bare, num_documents, settings["scorers"], folder)
+        with threadpool_limits(1, user_api="blas"):  # of tiny matrices: threads only wait
+            after, on_dev = finish_on_dev(dev, bare, num_documents, settings["scorers"], folder)
         manifest = _with_dev(manifest, after, on_dev)
         dev_texts = list(islice(dev.split("dev").texts(), MOST_TEXTS))
     with stage_cost(folder, "movement"):
@@ -286,6 +290,7 @@ def _learned_from(
     moved: dict[str, Moved],
     tfidf: TfidfModel,
 ) -> LearnedFrom:
+    sparse = SparseConfig.model_validate(bundle.manifest.training["sparse"])
     return LearnedFrom(
         version=number,
         digest=bundle.manifest.digest,
@@ -300,7 +305,7 @@ def _learned_from(
         unknown_labels=len(said.unknown),
         new_labels=said.num_new,
         refitted_labels=len(changed.touched),
-        unknown_words=changed.unknown_share(tfidf),
+        unknown_words=changed.unknown_share(tfidf, sparse),
         is_calibrated=_can_calibrate(bundle, run.corpus),
         moved=moved,
     )
