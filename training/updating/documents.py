@@ -19,6 +19,9 @@ from training.data.dataset import Dataset
 from training.formats.hashed_parts import part_of
 from training.updating.labels import SaidOfText
 
+LEAST_DOCUMENTS = 10
+"""Training documents of every label of a document that joins the dev split: documents of rarer
+labels are worth more as examples."""
 _ROUNDING = 2e-3
 """More than features differ, as a share, that were rounded to half precision."""
 
@@ -157,8 +160,7 @@ def change_documents(
     """Correct the labels of training documents, and add those that are none yet.
 
     A new document's labels that nobody named are absent, as in training. It joins the dev split if
-    the hash of its text says so, and every label of it has training documents already: the first
-    documents of a label are worth more as examples.
+    the hash of its text says so, and every label of it had `LEAST_DOCUMENTS` before.
 
     Args:
         documents: Those of the model, among all labels.
@@ -167,9 +169,11 @@ def change_documents(
         has_dev: Whether there is a dev split to join.
     """
     found = documents.rows_of(features)
-    is_covered = documents.counts > 0
+    is_frequent = documents.counts >= LEAST_DOCUMENTS
     is_known = np.array([len(rows) > 0 for rows in found], dtype=np.bool_)
-    is_dev = np.array([has_dev and _is_for_dev(text, is_covered) for text in texts], dtype=np.bool_)
+    is_dev = np.array(
+        [has_dev and _is_for_dev(text, is_frequent) for text in texts], dtype=np.bool_
+    )
     is_dev &= ~is_known
     before = [_labels_of(documents.labels, rows) for rows in found]
     after = [(labels | said.right) - said.wrong for labels, said in zip(before, texts, strict=True)]
@@ -204,9 +208,9 @@ def change_documents(
     )
 
 
-def _is_for_dev(text: SaidOfText, is_covered: Bool[np.ndarray, label]) -> bool:
+def _is_for_dev(text: SaidOfText, is_frequent: Bool[np.ndarray, label]) -> bool:
     labels = list(text.right)
-    return bool(labels) and bool(is_covered[labels].all()) and part_of(text.text) == "dev"
+    return bool(labels) and bool(is_frequent[labels].all()) and part_of(text.text) == "dev"
 
 
 def _labels_of(
