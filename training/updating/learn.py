@@ -25,17 +25,17 @@ from training.configuration.sections import SparseConfig
 from training.data.dataset import Dataset
 from training.pipeline.dev_split import OnDev, finish_on_dev
 from training.runtime.run_log import stage_cost
-from training.updating.dev_corpus import write_dev_corpus
+from training.updating.dev_corpus import corpus_part, write_dev_corpus
 from training.updating.documents import ChangedDocuments, TrainingDocuments, change_documents
 from training.updating.feedback import Feedback
 from training.updating.labels import SaidOfLabels, read_labels
 from training.updating.movement import MOST_TEXTS, measure_movement
+from training.updating.names import update_names
 from training.updating.refit import (
     num_moved_rows,
     refit_sparse,
     update_catalogue,
     update_dense,
-    update_names,
     update_neighbours,
 )
 from training.updating.texts import GatheredTexts, gather_texts
@@ -120,7 +120,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     if is_same and not _lacks_calibration(bundle, run.corpus):
         return Learned(number, None)
     with stage_cost(folder, "refit"):
-        after = _updated(before, said, changed, bundle.manifest, folder)
+        after = _updated(before, said, changed, bundle.manifest, run.corpus, folder)
         num_moved = num_moved_rows(before.sparse, after.sparse, changed.touched)
         assert num_moved == 0  # rows that were not touched are copied
     num_before = bundle.manifest.training_document_count
@@ -132,10 +132,10 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     )
     dev_texts: list[str] = []
     if run.corpus is not None and _can_calibrate(bundle, run.corpus):
-        dev = write_dev_corpus(run.corpus, after.catalogue, changed.dev, folder / "dev")
-        bare = replace(after, calibrations={}, blends={}, aims={})
-        with threadpool_limits(1, user_api="blas"):  # of tiny matrices: threads only wait
-            after, on_dev = finish_on_dev(dev, bare, num_documents, settings["scorers"], folder)
+        dev = write_dev_corpus(run.corpus, changed.dev, folder / "dev")
+        after, on_dev = _fitted_on_dev(
+            after, run.corpus, dev, num_documents, settings["scorers"], folder
+        )
         manifest = _with_dev(manifest, after, on_dev)
         dev_texts = list(islice(dev.split("dev").texts(), MOST_TEXTS))
     with stage_cost(folder, "movement"):
@@ -245,6 +245,7 @@ def _updated(
     said: SaidOfLabels,
     changed: ChangedDocuments,
     manifest: Manifest,
+    corpus: Dataset | None,
     folder: Path,
 ) -> ModelParts:
     """Return the model with all that needs no dev split learned."""
@@ -256,14 +257,30 @@ def _updated(
         assert manifest.encoder is not None  # else there would be no dense half
         prefix = manifest.encoder.label_prefix
         dense = update_dense(dense, catalogue, described, settings, prefix)
+    if names is not None:
+        names = update_names(names, changed, new, sparse.tfidf, corpus)
+    if neighbours is not None:
+        neighbours = update_neighbours(neighbours, changed)
     return replace(
-        before,
-        catalogue=catalogue,
-        sparse=sparse,
-        dense=dense,
-        names=None if names is None else update_names(names, changed, new),
-        neighbours=None if neighbours is None else update_neighbours(neighbours, changed),
+        before, catalogue=catalogue, sparse=sparse, dense=dense, names=names, neighbours=neighbours
     )
+
+
+def _fitted_on_dev(
+    parts: ModelParts,
+    corpus: Dataset,
+    dev: Dataset,
+    num_documents: int,
+    scorers: Sequence[str],
+    folder: Path,
+) -> tuple[ModelParts, OnDev]:
+    """Return the model with calibrations, blends and aims that are fitted on dev documents."""
+    bare = replace(corpus_part(parts, corpus), calibrations={}, blends={}, aims={})
+    with threadpool_limits(1, user_api="blas"):  # of tiny matrices: threads only wait
+        fitted, on_dev = finish_on_dev(dev, bare, num_documents, scorers, folder)
+    return replace(
+        parts, calibrations=fitted.calibrations, blends=fitted.blends, aims=fitted.aims
+    ), on_dev
 
 
 def _with_dev(manifest: Manifest, parts: ModelParts, on_dev: OnDev) -> Manifest:

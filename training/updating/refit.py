@@ -1,4 +1,4 @@
-"""The parts of a model that feedback changes: sparse rows, names, neighbours, labels."""
+"""The parts of a model that feedback changes: sparse rows, neighbours, labels and their vectors."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Int64
 from scipy.sparse import csr_array, vstack
 
 from models.encoders.dual_encoder import encode_all
 from models.encoders.tokens import tokenize_texts
-from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.catalogue import LabelCatalogue
 from models.labels.text import pseudo_description
-from models.lexical.matcher import FindHistory
-from models.lexical.name_model import NameModel
 from models.memory.memory import NeighbourMemory
 from models.parts.model_parts import DenseParts
 from models.scorers.linear import LinearScorer
 from models.scorers.sparse import SparseModel
 from training.configuration.sections import DescriptionConfig, SparseConfig
-from training.data.chunks import chunks
 from training.sparse.descriptions import keywords_of_labels
 from training.sparse.fit import fit_label_rows
 from training.updating.documents import ChangedDocuments
@@ -88,42 +85,6 @@ def _row_bytes(
         columns = model.weights.indices[part].astype(np.int64).tobytes()
         found.append((columns, model.weights.data[part].tobytes(), model.bias[row].tobytes()))
     return found
-
-
-def update_names(model: NameModel, changed: ChangedDocuments, new: list[Label]) -> NameModel:
-    """Add the new labels, and count in which changed documents names were found and were right.
-
-    The trees, and in how many documents words occur, stay as they were trained.
-
-    Args:
-        model: Of the model before.
-        changed: The documents.
-        new: Labels that come after those of the model.
-    """
-    updated = model.with_labels(new) if new else model
-    history, first = updated.history, 0
-    found, right = history.found.copy(), history.right.copy()
-    is_new = np.arange(len(changed.texts)) < changed.num_new
-    for batch in chunks([text.text for text in changed.texts]):
-        matches = updated.matcher.match(batch)
-        rows = first + matches.texts
-        at = (matches.labels, matches.kinds)
-        np.add.at(found, at, is_new[rows])
-        for labels, sign in ((changed.labels_before, -1), (changed.labels_after, 1)):
-            np.add.at(right, at, sign * _is_in(labels, rows, matches.labels))
-        first += len(batch)
-    # What is found of a name depends on the other names too, some of which are new.
-    return replace(updated, history=FindHistory(found, np.clip(right, 0, found)))
-
-
-def _is_in(
-    labels: Float32[csr_array, "text label"],
-    rows: Int64[np.ndarray, match],
-    columns: Int64[np.ndarray, match],
-) -> Bool[np.ndarray, match]:
-    num_labels = labels.shape[1]
-    texts = np.repeat(np.arange(labels.shape[0], dtype=np.int64), np.diff(labels.indptr))
-    return np.isin(rows * num_labels + columns, texts * num_labels + labels.indices)
 
 
 def update_neighbours(memory: NeighbourMemory, changed: ChangedDocuments) -> NeighbourMemory:
