@@ -97,11 +97,11 @@ def _old_finds(
     Feedback alone shows hardly a document in which such a name is found and wrong.
     """
     matcher = NameMatcher(LabelCatalogue(new), model.matcher.words, model.counts)
-    found = FindHistory.none(len(new)).found
+    found: Int64[np.ndarray, "new kind"] = FindHistory.none(len(new)).found
     for batch in chunks(old.texts):
         matches = matcher.match(batch)
-        np.add.at(found, (matches.labels, matches.kinds), 1)
-    return found * old.stands_for
+        np.add.at(found, (matches.labels, matches.kinds), old.stands_for)
+    return found
 
 
 def _with_new_words(
