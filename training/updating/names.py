@@ -133,8 +133,8 @@ def _with_new_words(
 def _document_counts(tfidf: TfidfModel, num_documents: int) -> Float64[np.ndarray, feature]:
     """Return in how many documents tokens occur: idf = ln((1 + N) / (1 + df)) + 1, df wanted."""
     idf = tfidf.idf.astype(np.float64)
-    counts: Float64[np.ndarray, feature] = (1 + num_documents) / np.exp(idf - 1) - 1
-    return np.maximum(counts, 0)
+    counts: Float64[np.ndarray, feature] = np.maximum((1 + num_documents) / np.exp(idf - 1) - 1, 0)
+    return counts
 
 
 def _is_in(
