@@ -9,7 +9,7 @@ on the rest, which has none of these labels; *learned* learns the documents held
 feedback, which names the right labels and proposes the hidden ones; *trained* is trained on all.
 All are measured on the test split, with all its labels. The gain is what *learned* adds to
 *before*, as a share of what *trained* adds. R@10 of new labels is over the test documents that
-carry one.
+carry one. With `--work` trainings resume: only those of the first run there have their true time.
 """
 
 from __future__ import annotations
