@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
 
 __all__ = [
     "CorpusOptions", "LongtailClassifier", "LongtailError", "Model", "Predictor", "Registry",
-    "evaluate", "load", "metrics_at_k", "ndcg_at_k", "precision_at_k", "psp_at_k", "train",
+    "evaluate", "learn", "load", "metrics_at_k", "ndcg_at_k", "precision_at_k", "psp_at_k", "train",
 ]  # fmt: skip
 
 _LAZY = {
@@ -182,6 +182,50 @@ def evaluate(
     return assess_bundle(bundle, dataset, split, baselines=baselines)
 
 
+def learn(
+    feedback: str | Path,
+    data: str | Path | None = None,
+    *,
+    registry: str | Path = "registry",
+    version: int | str = "current",
+    work: str | Path = "runs/learn",
+    skip_bad: bool = False,
+    corpus: CorpusOptions | None = None,
+) -> int:
+    """Learn from feedback, publish a version made from one that there is, and return its number.
+
+    Args:
+        feedback: Folder that a service keeps feedback in, or an export of it.
+        data: The corpus that the model was trained on; None: probabilities and blends stay.
+        registry: Folder of the registry.
+        version: A version's number, or "current".
+        work: Folder of the work; a run that stopped resumes there.
+        skip_bad: Whether lines of the corpus that can't be used are left out and counted.
+        corpus: What the corpus's files don't say themselves, as it was trained.
+
+    Raises:
+        LongtailError: As `longtail learn` does; says what, where, and what to do.
+    """
+    from models.bundle.registry import Registry
+    from training.data.dataset import open_dataset
+    from training.updating.feedback import open_feedback
+    from training.updating.learn import LearningRun
+    from training.updating.learn import learn as learn_from
+
+    said = open_feedback(Path(feedback), _export_feedback)
+    dataset = None if data is None else open_dataset(Path(data), corpus, skip_bad=skip_bad)
+    return learn_from(LearningRun(said, dataset, Registry(registry), version, Path(work))).version
+
+
+def _export_feedback(folder: Path, target: Path) -> None:
+    """Write the feedback that a service keeps in a folder to a file."""
+    from service.feedback.store import FeedbackStore
+    from service.offline.feedback import export_feedback
+
+    with FeedbackStore(folder, must_exist=True) as store:
+        export_feedback(store, target)
+
+
 def _corpus_folder(
     data: Any, work: Path, label_texts: LabelTexts | None, corpus: CorpusOptions | None
 ) -> Path:
@@ -272,8 +316,10 @@ def _app() -> typer.Typer:
 
     if find_spec("training"):
         import training.cli
+        import training.commands.learn
 
         training.cli.add_commands(app)
+        app.command("learn")(training.commands.learn.make_learn_command(_export_feedback))
         app.command("demo")(_demo_command())
     service.cli.add_commands(app)
     return app

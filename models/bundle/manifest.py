@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any, get_args
 
+from models.bundle.field_checks import check_bends, check_finite, check_names
+from models.bundle.learned_from import LearnedFrom, learned_from_json
 from models.errors import BundleCorruptError, BundleVersionError
 from models.names import Activation, CorrectionName, Pooling
 
@@ -141,6 +142,8 @@ class Manifest:
             have the best micro-F1 on the dev split.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
+        learned_from: The version and the feedback that it was learned from; None, and not written,
+            where it was trained.
         longtail_version: The release that wrote it.
         format_version: Of the bundle's layout.
         digest: sha256 over all the above.
@@ -161,6 +164,7 @@ class Manifest:
     thresholds: dict[str, float] = field(default_factory=dict)
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
+    learned_from: LearnedFrom | None = None
     longtail_version: str = ""
     format_version: int = FORMAT_VERSION
     digest: str = ""
@@ -176,6 +180,8 @@ class Manifest:
         """Return the one way to write this manifest, with its digest."""
         content = asdict(self)
         content["encoder"] = None if self.encoder is None else self.encoder.to_json()
+        if self.learned_from is None:
+            del content["learned_from"]
         content["digest"] = digest_of(content)
         return _canonical(content)
 
@@ -228,6 +234,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
     Raises:
         BundleCorruptError: A field is missing, unknown or of the wrong form.
     """
+    content = {"learned_from": None} | content
     names = {item.name for item in fields(Manifest)}
     if set(content) != names:
         odd = ", ".join(sorted(set(content) ^ names))
@@ -238,6 +245,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         typed: dict[str, Any] = content | {
             "encoder": None if content["encoder"] is None else EncoderInfo(**content["encoder"]),
             "scorers": tuple(content["scorers"]),
+            "learned_from": learned_from_json(content["learned_from"]),
             "calibrations": {
                 name: Calibration(tuple(info["knots"]), tuple(info["slopes"]), info["intercept"])
                 for name, info in content["calibrations"].items()
@@ -321,14 +329,8 @@ def _check_calibration(name: str, found: Calibration) -> None:
     Raises:
         TypeError: It does not, or a number is not finite.
     """
-    _check_finite([*found.knots, *found.slopes, found.intercept])
-    is_rising = all(a < b for a, b in zip(found.knots, found.knots[1:], strict=False))
-    if not found.knots or not is_rising:
-        raise TypeError(f"the knots of {name!r}, {found.knots}, do not rise")
-    if len(found.slopes) != len(found.knots) + 1 or min(found.slopes) <= 0:
-        raise TypeError(
-            f"the slopes of {name!r}, {found.slopes}, expected {len(found.knots) + 1} above 0"
-        )
+    check_finite([*found.knots, *found.slopes, found.intercept])
+    check_bends(name, found.knots, found.slopes)
 
 
 def blend_of(content: dict[str, Any]) -> RarityBlend:
@@ -358,7 +360,7 @@ def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
     if any(a >= b for a, b in pairwise(counts)):
         raise TypeError(f"knots {counts} of {name!r}, expected rising ones")
     rows = [found.intercepts, *found.weights.values()]
-    _check_finite([number for row in rows for number in row] + list(found.floors.values()))
+    check_finite([number for row in rows for number in row] + list(found.floors.values()))
     if any(len(row) != len(counts) for row in rows):
         raise TypeError(f"{name!r}: expected as many numbers as the {len(counts)} knots")
     if not found.weights or min(min(row) for row in found.weights.values()) < 0:
@@ -370,12 +372,6 @@ def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
             raise TypeError(f"a weight of {member!r}, which is not calibrated or no scorer")
 
 
-def _check_finite(numbers: list[float]) -> None:
-    for number in numbers:
-        if type(number) is not float or not math.isfinite(number):
-            raise TypeError(f"{number!r} is not a finite number with a decimal point")
-
-
 def _check_choices(manifest: Manifest) -> None:
     """Refuse names of other things than there are.
 
@@ -385,13 +381,7 @@ def _check_choices(manifest: Manifest) -> None:
     choices: dict[str, tuple[object, ...]] = {
         "linear_correction": (None, *get_args(CorrectionName)),
     }
-    _check_names(manifest, choices)
+    check_names(manifest, choices)
     if manifest.encoder is not None:
         of_encoder = {"document_pooling": get_args(Pooling), "activation": get_args(Activation)}
-        _check_names(manifest.encoder, of_encoder | {"is_normalized": (False, True)})
-
-
-def _check_names(owner: Manifest | EncoderInfo, choices: dict[str, tuple[object, ...]]) -> None:
-    for name, expected in choices.items():
-        if (found := getattr(owner, name)) not in expected:
-            raise TypeError(f"{name} {found!r}, expected one of {expected}")
+        check_names(manifest.encoder, of_encoder | {"is_normalized": (False, True)})

@@ -6,23 +6,17 @@ training documents in the corpus has none; `retrieval` and `names` rank it, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
 
-from models.bundle.bundle import (
-    ENCODER_FOLDER,
-    LABELS_NAME,
-    Bundle,
-    read_manifest,
-    write_bundle,
-)
+from models.bundle.bundle import LABELS_NAME, Bundle, read_manifest
 from models.bundle.manifest import Manifest
 from models.bundle.registry import Registry
+from models.edit.rewrite import rewrite
 from models.encoders.dual_encoder import encode_all
 from models.encoders.families import num_positions
 from models.encoders.pretrained import load_tokenizer
@@ -97,7 +91,8 @@ def add_labels(
         )
         tensors[NAMES_FILE] = arrays_of_names(model)
         texts |= texts_of_names(model)
-    return lambda folder: _write(folder, bundle, catalogue, tensors, texts)
+    manifest = replace(bundle.manifest, label_count=len(catalogue))
+    return lambda folder: rewrite(folder, bundle, manifest, catalogue, tensors, texts)
 
 
 def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -> None:
@@ -212,29 +207,3 @@ def _encoded(
     tokens = tokenize_texts(tokenizer, texts, max_tokens, said.label_prefix)
     pad_id = int(tokenizer.pad_token_id or 0)
     return encode_all(encoder, tokens, "label", pad_id=pad_id, progress=progress)
-
-
-def _write(
-    folder: Path,
-    bundle: Bundle,
-    catalogue: LabelCatalogue,
-    changed_tensors: Mapping[str, dict[str, np.ndarray]],
-    changed_texts: Mapping[str, str],
-) -> Manifest:
-    manifest = bundle.manifest
-    tensors = {x: changed_tensors.get(x) or bundle.tensors(x) for x in manifest.tensors}
-    texts = {
-        name: changed_texts.get(name) or bundle.text(name)
-        for name in manifest.files
-        if name not in tensors and name != LABELS_NAME and not name.startswith(f"{ENCODER_FOLDER}/")
-    }
-    return write_bundle(
-        folder,
-        manifest=replace(
-            manifest, label_count=len(catalogue), longtail_version=version("longtail")
-        ),
-        catalogue=catalogue,
-        tensors=tensors,
-        texts=texts,
-        encoder_folder=None if manifest.encoder is None else bundle.encoder_folder,
-    )

@@ -65,13 +65,7 @@ def write_parts(
         scratch: A folder in which the encoder is saved first, if there is one.
         probes: Texts that it brings along to be tried on.
     """
-    texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
-    if parts.names is not None:
-        texts |= texts_of_names(parts.names)
-    if parts.neighbours is not None:
-        texts[_NEIGHBOUR_IDS_FILE] = parts.neighbours.ids_to_json()
-    if parts.aims:
-        texts[AIMS_NAME] = aims_to_json(parts.aims)
+    texts = texts_of(parts)
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
     if parts.dense is not None:
@@ -85,6 +79,18 @@ def write_parts(
         texts=texts,
         encoder_folder=None if parts.dense is None else scratch,
     )
+
+
+def texts_of(parts: ModelParts) -> dict[str, str]:
+    """Return the text files of these parts, by name; the catalogue lies elsewhere."""
+    texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
+    if parts.names is not None:
+        texts |= texts_of_names(parts.names)
+    if parts.neighbours is not None:
+        texts[_NEIGHBOUR_IDS_FILE] = parts.neighbours.ids_to_json()
+    if parts.aims:
+        texts[AIMS_NAME] = aims_to_json(parts.aims)
+    return texts
 
 
 def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:

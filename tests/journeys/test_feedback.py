@@ -35,6 +35,29 @@ def test_there_and_back(place, run, said):
     assert "2 entries (0 with their text), 1 deleted" in run("feedback", "show", *store).out
 
 
+def test_what_was_said_is_learned_and_rolled_back(place, run):
+    """From the folder that keeps it, and from an export of that."""
+    label_id = Registry(place / "registry").open().catalogue[0].id
+    entry = {
+        "text": "Duties on imports of zebra hides", "added": [label_id],
+        "proposed": [{"name": "zebra hides"}],
+    }  # fmt: skip
+    (place / "said.jsonl").write_text(json.dumps(entry) + "\n")
+    store = ["--feedback", "kept"]
+    assert run("feedback", "import", "said.jsonl", *store, "--texts").status == 0
+    learned = run("learn", "data", *store)
+    assert learned.status == 0, learned
+    assert "Version 2 of 'registry' is learned from version 1, in " in learned.out
+    assert "Documents: 1 new, 0 corrected, 0 joined the dev split" in learned.out
+    assert "Labels: 2 learned again, 1 of them new" in learned.out
+    assert run("feedback", "export", "out.jsonl", *store).status == 0
+    again = run("learn", "data", "--feedback", "out.jsonl")
+    assert "Version 2 of 'registry' knows all of it already." in again.out
+    assert Registry(place / "registry").open().catalogue.row_of_id("new:zebra-hides") is not None
+    assert run("registry", "rollback").status == 0
+    assert Registry(place / "registry").current() == 1
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -100,6 +100,12 @@ MISTAKES = [
         1,
         "holds other files ('dev.jsonl') and no version",
     ),
+    ("learn --feedback none", 1, "there is no such file or folder; check the"),
+    ("learn data --feedback full", 1, "'full' holds no feedback (feedback.sqlite3)"),
+    ("learn data --feedback docs.jsonl", 1, "docs.jsonl, line 1: names no label; expected ids in"),
+    ("learn full --feedback docs.jsonl", 1, "no documents; looked for"),
+    ("learn --label-column x --feedback docs.jsonl", 1, "without the corpus; name its folder"),
+    ("learn data --work registry/1", 1, "lies in the registry"),
     # ---- what is broken is found before the work
     ("evaluate torn", 1, "train.jsonl, line 61"),
     ("report torn", 1, "train.jsonl, line 61"),

@@ -7,15 +7,16 @@ features, vectors) is held until the ensemble, which is fitted on them, has rank
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.lexical.name_model import NameModel
+from models.names import BLENDABLE, ENSEMBLE, FAST, WITHOUT_ENCODER
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
@@ -28,11 +29,54 @@ from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
 from training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from training.data.dataset import Dataset
+from training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
 
 _MAX_FITTED = 6000
 """Documents that calibrations and blends are fitted on, at most; more only take longer."""
+
+
+class OnDev(NamedTuple):
+    """What a finished model reached on the dev split; empty without one.
+
+    Attributes:
+        metrics: By scorer, subset of the labels, and name.
+        thresholds: By scorer (see `Manifest`).
+    """
+
+    metrics: dict[str, Any]
+    thresholds: dict[str, float]
+
+
+def finish_on_dev(
+    corpus: Dataset,
+    parts: ModelParts,
+    num_training_documents: int,
+    scorers: Collection[str],
+    folder: Path,
+) -> tuple[ModelParts, OnDev]:
+    """Return a model with calibrations, blends and aims, and what it reaches with them.
+
+    Args:
+        corpus: With a dev split.
+        parts: The model, without them.
+        num_training_documents: For the propensities.
+        scorers: Names of all scorers that the model is to have; blends are made of the others.
+        folder: Of the run; what was fitted there is not fitted again.
+    """
+    blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
+    wanted: dict[str, tuple[str, ...]] = {
+        name: made_of for name, made_of in blends.items() if name in scorers
+    }
+    with stage_cost(folder, "probabilities"):
+        dev = DevSplit.of(corpus, parts, num_training_documents)
+        found = dev.blending(wanted, folder / "blending")
+        aims = dev.aims(found, folder / "blending")
+    with stage_cost(folder, "dev metrics"):
+        metrics = dev.metrics(found)
+    parts = replace(parts, calibrations=found.calibrations, blends=found.blends, aims=aims)
+    return parts, OnDev(metrics, found.thresholds)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -20,7 +20,7 @@ from models.bundle.registry import Registry
 from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, held
-from models.names import BLENDABLE, ENSEMBLE, FAST, HYBRID, WITHOUT_ENCODER
+from models.names import HYBRID
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import write_parts
 from training.configuration.run import TrainingConfig
@@ -40,7 +40,7 @@ from training.pipeline.dense import (
     start_dense,
 )
 from training.pipeline.dense_stages import TrainingInputs, train_stages
-from training.pipeline.dev_split import DevSplit
+from training.pipeline.dev_split import OnDev, finish_on_dev
 from training.pipeline.encoder_free import EncoderFree, fit_encoder_free
 from training.runtime.claims import claim
 from training.runtime.distributed import ALONE, Processes
@@ -48,18 +48,6 @@ from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
-
-
-class OnDev(NamedTuple):
-    """What a finished model reached on the dev split; empty without one.
-
-    Attributes:
-        metrics: By scorer, subset of the labels, and name.
-        thresholds: By scorer (see `Manifest`).
-    """
-
-    metrics: dict[str, Any]
-    thresholds: dict[str, float]
 
 
 RUN_NAME = "run.json"
@@ -275,18 +263,9 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
             corpus.folder,
         )
         return parts, OnDev({}, {})
-    blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
-    wanted: dict[str, tuple[str, ...]] = {
-        name: made_of for name, made_of in blends.items() if name in run.config.scorers
-    }
-    with stage_cost(run.folder, "probabilities"):
-        dev = DevSplit.of(corpus, parts, _num_documents(corpus, "train"))
-        found = dev.blending(wanted, run.folder / "blending")
-        aims = dev.aims(found, run.folder / "blending")
-    with stage_cost(run.folder, "dev metrics"):
-        metrics = dev.metrics(found)
-    parts = replace(parts, calibrations=found.calibrations, blends=found.blends, aims=aims)
-    return parts, OnDev(metrics, found.thresholds)
+    return finish_on_dev(
+        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder
+    )
 
 
 def _manifest(

@@ -71,10 +71,43 @@ def fit_sparse_model(
     Raises:
         ConfigError: The engine is Ray, and that is not to be had.
     """
+    covered = np.unique(truth.indices).astype(np.int64)
+    weights, bias = fit_label_rows(
+        features, truth, covered, config, seed=seed, folder=folder, engine=engine
+    )
+    return SparseModel(tfidf, weights, bias, covered)
+
+
+def fit_label_rows(
+    features: Float32[csr_array, "document feature"],
+    truth: Float32[csr_array, "document label"],
+    labels: Int64[np.ndarray, covered],
+    config: SparseConfig,
+    *,
+    seed: int,
+    folder: Path,
+    engine: Executor = LOCAL,
+) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
+    """Fit the linear SVMs of some labels (see `fit_sparse_model`).
+
+    Args:
+        features: Training documents.
+        truth: Their labels, these and all others.
+        labels: Those to fit, rising, each with a document.
+        config: Loss, cost, pruning and working sets.
+        seed: Of all that is random.
+        folder: For the blocks; those of one call to a folder.
+        engine: What fits them.
+
+    Returns:
+        Weights and biases, a row for each label.
+
+    Raises:
+        ConfigError: The engine is Ray, and that is not to be had.
+    """
     by_label = csr_array(truth.T)
-    covered = np.flatnonzero(np.diff(by_label.indptr)).astype(np.int64)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = _paths_of_blocks(covered, folder)
+    paths = _paths_of_blocks(labels, folder)
     if engine.is_ray:
         from training.sparse.ray import fit_on_workers
 
@@ -83,10 +116,10 @@ def fit_sparse_model(
     else:
         problem = SvmProblem(features, by_label, config, seed=seed)
         _fit_blocks(paths, partial(_fit_on_threads, problem))
-    weights, bias = _read_blocks(list(paths), len(covered), len(tfidf.tokens))
+    weights, bias = _read_blocks(list(paths), len(labels), features.shape[1])
     if config.weight_precision == "float16":
         weights.data = weights.data.astype(np.float16).astype(np.float32)
-    return SparseModel(tfidf, weights, bias, covered)
+    return weights, bias
 
 
 def _paths_of_blocks(

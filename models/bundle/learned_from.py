@@ -1,0 +1,98 @@
+"""What a manifest says of a version that was learned from another one and feedback."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How far the scores of labels moved that no feedback was about, on some documents.
+
+    Attributes:
+        pairs: Pairs of a document and such a label that were looked at: the best labels before.
+        moved: Those of them whose score is another one now.
+        largest: The largest difference, in units of the scorer.
+    """
+
+    pairs: int
+    moved: int
+    largest: float
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedFrom:
+    """The version that a version was learned from, and what was learned.
+
+    Attributes:
+        version: Number of that version in the registry in which it was learned.
+        digest: Its digest.
+        feedback_sha256: Of what the feedback says, whenever and by whom it was said.
+        corpus: Fingerprint of the corpus that was given; empty without one.
+        new_documents: Texts that are training documents now and were not.
+        corrected_documents: Training documents whose labels were changed.
+        dev_documents: Texts that joined the dev split.
+        known_documents: Texts whose labels were known as they were said to be.
+        left_out_texts: Texts that are in the corpus's dev or test split.
+        unresolved_entries: Entries without a text whose text is not in the corpus.
+        unknown_labels: Ids that are said to be right or wrong and are no label's.
+        new_labels: Labels that the version before lacked.
+        refitted_labels: Labels whose sparse classifiers were fitted, or dropped for want of
+            documents.
+        unknown_words: Share of words that the vocabulary lacks, of those that a vocabulary of the
+            new documents would have.
+        is_calibrated: Whether probabilities, blends and aims were fitted again.
+        moved: By scorer.
+    """
+
+    version: int
+    digest: str
+    feedback_sha256: str
+    corpus: str
+    new_documents: int
+    corrected_documents: int
+    dev_documents: int
+    known_documents: int
+    left_out_texts: int
+    unresolved_entries: int
+    unknown_labels: int
+    new_labels: int
+    refitted_labels: int
+    unknown_words: float
+    is_calibrated: bool
+    moved: dict[str, Moved]
+
+
+def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
+    """Return what stands in a manifest; None where there is nothing.
+
+    Raises:
+        TypeError: It has other fields, or a value of another type.
+        AttributeError: As well.
+    """
+    if content is None:
+        return None
+    moved = {name: Moved(**found) for name, found in content["moved"].items()}
+    learned = LearnedFrom(**{**content, "moved": moved})
+    _check(learned)
+    for each in moved.values():
+        _check(each)
+    return learned
+
+
+def _check(found: LearnedFrom | Moved) -> None:
+    """Refuse values of another type than the field says.
+
+    Raises:
+        TypeError: There are some.
+    """
+    expected: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
+    for each in fields(found):
+        value = getattr(found, each.name)
+        wanted = expected.get(str(each.type))
+        if wanted is not None and type(value) is not wanted:
+            raise TypeError(f"{each.name} {value!r}, expected {each.type}")
+        if wanted in {int, float} and not (math.isfinite(value) and value >= 0):
+            raise TypeError(f"{each.name} {value!r}, expected at least 0")

@@ -1,0 +1,44 @@
+"""What a manifest says of learning: as it was written, and refused where it is of other types."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+
+import pytest
+
+from models.bundle.learned_from import LearnedFrom, Moved, learned_from_json
+from models.bundle.manifest import Manifest
+
+VALUES = {"int": 3, "str": "ab", "float": 0.5, "bool": True}
+LEARNED = LearnedFrom(
+    **{
+        each.name: VALUES.get(each.type, {"sparse": Moved(9, 0, 0.0)})
+        for each in fields(LearnedFrom)
+    }
+)
+
+
+def test_a_manifest_with_and_without_it_comes_back_as_it_was(trained):
+    manifest = trained.bundle.manifest
+    assert "learned_from" not in manifest.to_json()
+    learned = replace(manifest, learned_from=LEARNED)
+    again = Manifest.from_json(learned.to_json(), "here")
+    assert again.learned_from == LEARNED
+    assert again.digest not in {"", manifest.digest}
+
+
+def test_nothing_is_nothing() -> None:
+    assert learned_from_json(None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("version", "1"), ("version", -1), ("new_labels", True), ("digest", 1),
+        ("unknown_words", float("nan")), ("is_calibrated", 1), ("moved", {"sparse": {"pairs": 1}}),
+        ("surplus", 1),
+    ],
+)  # fmt: skip
+def test_values_of_other_types_are_refused(name, value) -> None:
+    with pytest.raises(TypeError):
+        learned_from_json(asdict(LEARNED) | {name: value})

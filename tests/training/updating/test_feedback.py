@@ -1,0 +1,76 @@
+"""Lines of feedback: what is read of them, and what is said of broken ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.errors import ConfigError, DataError
+from training.updating.feedback import ProposedLabel, open_feedback, read_feedback, sha256_of
+
+
+def test_an_entry_is_read_and_deleted_ones_are_left_out(write_feedback):
+    path = write_feedback(
+        {"id": "a", "text": "Olives", "accepted": ["1"], "added": ["2"], "rejected": ["3"]},
+        {"id": "b", "text": "Fish", "accepted": ["1"]},
+        {"id": "c", "document_id": "d7", "proposed": [{"name": " oil ", "id": None}]},
+        {"sequence": 4, "id": "b", "deleted_at": "2026-01-01T00:00:00"},
+    )
+    found = read_feedback(path)
+    first, second = found.entries
+    assert (first.right, first.wrong, first.text) == (("1", "2"), ("3",), "Olives")
+    assert first.text_sha256 == sha256_of("Olives")
+    assert (second.document_id, second.proposed) == ("d7", (ProposedLabel("oil"),))
+    assert found.num_deleted == 1
+
+
+def test_the_digest_is_of_what_was_said_and_not_of_when(write_feedback):
+    said = {"text": "Olives", "accepted": ["1"]}
+    first = read_feedback(write_feedback({**said, "given_at": "2026", "who": "ada"}))
+    again = read_feedback(write_feedback({**said, "id": "x", "sequence": 9}))
+    other = read_feedback(write_feedback({**said, "accepted": ["2"]}))
+    assert first.sha256 == again.sha256 != other.sha256
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not JSON"),
+        ({"text": "a"}, "names no label; expected ids in accepted"),
+        ({"accepted": ["1"]}, "of no text; expected one of text"),
+        ({"text": " ", "accepted": ["1"]}, "text is blank"),
+        ({"text": "a", "accepted": "1"}, "accepted is '1' (str); expected a list"),
+        ({"text": "a", "accepted": [1]}, "accepted holds 1 (int); expected ids of labels"),
+        ({"text": "a", "proposed": ["oil"]}, "proposed holds 'oil' (str); expected objects"),
+        ({"text": "a", "proposed": [{"name": " "}]}, "expected a name that is not blank"),
+        ({"text": "a", "accepted": ["1"], "rejected": ["1"]}, "label '1' is right and rejected"),
+        ({"text_sha256": "ab", "accepted": ["1"]}, "expected 64 hexadecimal digits"),
+        ({"text": "a", "text_sha256": "0" * 64, "accepted": ["1"]}, "is not that of the text"),
+        ({"text": "a\ud800", "accepted": ["1"]}, "half of a surrogate pair"),
+    ],
+)
+def test_a_broken_line_is_named_with_what_was_expected(write_feedback, line, reason):
+    path = write_feedback({"text": "Olives", "accepted": ["1"]}, line)
+    with pytest.raises(DataError) as failure:
+        read_feedback(path)
+    assert f"{path}: 1 line can't be used" in str(failure.value)
+    assert "feedback.jsonl, line 2: " in str(failure.value) and reason in str(failure.value)
+
+
+def test_feedback_of_which_all_is_deleted_is_none(write_feedback):
+    path = write_feedback({"id": "a", "deleted_at": "2026-01-01T00:00:00"})
+    with pytest.raises(DataError, match="holds no feedback"):
+        read_feedback(path)
+
+
+def test_a_folder_is_exported_and_a_missing_file_is_told(write_feedback, tmp_path):
+    content = write_feedback({"text": "Olives", "accepted": ["1"]}).read_text()
+    seen = []
+
+    def export(folder, target):
+        seen.append(folder)
+        target.write_text(content)
+
+    assert len(open_feedback(tmp_path, export).entries) == 1
+    assert seen == [tmp_path]
+    with pytest.raises(ConfigError, match="--feedback"):
+        open_feedback(tmp_path / "none.jsonl", export)

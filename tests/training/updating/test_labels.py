@@ -1,0 +1,53 @@
+"""Verdicts on labels: the last one counts, and proposed labels become the same ones every time."""
+
+from __future__ import annotations
+
+from models.labels.catalogue import Label, LabelCatalogue
+from training.updating.feedback import Entry, ProposedLabel
+from training.updating.labels import read_labels
+from training.updating.texts import TextFeedback
+
+CATALOGUE = LabelCatalogue(
+    [Label("1", "fish"), Label("2", "oil"), Label("3", "oil"), Label("4", "Olive  Duty")]
+)
+
+
+def entry(right=(), wrong=(), proposed=()) -> Entry:
+    return Entry("text", "", "", tuple(right), tuple(wrong), tuple(proposed))
+
+
+def test_of_several_verdicts_on_a_label_the_last_one_counts() -> None:
+    text = TextFeedback("text", "d", [entry(right="12"), entry(wrong="1"), entry(wrong="2")])
+    text.entries.append(entry(right="2"))
+    (found,) = read_labels([text], CATALOGUE).texts
+    assert (found.right, found.wrong) == ({1}, {0})
+
+
+def test_a_proposed_label_gets_its_id_that_of_its_name_or_a_new_one() -> None:
+    proposed = [
+        ProposedLabel("olive duty"),  # by its name label 4
+        ProposedLabel("oil"),  # two labels have that name
+        ProposedLabel("Cork", "c9"),
+        ProposedLabel("cork"),
+        ProposedLabel("Sea  Salt"),
+        ProposedLabel("sea salt"),
+        ProposedLabel("whatever", "1"),
+    ]
+    said = read_labels([TextFeedback("text", "d", [entry(proposed=proposed)])], CATALOGUE)
+    new = [(label.id, label.name) for label in said.catalogue][len(CATALOGUE) :]
+    assert new == [("new:oil", "oil"), ("c9", "Cork"), ("new:sea-salt", "Sea  Salt")]
+    assert said.num_new == 3
+    assert said.texts[0].right == {0, 3, 4, 5, 6}
+
+    again = read_labels([TextFeedback("text", "d", [entry(proposed=proposed)])], said.catalogue)
+    assert again.num_new == 0 and again.texts == said.texts
+
+
+def test_ids_of_no_label_are_counted_and_a_text_of_only_them_is_left_out() -> None:
+    texts = [
+        TextFeedback("one", "a", [entry(right=["1", "x"])]),
+        TextFeedback("two", "b", [entry(right=["y"])]),
+    ]
+    said = read_labels(texts, CATALOGUE)
+    assert said.unknown == ("x", "y")
+    assert [text.text for text in said.texts] == ["one"]

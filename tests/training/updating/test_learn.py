@@ -1,0 +1,277 @@
+"""Learning from feedback: what is learned is what full training on the same documents learns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import longtail
+from models.bundle.registry import Registry
+from models.edit.split_shards import split_bundle
+from models.errors import BundleError, ConfigError, DataError
+from models.memory.memory import NeighbourMemory
+from models.options import RankingOptions
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from training.configuration.sections import SparseConfig
+from training.data.dataset import open_dataset
+from training.sparse.fit import fit_sparse_model
+from training.updating.feedback import open_feedback
+from training.updating.learn import Learned, LearningRun, learn
+
+NEW_TEXT = "Rules on the trade in zebra hides and other hides of zebras\nZebra hides are traded."
+
+
+@dataclass(frozen=True)
+class Place:
+    """A copy of a trained model, with a folder for the work and feedback to learn from."""
+
+    registry: Registry
+    work: Path
+    corpus: Path
+    feedback: Path
+
+    def learn(self, *, with_corpus: bool = True, version: int | str = "current") -> Learned:
+        corpus = open_dataset(self.corpus) if with_corpus else None
+        said = open_feedback(self.feedback, lambda *_: None)
+        return learn(LearningRun(said, corpus, self.registry, version, self.work))
+
+
+@pytest.fixture
+def lines(tiny_corpus) -> list[dict[str, object]]:
+    """A new text with a new label, a corrected document, one that is known, and a dev document."""
+    dataset = open_dataset(tiny_corpus)
+    ids = [label.id for label in dataset.labels]
+    documents = list(dataset.split("train"))
+    first, second = documents[0], documents[1]
+    absent = next(x for x in ids if ids.index(x) not in first.labels)
+    return [
+        {"text": NEW_TEXT, "added": [ids[first.labels[0]]], "proposed": [{"name": "zebra hides"}]},
+        {"text": first.text, "added": [absent], "rejected": [ids[first.labels[0]]]},
+        {"text": second.text, "accepted": [ids[second.labels[0]]]},
+        {"text": next(iter(dataset.split("dev"))).text, "accepted": [ids[0]]},
+    ]
+
+
+@pytest.fixture
+def place(tmp_path, tiny_corpus, write_feedback, lines) -> Callable[[object], Place]:
+    """Copies the registry of a trained model."""
+
+    def copy(trained) -> Place:
+        shutil.copytree(trained.registry.folder, tmp_path / "registry")
+        registry = Registry(tmp_path / "registry")
+        return Place(registry, tmp_path / "work", tiny_corpus, write_feedback(*lines))
+
+    return copy
+
+
+def test_touched_labels_are_those_of_full_training_and_others_the_same_to_the_bit(
+    place, trained_sparse, lines
+):
+    here = place(trained_sparse)
+    done = here.learn()
+    before, after = (read_parts(here.registry.open(x)) for x in (1, done.version))
+    corpus = open_dataset(here.corpus)
+    training = corpus.split("train")
+    texts = [*training.texts(), NEW_TEXT]
+    truth = training.scan().labels.toarray()
+    row_of = {label.id: row for row, label in enumerate(after.catalogue)}
+    truth = np.pad(truth, ((0, 1), (0, 1)))
+    for line, row in zip(lines[:2], (60, 0), strict=True):
+        for name, value in (("added", 1), ("rejected", 0)):
+            for label_id in line.get(name, ()):
+                truth[row, row_of[label_id]] = value
+    truth[60, row_of["new:zebra-hides"]] = 1
+    truth = csr_array(truth.astype(np.float32))
+    settings = here.registry.open(1).manifest.training
+    full = fit_sparse_model(
+        before.sparse.tfidf, before.sparse.tfidf.transform(texts), truth,
+        SparseConfig.model_validate(settings["sparse"]), seed=settings["seed"],
+        folder=here.work / "full",
+    )  # fmt: skip
+    touched = {row_of[x] for line in lines[:2] for x in (*line["added"], *line.get("rejected", ()))}
+    touched.add(row_of["new:zebra-hides"])
+    assert done.learned.refitted_labels == len(touched)
+    assert after.catalogue.training_counts.tolist() == truth.sum(axis=0).tolist()
+    for label in range(len(after.catalogue)):
+        expected = full if label in touched else before.sparse
+        assert row_bytes(after.sparse, label) == row_bytes(expected, label), label
+    named = after.catalogue[row_of["new:zebra-hides"]]
+    assert named.pseudo_description.startswith("zebra hides. ") or not row_bytes(
+        after.sparse, row_of["new:zebra-hides"]
+    )
+    counted = (done.learned.new_documents, done.learned.corrected_documents)
+    assert (*counted, done.learned.known_documents, done.learned.left_out_texts) == (1, 1, 1, 1)
+    assert done.learned.moved["sparse"].moved == 0 < done.learned.moved["sparse"].pairs
+
+
+def row_bytes(model, label: int) -> bytes:
+    """Columns, weights and bias of a label's classifier; empty where it has none."""
+    row = np.searchsorted(model.labels, label)
+    if row == len(model.labels) or model.labels[row] != label:
+        return b""
+    part = slice(*model.weights.indptr[row : row + 2])
+    columns = model.weights.indices[part].astype(np.int64).tobytes()
+    return columns + model.weights.data[part].tobytes() + model.bias[row].tobytes()
+
+
+def test_a_model_with_all_scorers_learns_and_ranks_the_new_label(place, trained):
+    here = place(trained)
+    done = here.learn()
+    bundle = here.registry.open(done.version)
+    manifest, parts = bundle.manifest, read_parts(bundle)
+    new = bundle.catalogue.row_of_id("new:zebra-hides")
+    assert new == len(bundle.catalogue) - 1 and here.registry.current() == done.version == 2
+    assert manifest.learned_from == done.learned
+    assert manifest.training_document_count == 61
+    assert done.learned.is_calibrated and set(manifest.metrics["dev"]) == set(parts.scorers)
+    predictor = Predictor(parts)
+    batch = predictor.read([NEW_TEXT])
+    for scorer in ("names", "neighbours", "ensemble"):
+        found = predictor.rank(batch, RankingOptions(k=5, scorer=scorer)).labels
+        assert new in found, scorer
+    before = read_parts(here.registry.open(1))
+    vectors = parts.dense.label_vectors
+    assert vectors[:-1].tobytes() == before.dense.label_vectors.tobytes() and vectors[-1].any()
+    for scorer in ("retrieval", "classifier", "linear", "sparse"):
+        assert done.learned.moved[scorer].moved == 0, scorer
+
+
+def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained, lines):
+    here = place(trained)
+    before, after = (
+        read_parts(here.registry.open(version)) for version in (1, here.learn().version)
+    )
+    memory, sparse = before.neighbours, before.sparse
+    documents = open_dataset(here.corpus).split("train")
+    truth = documents.scan().labels
+    catalogue = after.catalogue
+    labels = csr_array(np.pad(truth.toarray(), ((0, 1), (0, 1))).astype(np.float32)).tolil()
+    for line, row in zip(lines[:2], (60, 0), strict=True):
+        for label_id in line["added"]:
+            labels[row, catalogue.row_of_id(label_id)] = 1
+        for label_id in line.get("rejected", ()):
+            labels[row, catalogue.row_of_id(label_id)] = 0
+    labels[60, len(catalogue) - 1] = 1
+    labels = csr_array(labels)
+    texts = [*documents.texts(), NEW_TEXT]
+    expected = NeighbourMemory.of_documents(
+        sparse.tfidf.transform(texts), labels, [document.id for document in documents] + ["x"],
+        num_neighbours=memory.num_neighbours, temperature=memory.temperature,
+    )  # fmt: skip
+    assert after.neighbours.ids[:-1] == expected.ids[:-1]
+    for name in ("documents", "labels"):
+        assert (getattr(after.neighbours, name) != getattr(expected, name)).nnz == 0
+    assert after.neighbours.labels.has_canonical_format
+
+    found = np.zeros_like(after.names.history.found)
+    right = np.zeros_like(found)
+    is_true = labels.toarray()[: len(texts)]
+    start = before.names.history
+    for row, text in enumerate(texts):
+        matches = after.names.matcher.match([text])
+        for label, kind in zip(matches.labels.tolist(), matches.kinds.tolist(), strict=True):
+            found[label, kind] += 1
+            right[label, kind] += is_true[row, label]
+    # Names of old labels are found in the old documents as they were before the new one came.
+    assert (after.names.history.right <= after.names.history.found).all()
+    assert (after.names.history.found[: len(start.found)] >= start.found).all()
+    assert after.names.history.found[-1].sum() == found[-1].sum() == 1 == right[-1].sum()
+
+
+def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, trained_sparse):
+    here = place(trained_sparse)
+    first = here.learn(version=1)
+    shutil.rmtree(here.work)
+    assert here.learn(version=1).version == first.version == 2
+    assert here.learn() == Learned(2, None)
+    assert here.registry.versions() == [1, 2]
+    assert here.registry.rollback() == 1
+
+
+def test_without_the_corpus_probabilities_stay_and_known_documents_are_found(place, trained):
+    here = place(trained)
+    done = here.learn(with_corpus=False)
+    old, new = (here.registry.open(version).manifest for version in (1, done.version))
+    assert not done.learned.is_calibrated and done.learned.corrected_documents == 1
+    assert done.learned.new_documents == 2  # nobody knows that one is in the dev split
+    assert (old.calibrations, old.blends, old.thresholds) == (
+        new.calibrations, new.blends, new.thresholds,
+    )  # fmt: skip
+    assert here.learn(with_corpus=False).learned is None
+
+
+def test_what_was_learned_is_remembered_when_more_is_learned(place, trained, write_feedback):
+    here = place(trained)
+    here.learn(with_corpus=False)
+    more = {"text": NEW_TEXT, "rejected": ["new:zebra-hides"], "accepted": []}
+    write_feedback(more)
+    done = here.learn(with_corpus=False)
+    assert (done.learned.new_documents, done.learned.corrected_documents) == (0, 1)
+    label = here.registry.open(done.version).catalogue.row_of_id("new:zebra-hides")
+    assert here.registry.open(done.version).catalogue[label].training_count == 0
+
+
+def test_feedback_of_which_nothing_can_be_learned_is_refused(place, trained_sparse, write_feedback):
+    here = place(trained_sparse)
+    write_feedback({"text_sha256": "0" * 64, "accepted": ["1"]})
+    with pytest.raises(DataError, match="nothing can be learned from 1 entries: 1 entries without"):
+        here.learn()
+    with pytest.raises(DataError, match="name the corpus, which may have the texts"):
+        here.learn(with_corpus=False)
+    write_feedback({"text": "Fish", "accepted": ["no such label"]})
+    with pytest.raises(DataError, match="no label of the model is named, but 'no such label'"):
+        here.learn()
+
+
+def test_a_model_that_remembers_no_documents_needs_its_corpus(place, trained_sparse):
+    with pytest.raises(DataError, match="keeps no training documents"):
+        place(trained_sparse).learn(with_corpus=False)
+
+
+def test_another_corpus_is_refused(place, trained_sparse, tmp_path):
+    here = place(trained_sparse)
+    other = shutil.copytree(here.corpus, tmp_path / "other")
+    content = (other / "dev.jsonl").read_text()
+    (other / "train.jsonl").write_text((other / "train.jsonl").read_text() + content)
+    with pytest.raises(ConfigError, match="is not the corpus that version 1 was trained on"):
+        Place(here.registry, here.work, other, here.feedback).learn()
+    assert here.registry.versions() == [1]
+
+
+def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_sparse, monkeypatch):
+    here = place(trained_sparse)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("training.updating.learn.measure_movement", killed)
+        with pytest.raises(KeyboardInterrupt):
+            here.learn()
+    assert here.registry.versions() == [1]
+    monkeypatch.setattr("training.sparse.fit.SvmProblem.fit", killed)  # no row is fitted again
+    assert here.learn().version == 2
+
+
+def test_python_learns_from_a_file(place, trained_sparse):
+    here = place(trained_sparse)
+    version = longtail.learn(
+        here.feedback, here.corpus, registry=here.registry.folder, work=here.work
+    )
+    assert version == here.learn().version == 2
+
+
+def test_a_shard_is_refused(place, trained, tmp_path):
+    here = place(trained)
+    whole = here.registry.open(1)
+    shards = Registry(tmp_path / "shards")
+    shards.publish(split_bundle(whole, 2)[0])
+    with pytest.raises(BundleError, match="it is shard 0 of 2; learn with the whole model"):
+        Place(shards, here.work, here.corpus, here.feedback).learn()

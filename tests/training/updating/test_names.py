@@ -1,0 +1,66 @@
+"""Names learn: words of new names are counted, and finds in old documents count as wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.labels.catalogue import Label
+from models.parts.storage import read_parts
+from training.data.dataset import open_dataset
+from training.updating import names as module
+from training.updating.documents import TrainingDocuments, change_documents
+from training.updating.labels import SaidOfText
+from training.updating.names import SampledTexts, update_names
+
+
+@pytest.fixture
+def parts(trained):
+    return read_parts(trained.bundle)
+
+
+@pytest.fixture
+def changed(parts):
+    """One new document with a new label."""
+    new = len(parts.catalogue)
+    said = SaidOfText("Regulation on zebra hides", "d", frozenset([new]), frozenset())
+    documents = TrainingDocuments.of(parts, None).with_labels(new + 1)
+    features = parts.sparse.tfidf.transform([said.text])
+    return change_documents(documents, [said], features, has_dev=False)
+
+
+def test_old_words_keep_their_counts_and_new_ones_get_those_of_the_vocabulary(
+    parts, changed, tiny_corpus
+):
+    tfidf, old = parts.sparse.tfidf, parts.names.counts
+    word = next(x for x in tfidf.tokens if x.isalpha() and x not in old.words and x[-1] != "s")
+    texts = list(open_dataset(tiny_corpus).split("train").texts())
+    in_documents = sum(
+        word in tfidf.terms(text) or f"{word}s" in tfidf.terms(text) for text in texts
+    )
+    new = [Label("new", f"{word} zebra")]
+    counts = update_names(parts.names, changed, new, tfidf, None).counts
+    before = len(old.words)
+    np.testing.assert_array_equal(counts.documents[:before], old.documents)
+    found = dict(zip(counts.words[before:], counts.documents[before:].tolist(), strict=True))
+    assert abs(found[word] - in_documents) <= 1
+    assert found["zebra"] == 1  # of the new document alone
+
+
+def test_finds_of_new_names_in_old_documents_are_of_no_label(
+    parts, changed, tiny_corpus, monkeypatch
+):
+    corpus = open_dataset(tiny_corpus)
+    new = [Label("new", "regulation")]
+    blind = update_names(parts.names, changed, new, parts.sparse.tfidf, None).history
+    seeing = update_names(parts.names, changed, new, parts.sparse.tfidf, corpus).history
+    assert blind.found[-1].sum() == blind.right[-1].sum() == seeing.right[-1].sum() == 1
+    texts = list(corpus.split("train").texts())
+    named = sum("regulation" in text.lower() for text in texts)
+    assert seeing.found[-1].sum() == 1 + named > 10
+    np.testing.assert_array_equal(seeing.found[:-1], blind.found[:-1])
+
+    monkeypatch.setattr(module, "_MOST_SAMPLED", 20)
+    sampled = SampledTexts.of(corpus, changed)
+    assert (len(sampled.texts), sampled.stands_for) == (20, 3)
+    assert list(sampled.texts) == texts[::3]

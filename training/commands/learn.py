@@ -1,0 +1,153 @@
+"""`longtail learn`: a new version from one that there is and what people said of its labels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from training.commands.corpus_options import with_corpus_options
+from training.commands.logs import configure_logging
+from training.formats.options import RECOGNISED, CorpusOptions
+from training.options import (
+    DEFAULT_REGISTRY,
+    RegistryOption,
+    SkipBadOption,
+    VerboseOption,
+    VersionOption,
+)
+
+if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from models.bundle.learned_from import LearnedFrom
+    from training.data.dataset import Dataset
+    from training.updating.feedback import ExportFeedback
+
+MANY_UNKNOWN_WORDS = 0.1
+"""A rule of thumb: from this share on, the command advises a full training."""
+
+
+def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
+    """Return the command.
+
+    Args:
+        export: Reads the folders that a service keeps feedback in.
+    """
+
+    @with_corpus_options
+    def learn(
+        data: Annotated[
+            Path | None,
+            typer.Argument(
+                help="The corpus that the model was trained on; without it, probabilities stay."
+            ),
+        ] = None,
+        feedback: Annotated[
+            Path,
+            typer.Option(
+                "--feedback",
+                envvar="LONGTAIL_FEEDBACK",
+                help="Folder that keeps the feedback, or an export of it.",
+            ),
+        ] = Path("feedback"),
+        registry: RegistryOption = DEFAULT_REGISTRY,
+        version: VersionOption = "current",
+        work: Annotated[
+            Path, typer.Option(help="Folder of the work; started again on it, a run resumes.")
+        ] = Path("runs/learn"),
+        skip_bad: SkipBadOption = False,
+        verbose: VerboseOption = False,
+        corpus: CorpusOptions = RECOGNISED,
+    ) -> None:
+        """Learn from feedback: publish a new version, made in seconds from one that there is.
+
+        Labels that the feedback is about are learned again, documents join the neighbours, labels
+        that were proposed are new labels. With the corpus, probabilities and blends are fitted
+        again.
+        """
+        configure_logging(verbose)
+        started = time.monotonic()
+        from models.bundle.registry import Registry
+        from models.files.outputs import check_not_in_registry
+        from training.updating.feedback import open_feedback
+        from training.updating.learn import LearningRun
+        from training.updating.learn import learn as learn_from
+
+        check_not_in_registry(work, registry, "--work")
+        dataset = _corpus_of(data, corpus, skip_bad=skip_bad)
+        said = open_feedback(feedback, export)
+        done = learn_from(LearningRun(said, dataset, Registry(registry), version, work))
+        if done.learned is None:
+            print(f"Version {done.version} of {str(registry)!r} knows all of it already.")
+            return
+        print(
+            f"Version {done.version} of {str(registry)!r} is learned from version "
+            f"{done.learned.version}, in {time.monotonic() - started:.0f} s."
+        )
+        print("\n".join(in_words(done.learned)))
+        print(f"Digest {Registry(registry).open(done.version).manifest.digest}")
+
+    return learn
+
+
+def _corpus_of(data: Path | None, options: CorpusOptions, *, skip_bad: bool) -> Dataset | None:
+    """Return the corpus, where there is one.
+
+    Raises:
+        ConfigError: Options of a corpus are given without one.
+    """
+    from models.errors import ConfigError
+    from training.data.dataset import open_dataset
+
+    if data is not None:
+        return open_dataset(data, options, skip_bad=skip_bad)
+    if options != RECOGNISED:
+        raise ConfigError("options of a corpus are given without the corpus; name its folder")
+    return None
+
+
+def in_words(learned: LearnedFrom) -> Iterator[str]:
+    """Give what was learned as lines for a person.
+
+    Yields:
+        One line about the documents, one about the labels, and so on.
+    """
+    yield (
+        f"Documents: {learned.new_documents} new, {learned.corrected_documents} corrected, "
+        f"{learned.dev_documents} joined the dev split, {learned.known_documents} were known so."
+    )
+    if left_out := _left_out(learned):
+        yield f"Left out: {left_out}."
+    yield (
+        f"Labels: {learned.refitted_labels} learned again, {learned.new_labels} of them new; the "
+        "sparse classifiers of all others are the same to the bit."
+    )
+    moved = [
+        f"{name} {each.moved} of {each.pairs} (by at most {each.largest:.2g})"
+        for name, each in learned.moved.items()
+        if each.moved
+    ]
+    if moved:
+        yield f"Scores of other labels that moved, on up to 64 documents: {'; '.join(moved)}."
+    if not learned.is_calibrated:
+        yield (
+            "Probabilities, blends and aims stay those of before: there is no corpus with dev "
+            "documents that the model was not trained on."
+        )
+    share = (
+        f"{learned.unknown_words:.1%} of the words of the new documents are not in the vocabulary"
+    )
+    advice = "; train again to learn them" if learned.unknown_words >= MANY_UNKNOWN_WORDS else ""
+    if learned.new_documents:
+        yield f"Words: {share}{advice}."
+
+
+def _left_out(learned: LearnedFrom) -> str:
+    counts = {
+        "texts of the dev or test split": learned.left_out_texts,
+        "entries whose text is not known": learned.unresolved_entries,
+        "ids that are no labels": learned.unknown_labels,
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

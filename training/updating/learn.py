@@ -1,0 +1,328 @@
+"""Learning from feedback: a new version from one that there is, in seconds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from models.bundle.bundle import Bundle
+from models.bundle.learned_from import LearnedFrom, Moved
+from models.bundle.manifest import Manifest
+from models.bundle.registry import CURRENT, Registry
+from models.edit.rewrite import rewrite
+from models.errors import BundleError, ConfigError, DataError
+from models.files.failures import doing
+from models.files.outputs import check_writable_folder, held
+from models.parts.model_parts import ModelParts
+from models.parts.storage import read_parts, tensors_of, texts_of
+from models.scorers.tfidf import TfidfModel
+from training.configuration.sections import SparseConfig
+from training.data.dataset import Dataset
+from training.pipeline.dev_split import OnDev, finish_on_dev
+from training.runtime.run_log import stage_cost
+from training.updating.dev_corpus import corpus_part, write_dev_corpus
+from training.updating.documents import ChangedDocuments, TrainingDocuments, change_documents
+from training.updating.feedback import Feedback
+from training.updating.labels import SaidOfLabels, read_labels
+from training.updating.movement import MOST_TEXTS, measure_movement
+from training.updating.names import update_names
+from training.updating.refit import (
+    num_moved_rows,
+    refit_sparse,
+    update_catalogue,
+    update_dense,
+    update_neighbours,
+)
+from training.updating.texts import GatheredTexts, gather_texts
+
+logger = logging.getLogger(__name__)
+
+_MAX_IDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LearningRun:
+    """What is to be learned, and from what.
+
+    Attributes:
+        feedback: What people said.
+        corpus: The corpus that the model was trained on; None: it is learned without.
+        registry: Of the version, and of the new one.
+        version: What it is learned from: a number, or "current".
+        work: Folder for the work; a run started again on it resumes.
+    """
+
+    feedback: Feedback
+    corpus: Dataset | None
+    registry: Registry
+    version: int | str
+    work: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What became of a run.
+
+    Attributes:
+        version: That knows the feedback now.
+        learned: How it was learned; None where the version knew everything before.
+    """
+
+    version: int
+    learned: LearnedFrom | None
+
+
+def learn(run: LearningRun) -> Learned:
+    """Publish a version that knows what the feedback says, and return its number.
+
+    The same run again gives the same bundle, which the registry recognises; from a version that
+    knows everything already, nothing is published.
+
+    Raises:
+        BundleError: There is no such version, or it is a shard.
+        ConfigError: The corpus is another one than the version was trained on, or a folder can't
+            be used.
+        DataError: Nothing can be learned from the feedback; or the version remembers no documents,
+            and there is no corpus.
+    """
+    number = run.registry.resolve(run.version)
+    bundle = run.registry.open(number)
+    _check(bundle, run.corpus)
+    run.registry.check_writable()
+    check_writable_folder(run.work, "--work")
+    if run.version == CURRENT and _is_learned(bundle, run):
+        return Learned(number, None)
+    folder = run.work / _name_of(bundle, run)
+    folder.mkdir(parents=True, exist_ok=True)
+    refusal = f"--work {str(run.work)!r}: the same run works in it; wait for it"
+    with doing("learning", folder), held(folder / ".lock", refusal):
+        return _learn(run, number, bundle, folder)
+
+
+def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learned:
+    settings = bundle.manifest.training
+    with stage_cost(folder, "feedback"):
+        before = read_parts(bundle)
+        gathered = gather_texts(run.feedback, run.corpus)
+        said = read_labels(gathered.texts, before.catalogue)
+        _check_said(run, gathered, said)
+        documents = TrainingDocuments.of(before, run.corpus).with_labels(len(said.catalogue))
+        features = before.sparse.tfidf.transform(text.text for text in said.texts)
+        changed = change_documents(
+            documents, said.texts, features, has_dev=_can_calibrate(bundle, run.corpus)
+        )
+    is_same = not (changed.texts or changed.dev or said.num_new)
+    if is_same and not _lacks_calibration(bundle, run.corpus):
+        return Learned(number, None)
+    with stage_cost(folder, "refit"):
+        after = _updated(before, said, changed, bundle.manifest, run.corpus, folder)
+        num_moved = num_moved_rows(before.sparse, after.sparse, changed.touched)
+        assert num_moved == 0  # rows that were not touched are copied
+    num_before = bundle.manifest.training_document_count
+    if before.neighbours is None:  # then what was learned before is not remembered
+        num_before = documents.labels.shape[0]
+    num_documents = num_before + changed.num_new
+    manifest = replace(
+        bundle.manifest, label_count=len(after.catalogue), training_document_count=num_documents
+    )
+    dev_texts: list[str] = []
+    if run.corpus is not None and _can_calibrate(bundle, run.corpus):
+        dev = write_dev_corpus(run.corpus, changed.dev, folder / "dev")
+        after, on_dev = _fitted_on_dev(
+            after, run.corpus, dev, num_documents, settings["scorers"], folder
+        )
+        manifest = _with_dev(manifest, after, on_dev)
+        dev_texts = list(islice(dev.split("dev").texts(), MOST_TEXTS))
+    with stage_cost(folder, "movement"):
+        texts = dev_texts or [text.text for text in said.texts]
+        moved = measure_movement(before, after, texts, changed.touched)
+    learned = _learned_from(run, number, bundle, gathered, said, changed, moved, after.sparse.tfidf)
+    manifest = replace(manifest, learned_from=learned)
+    with stage_cost(folder, "bundle"):
+        version = run.registry.publish(
+            lambda to: rewrite(
+                to, bundle, manifest, after.catalogue, tensors_of(after), texts_of(after)
+            )
+        )
+    return Learned(version, learned)
+
+
+def _check(bundle: Bundle, corpus: Dataset | None) -> None:
+    """Refuse a shard, and a corpus that the version was not trained on.
+
+    Raises:
+        BundleError: It is a shard.
+        ConfigError: It is another corpus.
+    """
+    if bundle.shard is not None:
+        raise BundleError(
+            f"bundle {bundle.folder.name!r}: it is shard {bundle.shard.number} of "
+            f"{bundle.shard.num_shards}; learn with the whole model, and split that again"
+        )
+    if corpus is not None and corpus.fingerprint != bundle.manifest.data_fingerprint:
+        raise ConfigError(
+            f"{str(corpus.folder)!r}: is not the corpus that version {bundle.folder.name} was "
+            f"trained on (its fingerprint is {corpus.fingerprint[:12]}..., expected "
+            f"{bundle.manifest.data_fingerprint[:12]}...); name that one, with the options that "
+            "it was read with, or none"
+        )
+
+
+def _is_learned(bundle: Bundle, run: LearningRun) -> bool:
+    """Whether a version was learned from the very same feedback and corpus."""
+    learned = bundle.manifest.learned_from
+    return (
+        learned is not None
+        and learned.feedback_sha256 == run.feedback.sha256
+        and learned.corpus == _fingerprint(run.corpus)
+    )
+
+
+def _name_of(bundle: Bundle, run: LearningRun) -> str:
+    """Return the name of the folder of a run: another one for all that decides what is learned."""
+    parts = (bundle.manifest.digest, run.feedback.sha256, _fingerprint(run.corpus) or "none")
+    return "-".join(part[:12] for part in parts)
+
+
+def _fingerprint(corpus: Dataset | None) -> str:
+    return "" if corpus is None else corpus.fingerprint
+
+
+def _can_calibrate(bundle: Bundle, corpus: Dataset | None) -> bool:
+    """Whether there are documents to calibrate on that the model was not trained on."""
+    return (
+        corpus is not None
+        and "dev" in corpus.split_names
+        and bundle.manifest.held_out_documents is None
+    )
+
+
+def _lacks_calibration(bundle: Bundle, corpus: Dataset | None) -> bool:
+    """Whether a version was learned without calibrating it, and now can be calibrated."""
+    learned = bundle.manifest.learned_from
+    return learned is not None and not learned.is_calibrated and _can_calibrate(bundle, corpus)
+
+
+def _check_said(run: LearningRun, gathered: GatheredTexts, said: SaidOfLabels) -> None:
+    """Warn of what can't be learned from; refuse feedback of which nothing is left.
+
+    Raises:
+        DataError: Nothing is.
+    """
+    if said.unknown:
+        logger.warning(
+            "feedback: %d ids are no labels of the model and are left out: %s",
+            len(said.unknown), _shown(said.unknown),
+        )  # fmt: skip
+    reasons = {
+        "entries without a text, which no document of the corpus has": gathered.num_unresolved,
+        "texts of the dev or test split, which are never trained on": gathered.num_left_out,
+    }
+    found = [f"{count} {what}" for what, count in reasons.items() if count]
+    if found:
+        logger.warning("feedback: left out: %s", "; ".join(found))
+    if not said.texts:
+        advice = "" if run.corpus is not None else "; name the corpus, which may have the texts"
+        raise DataError(
+            f"feedback: nothing can be learned from {len(run.feedback.entries)} entries: "
+            f"{'; '.join(found) or f'no label of the model is named, but {_shown(said.unknown)}'}"
+            f"{advice}"
+        )
+
+
+def _shown(ids: Sequence[str]) -> str:
+    more = ", ..." if len(ids) > _MAX_IDS else ""
+    return ", ".join(repr(each[:100]) for each in ids[:_MAX_IDS]) + more
+
+
+def _updated(
+    before: ModelParts,
+    said: SaidOfLabels,
+    changed: ChangedDocuments,
+    manifest: Manifest,
+    corpus: Dataset | None,
+    folder: Path,
+) -> ModelParts:
+    """Return the model with all that needs no dev split learned."""
+    settings, new = manifest.training, list(said.catalogue)[len(before.catalogue) :]
+    sparse = refit_sparse(before.sparse, changed, settings, folder / "sparse")
+    catalogue, described = update_catalogue(said.catalogue, sparse, changed, settings, len(new))
+    names, neighbours, dense = before.names, before.neighbours, before.dense
+    if dense is not None:
+        assert manifest.encoder is not None  # else there would be no dense half
+        prefix = manifest.encoder.label_prefix
+        dense = update_dense(dense, catalogue, described, settings, prefix)
+    if names is not None:
+        names = update_names(names, changed, new, sparse.tfidf, corpus)
+    if neighbours is not None:
+        neighbours = update_neighbours(neighbours, changed)
+    return replace(
+        before, catalogue=catalogue, sparse=sparse, dense=dense, names=names, neighbours=neighbours
+    )
+
+
+def _fitted_on_dev(
+    parts: ModelParts,
+    corpus: Dataset,
+    dev: Dataset,
+    num_documents: int,
+    scorers: Sequence[str],
+    folder: Path,
+) -> tuple[ModelParts, OnDev]:
+    """Return the model with calibrations, blends and aims that are fitted on dev documents."""
+    bare = replace(corpus_part(parts, corpus), calibrations={}, blends={}, aims={})
+    with threadpool_limits(1, user_api="blas"):  # of tiny matrices: threads only wait
+        fitted, on_dev = finish_on_dev(dev, bare, num_documents, scorers, folder)
+    return replace(
+        parts, calibrations=fitted.calibrations, blends=fitted.blends, aims=fitted.aims
+    ), on_dev
+
+
+def _with_dev(manifest: Manifest, parts: ModelParts, on_dev: OnDev) -> Manifest:
+    """Return the manifest with what was fitted on the dev split; the default scorer stays."""
+    default = manifest.default_scorer
+    return replace(
+        manifest,
+        scorers=parts.scorers,
+        default_scorer=default if default in parts.scorers else parts.scorers[0],
+        metrics={"dev": on_dev.metrics},
+        calibrations=dict(parts.calibrations),
+        blends=dict(parts.blends),
+        thresholds=on_dev.thresholds,
+    )
+
+
+def _learned_from(
+    run: LearningRun,
+    number: int,
+    bundle: Bundle,
+    gathered: GatheredTexts,
+    said: SaidOfLabels,
+    changed: ChangedDocuments,
+    moved: dict[str, Moved],
+    tfidf: TfidfModel,
+) -> LearnedFrom:
+    sparse = SparseConfig.model_validate(bundle.manifest.training["sparse"])
+    return LearnedFrom(
+        version=number,
+        digest=bundle.manifest.digest,
+        feedback_sha256=run.feedback.sha256,
+        corpus=_fingerprint(run.corpus),
+        new_documents=changed.num_new,
+        corrected_documents=len(changed.corrected),
+        dev_documents=len(changed.dev),
+        known_documents=changed.num_known,
+        left_out_texts=gathered.num_left_out,
+        unresolved_entries=gathered.num_unresolved,
+        unknown_labels=len(said.unknown),
+        new_labels=said.num_new,
+        refitted_labels=len(changed.touched),
+        unknown_words=changed.unknown_share(tfidf, sparse),
+        is_calibrated=_can_calibrate(bundle, run.corpus),
+        moved=moved,
+    )
