@@ -1,4 +1,4 @@
-"""The commands of the service: `longtail serve`, `predict`, `registry`, `feedback`, `key`, ..."""
+"""The commands of the service: `longtail serve`, `predict`, `registry`, `doctor`, ..."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.doctor import doctor
 from service.commands.feedback import feedback_app
 from service.commands.options import JsonOption, print_json
 from service.commands.predict import predict
@@ -19,6 +20,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("serve", context_settings=PASSED_ON, add_help_option=False)(serve)
     app.command("predict")(predict)
     app.command("key")(key)
+    app.command("doctor")(doctor)
     app.command("push")(push)
     app.command("pull")(pull)
     app.add_typer(registry_app, name="registry")

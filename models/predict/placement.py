@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,8 @@ from models.encoders.check import usable_dtype
 from models.encoders.pretrained import Precision, dtype_for
 from models.errors import ConfigError
 from models.parts.model_parts import DenseParts
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +59,9 @@ class Placement:
         """
         encoder = dense.encoder.to(self.device)
         dtype = dtype_for(precision, self.device)
+        if precision == "bfloat16" and self.device == "cpu" and dtype_for("auto", "cpu") != dtype:
+            logger.warning(
+                "precision is 'bfloat16', which this processor only imitates, several times as "
+                "slow as float32: take 'auto', or see what 'longtail doctor' measures"
+            )
         encoder.to(usable_dtype(encoder.transformer, dtype, is_chosen=precision == "auto"))

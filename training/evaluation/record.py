@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,44 +23,12 @@ from typing import Any
 from models.files.durable import write_json_durably
 from models.files.failures import doing
 from models.files.outputs import check_output_file
-
-FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16")
-"""Instructions of a processor that decide how fast, and in which precision, it computes."""
+from models.processor import find_processor
 
 PRINTED = Path("-")
 """The file of `--json` that stands for stdout."""
 
 _SOURCE = Path(__file__).parents[2]
-_CPU_INFO = Path("/proc/cpuinfo")
-
-
-@dataclass(frozen=True, slots=True)
-class Processor:
-    """What computed.
-
-    Attributes:
-        model: Its name; None where the system does not tell.
-        flags: Those of `FLAGS` that it has; none where the system does not tell.
-        cores: That this process may use.
-    """
-
-    model: str | None
-    flags: tuple[str, ...]
-    cores: int
-
-
-def find_processor() -> Processor:
-    """Return the processor that this process runs on."""
-    fields: dict[str, str] = {}
-    if _CPU_INFO.is_file():
-        lines = _CPU_INFO.read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
-        fields = {
-            name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)
-        }
-    flags = fields.get("flags", "").split()
-    has_affinity = hasattr(os, "sched_getaffinity")  # absent on macOS
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return Processor(fields.get("model name"), tuple(x for x in FLAGS if x in flags), cores)
 
 
 def make_record(

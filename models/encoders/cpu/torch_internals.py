@@ -88,7 +88,9 @@ def held_outside_of_python(tensors: Iterable[Tensor]) -> Any:
 
 
 def can_pack(dtype: torch.dtype) -> bool:
-    """Whether weights are in bfloat16, and oneDNN multiplies in it here."""
+    """Whether oneDNN multiplies weights of a type here: float32, or bfloat16 by instruction."""
+    if dtype == torch.float32:
+        return bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
     has_it = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
     return dtype == torch.bfloat16 and has_it is not None and bool(has_it())
 

@@ -1,4 +1,4 @@
-"""BERT's encoder for many short texts, in bfloat16 on CPUs: no padding, no more than is asked for.
+"""BERT's encoder for many short texts, on CPUs: no padding, no more than is asked for.
 
 A batch of texts of unlike lengths is padding for a good part, which an encoder computes as if it
 were text. Here the tokens of all texts stand one after the other, and only attention, a tenth of
@@ -44,7 +44,7 @@ class UnpaddedBert(nn.Module):
     """
 
     def __init__(self, transformer: PreTrainedModel) -> None:
-        """Take the weights of a transformer in bfloat16.
+        """Take the weights of a transformer in float32 or bfloat16.
 
         Raises:
             ConfigError: It is of another architecture.

@@ -30,8 +30,8 @@ def _attention(
 
     PyTorch's fused kernel multiplies matrices for each text and head by itself. For about ten
     tokens each such call does 1 us of work and has 1 us of overhead, a quarter of an encoder's
-    time. Here it is one product for all texts and heads. The scores are rounded to bfloat16 between
-    product and softmax, which the fused kernel does not do; the softmax is float32's.
+    time. Here it is one product for all texts and heads. In bfloat16 the scores are rounded
+    between product and softmax, which the fused kernel does not do; the softmax is float32's.
 
     Args:
         query: (group, head, place, size).
@@ -56,7 +56,13 @@ def _attention(
 
 @compiled
 def _group(
-    present: Tensor, text: Tensor, place: Tensor, begin: int, offset: int, num_heads: int
+    present: Tensor,
+    text: Tensor,
+    place: Tensor,
+    begin: int,
+    offset: int,
+    num_heads: int,
+    kind: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what is fetched for the attention of some texts, its mask, and the way back.
 
@@ -70,6 +76,7 @@ def _group(
         begin: Tokens of the texts before.
         offset: Rows of the attention of the texts before.
         num_heads: Of each layer.
+        kind: Anything of the precision of the weights.
     """
     count, width = present.shape
     heads = torch.arange(3 * num_heads)  # of query, key and value
@@ -77,7 +84,7 @@ def _group(
     # mask leaves out.
     tokens = (present.view(-1).cumsum(0) + (begin - 1)).clamp_(0).view(1, count, 1, width)
     to_texts = tokens * (3 * num_heads) + heads.view(3, 1, num_heads, 1)  # (3, group, head, place)
-    mask = torch.where(present, 0.0, -1e30).to(torch.bfloat16).view(count, 1, 1, width)
+    mask = torch.where(present, 0.0, -1e30).to(kind.dtype).view(count, 1, 1, width)
     # Back from (group, head, place), flat: (text num_heads + head) width + place.
     to_rows = (text * num_heads).view(-1, 1) + heads[:num_heads]  # (row of the group, head)
     to_rows = to_rows * width + (place + offset).view(-1, 1)
@@ -86,7 +93,7 @@ def _group(
 
 @compiled
 def _groups(
-    is_token: Tensor, lengths: Tensor, texts: Tensor, places: Tensor, num_heads: int
+    is_token: Tensor, lengths: Tensor, texts: Tensor, places: Tensor, num_heads: int, kind: Tensor
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Return what `_group` does of each group of texts, and all ways back in one.
 
@@ -96,6 +103,7 @@ def _groups(
         texts: (row,) The text of each token.
         places: (row,) And its place there.
         num_heads: Of each layer.
+        kind: Anything of the precision of the weights.
     """
     to_texts: list[Tensor] = []
     masks: list[Tensor] = []
@@ -110,7 +118,7 @@ def _groups(
         present = pad(is_token[text : text + count, :longest], [0, (-longest) % 16])
         end = begin + int(of_group.sum())
         to_text, mask, to_row = _group(
-            present, texts[begin:end] - text, places[begin:end], begin, offset, num_heads
+            present, texts[begin:end] - text, places[begin:end], begin, offset, num_heads, kind
         )
         to_texts.append(to_text)
         masks.append(mask)
@@ -184,7 +192,7 @@ def last_layer(
     dim = weights[0].shape[1]
     size = dim // num_heads
 
-    to_texts, masks, to_rows = _groups(is_token, lengths, texts, places, num_heads)
+    to_texts, masks, to_rows = _groups(is_token, lengths, texts, places, num_heads, weights[0])
     back = pad(to_rows, [0, filling[1] * num_heads])  # (row head,)
     # The row of each first token: how many tokens the texts before have.
     first = pad((lengths.cumsum(0) - lengths), [0, (-num_texts) % 8])

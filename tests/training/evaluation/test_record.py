@@ -10,28 +10,16 @@ from pathlib import Path
 import pytest
 
 from models.errors import ConfigError
-from training.evaluation import record as records
+from models.processor import FLAGS
 from training.evaluation.record import (
-    FLAGS,
     PRINTED,
-    Processor,
     check_record_file,
     command_line,
     deliver,
     find_commit,
-    find_processor,
     make_record,
     write_record,
 )
-
-CPU_INFO = """processor\t: 0
-model name\t: AMD EPYC 9V74
-flags\t\t: fpu avx2 avx512f avx512_bf16 sse
-
-processor\t: 1
-model name\t: another
-flags\t\t: amx_bf16
-"""
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -56,21 +44,6 @@ def test_what_is_written_is_read_again(tmp_path):
     write_record(path, record)
     assert json.loads(path.read_text()) == record
     assert record["figures"] == {"rows": [[1, 2.5]], "late": "inf", "none": "nan"}
-
-
-def test_the_processor_is_that_of_the_system(tmp_path, monkeypatch):
-    path = tmp_path / "cpuinfo"
-    path.write_text(CPU_INFO)
-    monkeypatch.setattr(records, "_CPU_INFO", path)
-    found = find_processor()
-    assert (found.model, found.flags) == ("AMD EPYC 9V74", ("avx2", "avx512f", "avx512_bf16"))
-
-
-def test_a_system_that_does_not_tell_has_a_processor_without_a_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "_CPU_INFO", tmp_path / "none")
-    monkeypatch.delattr("os.sched_getaffinity", raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
-    assert find_processor() == Processor(None, (), 6)
 
 
 @pytest.mark.parametrize(

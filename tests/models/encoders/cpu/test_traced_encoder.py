@@ -28,6 +28,12 @@ BERT = BertConfig(hidden_size=32, intermediate_size=48, **SMALL)
 TEXTS = ["Council regulation", "one", "the price of olive oil in the Community " * 20, "a b c d"]
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_packed(monkeypatch):
+    """As where PyTorch has no oneDNN; else BERT is computed without padding, and not traced."""
+    monkeypatch.setattr("models.encoders.cpu.backend.can_pack", lambda dtype: False)
+
+
 def transformer_of(config, seed=0, dtype=torch.float32):
     torch.manual_seed(seed)
     return AutoModel.from_config(config).to(dtype).eval()
