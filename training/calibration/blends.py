@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
-from scipy.optimize import minimize
 
 from models.bundle.manifest import Calibration, RarityBlend
 from models.scorers.blending import knot_shares
 from models.scorers.calibration import log_odds_of
 from training.calibration.blend_kernel import log_loss_and_gradient
+from training.calibration.minimum import minimum
 from training.calibration.scored_pairs import ScoredPairs
 
 COUNTS = (0, 1, 3, 10, 30, 100, 1000)
@@ -124,11 +124,8 @@ def fit_blend(
     problem = _Problem(evidence, knots, shares, is_true, weights, len(counts))
     num_terms = len(columns)
     bounds = [(None, None), *[(0.0, None)] * (num_terms - 1)] * len(counts)
-    found = minimize(
-        problem.loss, problem.start, jac=True, method="L-BFGS-B", bounds=bounds,
-        options={"maxiter": 1000, "ftol": 1e-9},
-    )  # fmt: skip
-    at_knots = np.array([_rounded(value) for value in found.x]).reshape(len(counts), num_terms)
+    found = minimum(problem.loss, problem.start, bounds, tolerance=1e-9)
+    at_knots = np.array([_rounded(value) for value in found]).reshape(len(counts), num_terms)
     return RarityBlend(
         counts=counts,
         intercepts=tuple(at_knots[:, 0].tolist()),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
-from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logit
 
 from models.bundle.manifest import Calibration
+from training.calibration.minimum import minimum
 
 _MAX_KNOTS = 9
 _TRUE_PAIRS_A_KNOT = 50
@@ -63,13 +63,12 @@ def fit_calibration(
 
     start = np.concatenate([[logit(num_true / (num_true + num_false))], np.ones(num_slopes)])
     bounds = [(None, None), *[(_LEAST_SLOPE, None)] * num_slopes]
-    options = {"maxiter": 1000, "ftol": 1e-12}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    slopes = np.broadcast_to(found.x[1:] / scale, num_slopes if num_slopes > 1 else 2)
+    found = minimum(loss, start, bounds, tolerance=1e-12)
+    slopes = np.broadcast_to(found[1:] / scale, num_slopes if num_slopes > 1 else 2)
     return Calibration(
         knots=tuple(knots.tolist()),
         slopes=tuple(_rounded(slope) for slope in slopes),
-        intercept=_rounded(found.x[0]),
+        intercept=_rounded(found[0]),
     )
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
 from models.bundle.bundle import Bundle
 from models.bundle.learned_from import LearnedFrom, Moved
 from models.bundle.manifest import Manifest
@@ -276,8 +274,7 @@ def _fitted_on_dev(
 ) -> tuple[ModelParts, OnDev]:
     """Return the model with calibrations, blends and aims that are fitted on dev documents."""
     bare = replace(corpus_part(parts, corpus), calibrations={}, blends={}, aims={})
-    with threadpool_limits(1, user_api="blas"):  # of tiny matrices: threads only wait
-        fitted, on_dev = finish_on_dev(dev, bare, num_documents, scorers, folder)
+    fitted, on_dev = finish_on_dev(dev, bare, num_documents, scorers, folder)
     return replace(
         parts, calibrations=fitted.calibrations, blends=fitted.blends, aims=fitted.aims
     ), on_dev
