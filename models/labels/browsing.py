@@ -72,7 +72,7 @@ class LabelBrowser:
         Raises:
             LabelNotFoundError: The path leads nowhere.
         """
-        labels = [index for index, element in enumerate(path) if not self._is_heading(element)]
+        labels = [index for index, element in enumerate(path) if not self.is_heading(element)]
         parent = self.row_of(path[labels[-1]]) if labels else None
         headings = path[labels[-1] + 1 :] if labels else path
         prefix = headings[-1].removesuffix(_HEADING) if headings else ""
@@ -110,7 +110,8 @@ class LabelBrowser:
         except DataError as error:
             raise LabelNotFoundError(f"{error}") from error
 
-    def _is_heading(self, element: str) -> bool:
+    def is_heading(self, element: str) -> bool:
+        """Whether an element stands for the labels below it, and is none itself."""
         return element.endswith(_HEADING) and not self._catalogue.knows(element)
 
     def _shown(self, level: _Level, prefix: str) -> Iterator[Node]:

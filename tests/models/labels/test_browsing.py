@@ -73,7 +73,9 @@ def walk_without_circles(browser, path=()):
 
 
 def test_names_that_do_not_lead_back_give_way_to_ids():
-    _, browser = browser_of([Label("1", "a / b"), Label("2", "c"), Label("3", "c"), Label("4", "2")])
+    _, browser = browser_of(
+        [Label("1", "a / b"), Label("2", "c"), Label("3", "c"), Label("4", "2")]
+    )
     assert [browser.element_of(row) for row in range(4)] == ["1", "2", "3", "4"]
 
 
