@@ -141,7 +141,7 @@ async def take_event(request: Request, service: ServiceDep) -> WebhookReceipt:
     writer_of(service)
     event = parse_json_body(content, kind)
     if isinstance(event, DeletionEvent):
-        for deleted in event.annotation:
+        for deleted in event.annotations:
             series = series_of(event.project, deleted.id)
             await replace_feedback(request, service, series, series + DELETED, None)
         return WebhookReceipt(stored=0)

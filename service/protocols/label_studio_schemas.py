@@ -141,7 +141,7 @@ class DeletionEvent(BaseModel):
     model_config = _Config
 
     action: Literal["ANNOTATIONS_DELETED"]
-    annotation: list[DeletedAnnotation] = Field(max_length=MAX_TASKS)
+    annotations: list[DeletedAnnotation] = Field(max_length=MAX_TASKS)
     project: StudioProject
 
 

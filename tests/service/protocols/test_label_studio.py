@@ -263,7 +263,7 @@ def test_a_changed_annotation_takes_the_place_of_what_it_was(keeping, make_event
 
 def test_of_a_deleted_annotation_nothing_is_left(keeping, make_event):
     send(keeping, make_event(["Label 1"], ["L1"]))
-    deletion = {"action": "ANNOTATIONS_DELETED", "annotation": [{"id": 17}], "project": PROJECT}
+    deletion = {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 17}], "project": PROJECT}
     assert send(keeping, deletion) == 0
     assert send(keeping, updated(make_event, ["Label 1"], 50)) == 0
     assert stored(keeping) == []
