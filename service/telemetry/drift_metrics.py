@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from models.results import Prediction
 from service.engine.engine import EngineAnswer
 from service.engine.queries import NamedLabels, Query
+from service.versions.serving import LoadedModel
 
 _COSINES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
+_OUTCOMES = ("yes", "no", "unknown")
 _ANY_LABEL = NamedLabels()
 _MAX_VERSIONS = 8
 """Whose predicted labels are remembered, the last ones: a byte a label of each."""
@@ -50,7 +53,7 @@ class DriftMetrics:
         self._num_labels = Gauge(
             "longtail_labels", "Labels of a version that answers.", ("version",), registry=registry
         )
-        self._predicted: dict[int, bytearray] = {}
+        self._versions: dict[int, _Version] = {}
 
     def observe(self, query: Query, answer: EngineAnswer) -> None:
         """Count the texts of an answer.
@@ -59,46 +62,74 @@ class DriftMetrics:
             query: What was asked.
             answer: What was found.
         """
-        version = str(answer.model.version)
+        counted = self._versions.get(answer.model.version) or self._begin(answer.model)
         threshold = _threshold_of(query, answer)
-        outcomes: Tally[str] = Tally()
-        num_words = num_known = 0
+        num_new = num_words = num_known = 0
         for prediction in answer.predictions:
-            outcomes[_outcome(prediction, threshold)] += 1
+            counted.texts[_outcome(prediction, threshold)].inc()
+            num_new += counted.note_labels(prediction)
             about = prediction.familiarity
             if about is not None:
                 num_words += about.num_words
                 num_known += about.known_words
                 if about.nearest_similarity is not None:
-                    self._similarity.labels(version).observe(about.nearest_similarity)
-        for outcome, count in outcomes.items():
-            self._texts.labels(version, outcome).inc(count)
+                    counted.similarity.observe(about.nearest_similarity)
         if num_words:
-            self._words.labels(version, "yes").inc(num_known)
-            self._words.labels(version, "no").inc(num_words - num_known)
-        self._note_labels(answer)
-
-    def _note_labels(self, answer: EngineAnswer) -> None:
-        version, num_labels = answer.model.version, len(answer.model.predictor.catalogue)
-        predicted = self._predicted.get(version)
-        if predicted is None:
-            predicted = self._predicted[version] = bytearray(num_labels)
-            self._num_labels.labels(str(version)).set(num_labels)
-            if len(self._predicted) > _MAX_VERSIONS:
-                self._forget(next(iter(self._predicted)))
-        num_new = 0
-        for prediction in answer.predictions:
-            for label in prediction.labels:
-                if not predicted[label.index]:
-                    predicted[label.index] = 1
-                    num_new += 1
+            counted.known_words.inc(num_known)
+            counted.unknown_words.inc(num_words - num_known)
         if num_new:
-            self._num_predicted.labels(str(version)).inc(num_new)
+            counted.num_predicted.inc(num_new)
+
+    def _begin(self, model: LoadedModel) -> _Version:
+        """Return what is counted of a version that answers for the first time."""
+        version, num_labels = str(model.version), len(model.predictor.catalogue)
+        self._num_labels.labels(version).set(num_labels)
+        counted = self._versions[model.version] = _Version(
+            texts={outcome: self._texts.labels(version, outcome) for outcome in _OUTCOMES},
+            known_words=self._words.labels(version, "yes"),
+            unknown_words=self._words.labels(version, "no"),
+            similarity=self._similarity.labels(version),
+            num_predicted=self._num_predicted.labels(version),
+            predicted=bytearray(num_labels),
+        )
+        if len(self._versions) > _MAX_VERSIONS:
+            self._forget(next(iter(self._versions)))
+        return counted
 
     def _forget(self, version: int) -> None:
-        del self._predicted[version]
+        del self._versions[version]
         for gauge in (self._num_labels, self._num_predicted):
             gauge.remove(str(version))
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """What is counted of a version, looked up once.
+
+    Attributes:
+        texts: By outcome.
+        known_words: Words in the vocabulary.
+        unknown_words: Words that are not.
+        similarity: Of the nearest documents.
+        num_predicted: Labels in `predicted`.
+        predicted: 1 for each label that was answered, by row.
+    """
+
+    texts: Mapping[str, Counter]
+    known_words: Counter
+    unknown_words: Counter
+    similarity: Histogram
+    num_predicted: Gauge
+    predicted: bytearray
+
+    def note_labels(self, prediction: Prediction) -> int:
+        """Mark the labels of a text; return how many were not answered before."""
+        num_new = 0
+        for label in prediction.labels:
+            if not self.predicted[label.index]:
+                self.predicted[label.index] = 1
+                num_new += 1
+        return num_new
 
 
 def _threshold_of(query: Query, answer: EngineAnswer) -> float | None:

@@ -1,4 +1,4 @@
-"""A series of entries, of which the last counts: an oracle that keeps all, whatever order they come in."""
+"""A series of entries, of which the last counts, whatever order they come in: by an oracle."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_texts_by_whether_a_label_reaches_the_threshold(drift, value):
 def test_what_is_not_the_best_of_all_says_nothing(drift, value, query):
     drift.observe(query, answer(([label(0, 0.7)], None)))
     assert value("longtail_texts_total", reaches_threshold="unknown") == 1
-    assert value("longtail_texts_total", reaches_threshold="yes") is None
+    assert value("longtail_texts_total", reaches_threshold="yes") == 0
 
 
 def test_words_and_similarities(drift, value):
