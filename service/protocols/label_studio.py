@@ -65,7 +65,6 @@ _EVENTS: dict[str, type[AnnotationEvent | AnnotationsEvent | DeletionEvent]] = {
     "ANNOTATIONS_CREATED": AnnotationsEvent,
     "ANNOTATIONS_DELETED": DeletionEvent,
 }
-_Step = Annotated[str, Query(max_length=2000)]
 _browsers: WeakKeyDictionary[Predictor, LabelBrowser] = WeakKeyDictionary()
 """Of each model in use, as making one takes a second where there are a million labels."""
 
@@ -117,7 +116,7 @@ async def predict(body: TasksRequest, request: Request, service: ServiceDep) -> 
 @router.post(
     "/webhook",
     summary="Label Studio: what people made of predictions",
-    responses=responses(400, 403, 413, 415, 422, 429, 503, 504),
+    responses=responses(400, 403, 404, 413, 415, 422, 429, 503, 504),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -165,7 +164,7 @@ async def take_event(request: Request, service: ServiceDep) -> WebhookReceipt:
 async def list_items(
     service: ServiceDep,
     path: Annotated[
-        list[_Step],
+        list[str],
         Query(max_length=100, description="From the first level to a label or heading: what "
               "stands right below it. Absent: the first level."),
     ] = [],  # noqa: B006  # FastAPI copies it
