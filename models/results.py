@@ -238,6 +238,23 @@ class LabelScore:
 
 
 @dataclass(frozen=True, slots=True)
+class Familiarity:
+    """How much a text is like those that the model learned from.
+
+    Attributes:
+        num_words: Words of the text, as the sparse model counts them; in scripts without spaces,
+            characters.
+        known_words: How many of them are in the vocabulary of the sparse model.
+        nearest_similarity: Cosine of the tf-idf of the text and of the nearest training document;
+            None where the scorer did not look for it.
+    """
+
+    num_words: int
+    known_words: int
+    nearest_similarity: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """The labels of one text, best first.
 
@@ -258,6 +275,8 @@ class Prediction:
         explanations: Why, of each label; empty where none were requested.
         warnings: What to know about labels before relying on them: that their probabilities are
             often too high (see `models.scorers.reliability`).
+        familiarity: How much the text is like those that the model learned from; None where nobody
+            looked.
     """
 
     labels: tuple[LabelScore, ...]
@@ -269,6 +288,7 @@ class Prediction:
     known_tokens: int
     explanations: tuple[Explanation, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
+    familiarity: Familiarity | None = None
 
     def __iter__(self) -> Iterator[LabelScore]:
         """Give the labels, best first."""

@@ -32,6 +32,8 @@ from service.middleware.unexpected_errors import UnexpectedErrorMiddleware
 from service.process.compute_threads import ComputeSetup
 from service.protocols.annif import router as annif_router
 from service.protocols.annif_schemas import SuggestForm
+from service.protocols.label_studio import event_schemas
+from service.protocols.label_studio import router as studio_router
 from service.protocols.open_inference import router as protocol_router
 from service.protocols.output_tensors import InferAnswer
 from service.protocols.tensors import InferRequest
@@ -105,6 +107,7 @@ def create_app(
         admin_router,
         annif_router,
         protocol_router,
+        studio_router,
     ):
         app.include_router(router)
     add_handlers(app)
@@ -136,7 +139,7 @@ def create_app(
         timeout_s=settings.request_timeout_s,
         routes=[
             route
-            for each in (predict_router, batch_router, annif_router, protocol_router)
+            for each in (predict_router, batch_router, annif_router, protocol_router, studio_router)
             for route in each.routes
         ],
         is_for_browsers=bool(settings.cors_origins),
@@ -254,7 +257,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
     limits = service.settings
     schemas = document["components"]["schemas"]
-    unnamed = batch_schemas() | schemas_of(PredictRequest, InferRequest, InferAnswer, SuggestForm)
+    unnamed = batch_schemas() | event_schemas()
+    unnamed |= schemas_of(PredictRequest, InferRequest, InferAnswer, SuggestForm)
     for name, schema in unnamed.items():
         schemas.setdefault(name, schema)
     fields = schemas["PredictRequest"]["properties"]

@@ -14,6 +14,7 @@ from models.encoders.dual_encoder import encode_all
 from models.encoders.tokens import TokenizedTexts, tokenize_texts
 from models.memory.search import Neighbours, nearest_documents
 from models.parts.model_parts import DenseParts, ModelParts
+from models.results import Familiarity
 
 T = TypeVar("T")
 
@@ -129,10 +130,16 @@ class TextBatch:
         )
 
     @_Once
+    def word_counts(self) -> Int64[np.ndarray, "text 2"]:
+        """Words of each text as the sparse model counts them, and those of its vocabulary."""
+        tfidf = self._parts.sparse.tfidf
+        counts = [tfidf.num_words(text) for text in self.texts]
+        return np.array(counts, dtype=np.int64).reshape(-1, 2)
+
+    @property
     def num_words(self) -> Int64[np.ndarray, text]:
         """Words of each text, as the sparse model counts them."""
-        tfidf = self._parts.sparse.tfidf
-        return np.array([tfidf.num_words(text) for text in self.texts], dtype=np.int64)
+        return self.word_counts[:, 0]
 
     def lengths(self, reads: Collection[Reading]) -> Int64[np.ndarray, text]:
         """Return how much is to be read of each text: tokens by the encoder, else words.
@@ -188,6 +195,14 @@ class TextBatch:
         rows = zip(num_read.tolist(), num_tokens.tolist(), known.tolist(), strict=True)
         return [Extent(*row) for row in rows]
 
+    def familiarities(self) -> list[Familiarity]:
+        """Return how much each text is like those that the model learned from."""
+        nearest: list[float] | list[None] = [None] * len(self.texts)
+        if "neighbours" in self.__dict__ and self.neighbours.similarities.shape[1]:
+            nearest = self.neighbours.similarities[:, 0].tolist()
+        rows = zip(self.word_counts.tolist(), nearest, strict=True)
+        return [Familiarity(words, known, similarity) for (words, known), similarity in rows]
+
     @property
     def num_known_features(self) -> Int64[np.ndarray, text]:
         """Different words and phrases of each text that the sparse model has a feature for."""
@@ -201,7 +216,7 @@ _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
     "features": lambda features, rows: features[rows],
     "name_scores": lambda scores, rows: scores[rows],
     "neighbours": Neighbours.take,
-    "num_words": lambda counts, rows: counts[rows],
+    "word_counts": lambda counts, rows: counts[rows],
 }
 """How a part of each of a batch's cached properties is made."""
 
@@ -211,6 +226,6 @@ _JOINED: dict[str, Callable[[Any], object]] = {
     "features": lambda parts: csr_array(vstack(parts, format="csr")),
     "name_scores": lambda parts: csr_array(vstack(parts, format="csr")),
     "neighbours": Neighbours.joined,
-    "num_words": np.concatenate,
+    "word_counts": np.concatenate,
 }
 """How one is made of those of several batches."""

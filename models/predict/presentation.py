@@ -12,7 +12,7 @@ from models.options import RankingOptions
 from models.parts.batches import Extent, TextBatch
 from models.predict.scorer_set import Resolved, ScorerSet
 from models.ranking.top_k import NO_LABEL
-from models.results import LabelScore, Prediction
+from models.results import Familiarity, LabelScore, Prediction
 from models.scorers.calibration import probabilities_of
 from models.scorers.reliability import warnings_about
 
@@ -47,13 +47,17 @@ class Presenter:
         threshold = options.threshold
         return [
             self._prediction(
-                self._labels(labels, scores, own, threshold), extent, query, threshold, warns=warns
+                self._labels(labels, scores, own, threshold), about, query, threshold, warns=warns
             )
-            for labels, scores, own, extent in zip(
+            for labels, scores, own, about in zip(
                 ranking.labels.tolist(),
                 ranking.scores.tolist(),
                 probabilities,
-                batch.extents(self._scorers.reads(query.scorer)),
+                zip(
+                    batch.extents(self._scorers.reads(query.scorer)),
+                    batch.familiarities(),
+                    strict=True,
+                ),
                 strict=True,
             )
         ]
@@ -61,12 +65,13 @@ class Presenter:
     def _prediction(
         self,
         labels: tuple[LabelScore, ...],
-        extent: Extent,
+        about: tuple[Extent, Familiarity],
         query: Resolved,
         threshold: float | None,
         *,
         warns: bool,
     ) -> Prediction:
+        extent, familiarity = about
         scored = ((label.index, label.probability) for label in labels)
         return Prediction(
             labels=labels,
@@ -79,6 +84,7 @@ class Presenter:
             warnings=warnings_about(query.scorer, scored, self._catalogue, threshold)
             if warns
             else (),
+            familiarity=familiarity,
         )
 
     def _labels(

@@ -52,12 +52,12 @@ def placed_terms(lowered: str) -> Iterator[tuple[str, int, int]]:
             yield run.group(), begin, end
 
 
-def num_words(text: str) -> int:
-    """Return how long a text is: its words, in scripts without spaces its characters."""
-    return sum(
-        len(run.group()) if run["unspaced"] is not None else 1
-        for run in _RUNS.finditer(text.lower())
-    )
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, in scripts without spaces its characters; all are terms."""
+    words: list[str] = []
+    for run in _RUNS.finditer(text.lower()):
+        words += [run.group()] if run["unspaced"] is None else run.group()
+    return words
 
 
 class LetterCount:

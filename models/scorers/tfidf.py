@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
 from models.errors import BundleCorruptError
-from models.scorers.character_terms import num_words, placed_terms
+from models.scorers.character_terms import placed_terms, words_of
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
@@ -79,19 +79,24 @@ class TfidfModel:
         self.analyzer: Analyzer = analyzer
 
     @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {token: column for column, token in enumerate(self.tokens)}
+
+    @cached_property
     def _counter(self) -> CountVectorizer:
-        return CountVectorizer(
-            analyzer=self.terms,
-            vocabulary={token: column for column, token in enumerate(self.tokens)},
-        )
+        return CountVectorizer(analyzer=self.terms, vocabulary=self._columns)
 
     def terms(self, text: str) -> list[str]:
         """Return all terms of a text, in the vocabulary or not."""
         return terms_of(text, self.lemmas, self.max_ngram, self.analyzer)
 
-    def num_words(self, text: str) -> int:
-        """Return how long a text is: its words, in scripts without spaces its characters."""
-        return num_words(text) if self.analyzer == CHAR else len(tokenize(text, self.lemmas))
+    def num_words(self, text: str) -> tuple[int, int]:
+        """Return how many words a text has, and how many of them are in the vocabulary.
+
+        In scripts without spaces, characters are the words.
+        """
+        words = words_of(text) if self.analyzer == CHAR else tokenize(text, self.lemmas)
+        return len(words), sum(map(self._columns.__contains__, words))
 
     def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
         """Return one row for each text; all zero where no token is in the vocabulary."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +57,8 @@ _REASONS = {
     sqlite3.SQLITE_PERM: _UNREACHABLE,
     sqlite3.SQLITE_IOERR: "can't be read or written: the disk failed, or is full",
 }
+_LAST = "\U0010ffff"
+"""Behind all that ids hold."""
 _PRIMARY_CODE = 0xFF
 """Of SQLite's result codes; the bits above say more of the same."""
 
@@ -120,6 +122,41 @@ class FeedbackStore:
         """
         with self._opened() as database, _transaction(database):
             return [_append_group(database, group) for group in groups]
+
+    def replace(self, series: str, record_id: str, entry: Entry | None) -> bool:
+        """Store an entry in place of all earlier ones of its series, which are erased.
+
+        What comes late changes nothing: ids of a series rise with what happened, and what has the
+        last of them counts, whatever came first.
+
+        Args:
+            series: What the ids of the series begin with.
+            record_id: Of the entry; it begins so.
+            entry: The entry; None: nothing, so that the earlier ones are erased alone.
+
+        Returns:
+            Whether it is new.
+
+        Raises:
+            FeedbackStoreError: It can't be done.
+        """
+        with self._opened() as database:
+            with _transaction(database):
+                if _is_late(database, series, record_id):
+                    return False
+                earlier = database.execute(
+                    "SELECT id FROM records WHERE id >= ? AND id < ? AND digest IS NOT NULL",
+                    (series, record_id),
+                ).fetchall()
+                for (entry_id,) in earlier:
+                    _bury(database, entry_id)
+                if entry is None:
+                    _bury(database, record_id)
+                else:
+                    _insert(database, [entry])
+            if earlier:
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return True
 
     def delete(self, entry_id: str) -> bool:
         """Erase an entry but for its id, which stays taken; return whether there is such an id.
@@ -253,11 +290,23 @@ def _append_group(
         receipts.append(Receipt(entry.id, is_new=not known))
         if not known:
             new[entry.id] = entry
+    _insert(database, new.values())
+    return receipts
+
+
+def _insert(database: sqlite3.Connection, entries: Iterable[Entry]) -> None:
     database.executemany(
         "INSERT INTO records (id, digest, content) VALUES (?, ?, ?)",
-        [(entry.id, entry.digest, entry.to_json()) for entry in new.values()],
+        [(entry.id, entry.digest, entry.to_json()) for entry in entries],
     )
-    return receipts
+
+
+def _is_late(database: sqlite3.Connection, series: str, record_id: str) -> bool:
+    """Whether a series has this id, or a later one."""
+    found = database.execute(
+        "SELECT 1 FROM records WHERE id >= ? AND id < ? LIMIT 1", (record_id, series + _LAST)
+    )
+    return found.fetchone() is not None
 
 
 def _known_digest(database: sqlite3.Connection, entry_id: str, new: dict[str, Entry]) -> str | None:

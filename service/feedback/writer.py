@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from models.errors import LongtailError, NotReadyError
 from service.errors import FeedbackStoreError, QueueFullError
@@ -37,6 +38,19 @@ class _Deletion:
     done: Future[bool] = field(default_factory=Future)
 
 
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """What comes in place of the earlier entries of a series (see `FeedbackStore.replace`)."""
+
+    series: str
+    record_id: str
+    entry: Entry | None
+    done: Future[bool] = field(default_factory=Future)
+
+
+_Job: TypeAlias = _Addition | _Deletion | _Replacement
+
+
 class FeedbackWriter:
     """Takes entries of any thread and stores them in the order in which they came."""
 
@@ -49,7 +63,7 @@ class FeedbackWriter:
         """
         self._store = store
         self._max_waiting = max_waiting
-        self._jobs: deque[_Addition | _Deletion] = deque()
+        self._jobs: deque[_Job] = deque()
         self._num_waiting = 0
         self._changed = threading.Condition()
         self._is_closed = False
@@ -93,7 +107,20 @@ class FeedbackWriter:
         self._take(job, 1)
         return job.done
 
-    def _take(self, job: _Addition | _Deletion, size: int) -> None:
+    def replace(self, series: str, record_id: str, entry: Entry | None) -> Future[bool]:
+        """Take an entry that comes in place of the earlier ones of its series.
+
+        The result is whether it is new; the arguments are those of `FeedbackStore.replace`.
+
+        Raises:
+            QueueFullError: Too many wait.
+            NotReadyError: The writer is closed.
+        """
+        job = _Replacement(series, record_id, entry)
+        self._take(job, 1)
+        return job.done
+
+    def _take(self, job: _Job, size: int) -> None:
         with self._changed:
             if self._is_closed:
                 raise NotReadyError("the service is stopping; ask another instance")
@@ -112,11 +139,11 @@ class FeedbackWriter:
             live = [job for job in jobs if job.done.set_running_or_notify_cancel()]
             self._store_all([job for job in live if isinstance(job, _Addition)])
             for job in live:
-                if isinstance(job, _Deletion):
-                    self._erase(job)
+                if not isinstance(job, _Addition):
+                    self._change(job)
         self._store.close()
 
-    def _next_jobs(self) -> list[_Addition | _Deletion]:
+    def _next_jobs(self) -> list[_Job]:
         """Return all that waits, as soon as anything does; nothing when the writer is to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._is_closed)
@@ -140,9 +167,13 @@ class FeedbackWriter:
             else:
                 job.done.set_exception(result)
 
-    def _erase(self, job: _Deletion) -> None:
+    def _change(self, job: _Deletion | _Replacement) -> None:
         try:
-            job.done.set_result(self._store.delete(job.entry_id))
+            if isinstance(job, _Deletion):
+                is_done = self._store.delete(job.entry_id)
+            else:
+                is_done = self._store.replace(job.series, job.record_id, job.entry)
+            job.done.set_result(is_done)
         except Exception as error:  # noqa: BLE001  # as above
             job.done.set_exception(self._told_failure(error))
 
@@ -156,5 +187,5 @@ class FeedbackWriter:
         return FeedbackStoreError("the feedback store failed; its cause is in the log")
 
 
-def _size_of(job: _Addition | _Deletion) -> int:
+def _size_of(job: _Job) -> int:
     return len(job.entries) if isinstance(job, _Addition) else 1

@@ -250,7 +250,9 @@ class BatchResponse(Response):
         try:
             if isinstance(line, LineError):
                 raise line
-            answer = await self._engine.predict_in_stream(query_of(line, (line.text,)))
+            query = query_of(line, (line.text,))
+            answer = await self._engine.predict_in_stream(query)
+            self._telemetry.drift.observe(query, answer)
             return self._result_line(index, line, answer)
         except LongtailError as error:
             problem = problem_of_error(error)

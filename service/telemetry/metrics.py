@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from service.telemetry.drift_metrics import DriftMetrics
 from service.telemetry.feedback_metrics import FeedbackMetrics
 from service.telemetry.model_metrics import ModelMetrics
 
@@ -78,6 +79,7 @@ class Telemetry:
         )
         self.models = ModelMetrics(self._registry)
         self.feedback = FeedbackMetrics(self._registry)
+        self.drift = DriftMetrics(self._registry)
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""

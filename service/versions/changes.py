@@ -69,6 +69,7 @@ class DrainingModel:
     def __init__(self, model: LoadedModel) -> None:
         self.version = model.version
         self._digest = model.digest
+        self._thresholds = model.thresholds
         self._predictor = weakref.ref(model.predictor)
         self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
         weakref.finalize(model.predictor, self._freed.put, None).atexit = False
@@ -76,7 +77,9 @@ class DrainingModel:
     def model(self) -> LoadedModel | None:
         """Return the model if it is still there."""
         predictor = self._predictor()
-        return None if predictor is None else LoadedModel(self.version, self._digest, predictor)
+        if predictor is None:
+            return None
+        return LoadedModel(self.version, self._digest, predictor, self._thresholds)
 
     def wait(self, deadline: float) -> bool:
         """Return whether the model is gone by a point of `time.monotonic`."""

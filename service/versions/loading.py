@@ -129,7 +129,7 @@ class ModelLoader:
         digest, seconds = bundle.manifest.digest, time.monotonic() - started
         observer.observe_load("loaded", seconds)
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
-        return LoadedModel(number, digest, predictor)
+        return LoadedModel(number, digest, predictor, bundle.manifest.thresholds)
 
     def verify(self, number: int, observer: LoadObserver) -> None:
         """Fetch a version if necessary, and read every byte of it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.bundle.registry import Registry
@@ -23,11 +23,20 @@ _GOLDEN_RATIO = 0.6180339887498949
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A version that can answer."""
+    """A version that can answer.
+
+    Attributes:
+        version: Its number.
+        digest: Of its bundle.
+        predictor: That answers.
+        thresholds: Of its scorers that have one: the probability from which their labels are best
+            taken for right (see `Manifest`).
+    """
 
     version: int
     digest: str
     predictor: Predictor
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,3 +65,15 @@ def _in_body(error: ValidationError) -> list[dict[str, Any]]:
     """Return the errors of a model as those of a body."""
     errors = error.errors(include_url=False)
     return [{**each, "loc": ("body", *each["loc"])} for each in errors]
+
+
+def checked(model: type[Model], **fields: object) -> Model:
+    """Return a model of fields that a request of another form gives.
+
+    Raises:
+        RequestValidationError: They are not as the model wants them.
+    """
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise RequestValidationError(_in_body(error)) from error

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from models.results import Familiarity, LabelScore, Prediction
+from service.engine.batching import Seconds
+from service.engine.engine import EngineAnswer
+from service.engine.queries import Query
 from service.server import _GRACE_S
 from service.settings import PREFIX, Settings
 from service.telemetry.metrics import Telemetry
@@ -73,13 +78,17 @@ def samples() -> dict[str, dict[str, set[str]]]:
     telemetry.observe_batch(1, 10)
     telemetry.count_line("result")
     telemetry.count_problem("overloaded")
-    model = LoadedModel(1, "digest", object())  # type: ignore[arg-type]
+    predictor = SimpleNamespace(catalogue=["a label"])
+    model = LoadedModel(1, "digest", predictor)  # type: ignore[arg-type]
     serving = Serving({1: model}, default=1, current=1, canary=Canary(2, 0.1))
     telemetry.models.set_models(serving, {3: 1})
     telemetry.models.observe_load("loaded", 1)
     telemetry.models.count_change("activate", "failed")
     telemetry.models.set_overlap(1, 0.5)
     telemetry.models.set_registry_problem(True)
+    for known in (0, 1):
+        telemetry.drift.observe(Query(("a",)), answer_of(model, Familiarity(1, known, 0.5)))
+    telemetry.feedback.count(Counter({("accepted", "1"): 1, ("rejected", "1"): 1}), is_new=True)
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for family in text_string_to_metric_families(telemetry.exposition().decode()):
         for sample in family.samples:
@@ -87,6 +96,15 @@ def samples() -> dict[str, dict[str, set[str]]]:
             for name, value in sample.labels.items():
                 labels[name].add(value)
     return found
+
+
+def answer_of(model: LoadedModel, familiarity: Familiarity) -> EngineAnswer:
+    label = LabelScore(0, "L0", "a label", score=1.0, probability=0.5)
+    prediction = Prediction(
+        (label,), 1, truncated=False, exact=True, correction="none", num_text_tokens=1,
+        known_tokens=1, familiarity=familiarity,
+    )  # fmt: skip
+    return EngineAnswer(model, "sparse", [prediction], Seconds())
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ from models.results import (
     CarryingDocument,
     Evidence,
     Explanation,
+    Familiarity,
     Keyword,
     LabelDetails,
     NameMatch,
@@ -89,6 +90,7 @@ class FakePrediction:
     known_tokens: int = 0
     explanations: tuple[object, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
+    familiarity: Familiarity | None = None
 
 
 @dataclass(frozen=True)

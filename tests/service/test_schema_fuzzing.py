@@ -32,6 +32,7 @@ MAY_REFUSE = {
     "POST /v1/projects/{project_id}/suggest-batch", "POST /v1/shard/known-labels",
     "POST /v1/shard/label-vectors", "POST /v1/shard/nearest-labels", "POST /v1/feedback",
     "DELETE /v1/admin/feedback", "POST /v1/projects/{project_id}/learn",
+    "POST /label-studio/setup", "POST /label-studio/predict", "POST /label-studio/webhook",
 }  # fmt: skip
 """Whose good requests may ask for what there is not: a scorer, a label, a language, a large k."""
 

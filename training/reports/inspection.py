@@ -12,7 +12,7 @@ from jaxtyping import Int64
 
 from models.files.bad_lines import BadLine, ProblemList
 from models.labels.catalogue import LabelCatalogue
-from models.scorers.character_terms import num_words
+from models.scorers.character_terms import words_of
 from training.data.dataset import Dataset
 from training.data.splits import Document, Split, UnknownLabels, num_repeats
 from training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
@@ -222,7 +222,7 @@ def _content(split: Split, num_labels: int, examples: _Examples) -> SplitContent
         texts.append(hash(item.text))
         ids.append(hash(item.id))
         labels.extend(item.labels)
-        words += num_words(item.text)
+        words += len(words_of(item.text))
         num_unlabelled += not item.labels
     hashes = np.array(texts, dtype=np.int64)
     return SplitContent(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models.errors import BundleCorruptError
 from models.explain.spans import spans_of
-from models.scorers.character_terms import num_words, placed_terms, unspaced_share
+from models.scorers.character_terms import placed_terms, unspaced_share, words_of
 from models.scorers.tfidf import TfidfModel, terms_of
 
 
@@ -56,10 +56,10 @@ def test_share_is_that_of_the_letters_of_all_texts():
 
 
 def test_length_is_in_characters_of_scripts_without_spaces_and_words_of_others():
-    assert num_words("新手机 Phone X") == 5
+    assert words_of("新手机 Phone X") == ["新", "手", "机", "phone", "x"]
     model = TfidfModel(["a"], np.ones(1, dtype=np.float32), analyzer="char")
-    assert model.num_words("新手机") == 3
-    assert TfidfModel(["a"], np.ones(1, dtype=np.float32)).num_words("新手机") == 1
+    assert model.num_words("新手机")[0] == 3
+    assert TfidfModel(["a"], np.ones(1, dtype=np.float32)).num_words("新手机 a b") == (1, 0)
 
 
 @given(st.text())

@@ -13,6 +13,8 @@ from tritonclient.http import aio as triton_aio
 from tritonclient.http.auth import BasicAuth
 from tritonclient.utils import InferenceServerException
 
+from service.feedback.store import FeedbackStore
+
 TEXTS = ["olive oil", "Ölüberschüsse"]
 
 
@@ -140,3 +142,17 @@ def test_annif_is_told_what_is_not_there(annif):
         annif.detect_language("text", ["en"])
     with pytest.raises(requests.HTTPError, match="403"):
         annif.learn("longtail", [])
+
+
+def test_annif_teaches(open_server, tmp_path):
+    folder = tmp_path / "feedback"
+    subjects = [{"uri": "L1", "label": "Label 1"}, {"uri": "L3", "label": "Label 3"}]
+    document = {"text": TEXTS[0], "subjects": subjects, "metadata": {"title": "Oil"}}
+    with open_server(feedback=folder, feedback_texts=True) as server:
+        annif = AnnifClient(f"{server}/v1/")
+        assert annif.learn("longtail", [document]).status_code == 204
+        with pytest.raises(requests.HTTPError, match="400"):
+            annif.learn("longtail", [document | {"subjects": [{"uri": "none"}]}])
+    with FeedbackStore(folder) as store:
+        (record,) = store.page(0, 9)
+    assert (record.content["text"], record.content["accepted"]) == (TEXTS[0], ["L1", "L3"])

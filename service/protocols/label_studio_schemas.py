@@ -1,0 +1,217 @@
+"""Requests and answers of Label Studio's protocol for machine-learning backends.
+
+Of a request only what is used is looked at; Label Studio sends much more.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from service.schemas.base import Answer
+
+MAX_TASKS = 1000
+_MAX_ID = 2**63 - 1
+
+
+def _moment(value: object) -> str:
+    """Return a time as ISO 8601 in UTC with microseconds, so that texts are ordered as times are.
+
+    Raises:
+        PydanticCustomError: It is none.
+    """
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise PydanticCustomError("time", "Give a time with its zone as ISO 8601")
+    try:
+        return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    except OverflowError:
+        raise PydanticCustomError("time", "Give a time of the years 1 to 9999 (UTC)") from None
+
+
+Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"}), BeforeValidator(_moment)]
+RowId = Annotated[int, Field(ge=0, le=_MAX_ID)]
+_Config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class SetupRequest(BaseModel):
+    """A project that is to be labelled."""
+
+    model_config = _Config
+
+    schema_: str = Field(alias="schema")
+    """The project's labelling configuration, XML."""
+
+
+class StudioTask(BaseModel):
+    """A task: a text among other data."""
+
+    model_config = _Config
+
+    id: RowId
+    data: dict[str, Any]
+    """Of which the text is the field that `<Text>` shows."""
+
+
+class TasksRequest(BaseModel):
+    """Tasks to predict the labels of."""
+
+    model_config = _Config
+
+    tasks: list[StudioTask] = Field(max_length=MAX_TASKS)
+    label_config: str
+    """The project's labelling configuration, XML."""
+
+
+class StudioPrediction(BaseModel):
+    """What was predicted of a task, as Label Studio kept it."""
+
+    model_config = _Config
+
+    result: list[dict[str, Any]] = []
+    model_version: str | None = None
+
+
+class StudioAnnotation(BaseModel):
+    """What a person said of a task."""
+
+    model_config = _Config
+
+    id: RowId
+    task: RowId
+    result: list[dict[str, Any]] | None = None
+    was_cancelled: bool = False
+    """Whether the person skipped the task."""
+    updated_at: Moment
+    prediction: StudioPrediction | None = None
+    """What Label Studio takes for the prediction that the person saw; without a result if none."""
+    parent_prediction: RowId | None = None
+    """The prediction that the annotation began with, if any."""
+
+
+class StudioProject(BaseModel):
+    """The project of an annotation."""
+
+    model_config = _Config
+
+    id: RowId
+    created_at: Moment
+    label_config: str
+
+
+class AnnotationEvent(BaseModel):
+    """A person submitted, or changed, an annotation."""
+
+    model_config = _Config
+
+    action: Literal["ANNOTATION_CREATED", "ANNOTATION_UPDATED"]
+    annotation: StudioAnnotation
+    task: StudioTask
+    project: StudioProject
+
+
+class AnnotationsEvent(BaseModel):
+    """Several annotations were made at once."""
+
+    model_config = _Config
+
+    action: Literal["ANNOTATIONS_CREATED"]
+    annotation: list[StudioAnnotation] = Field(max_length=MAX_TASKS)
+    task: list[StudioTask] = Field(max_length=MAX_TASKS)
+    project: StudioProject
+
+
+class DeletedAnnotation(BaseModel):
+    """An annotation that is no more."""
+
+    model_config = _Config
+
+    id: RowId
+
+
+class DeletionEvent(BaseModel):
+    """Annotations were deleted."""
+
+    model_config = _Config
+
+    action: Literal["ANNOTATIONS_DELETED"]
+    annotations: list[DeletedAnnotation] = Field(max_length=MAX_TASKS)
+    project: StudioProject
+
+
+class OtherEvent(BaseModel):
+    """Anything else, of which nothing is done."""
+
+    model_config = _Config
+
+    action: Annotated[str, Field(max_length=100)]
+
+
+class StudioHealth(Answer):
+    """That the process answers."""
+
+    status: Literal["UP"] = "UP"
+    model_class: str = "Longtail"
+
+
+class ModelVersion(Answer):
+    """Who predicts."""
+
+    model_version: str
+    """`longtail-` and the number of the version."""
+
+
+class PredictedRegion(Answer):
+    """The labels of a text, as Label Studio writes what a control says."""
+
+    id: str = "longtail"
+    from_name: str
+    """Name of the control."""
+    to_name: str
+    """Name of the tag that shows the text."""
+    type: Literal["choices", "taxonomy"]
+    value: dict[str, Any]
+
+
+class PredictedTask(Answer):
+    """What is predicted of a task."""
+
+    result: list[PredictedRegion]
+    """One region, or none where no label was found."""
+    score: float
+    """Mean of the labels' probabilities, else of the sigmoids of their scores; 0 without any."""
+    model_version: str
+
+
+class PredictedTasks(Answer):
+    """What is predicted of each task, in the order of the request."""
+
+    results: list[PredictedTask]
+
+
+class WebhookReceipt(Answer):
+    """What became of an event."""
+
+    stored: int
+    """Entries of feedback that are on the disk now, and were not before."""
+
+
+class TaxonomyItem(Answer):
+    """A label or a heading, as `apiUrl` of `<Taxonomy>` gives it."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    value: str
+    """What people read."""
+    alias: str
+    """What stands in the path of the label, and is stored."""
+    is_leaf: bool = Field(serialization_alias="isLeaf")
+    """Whether nothing stands below it."""
+    hint: str | None = None
+    """The label's description."""

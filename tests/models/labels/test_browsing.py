@@ -1,0 +1,86 @@
+"""Labels one level at a time: every label is reached by the path that is given for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.errors import LabelNotFoundError
+from models.labels.browsing import LabelBrowser
+from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.hierarchy import LabelHierarchy
+
+
+def browser_of(labels, max_shown=3):
+    catalogue = LabelCatalogue(labels)
+    return catalogue, LabelBrowser(catalogue, LabelHierarchy(catalogue), max_shown)
+
+
+def walk(browser, path=()):
+    """Yield each label with each path on which the levels show it."""
+    for node in browser.below(path):
+        below = (*path, node.element)
+        if node.row is not None:
+            yield node.row, below
+        if node.has_more:
+            yield from walk(browser, below)
+
+
+FLAT = ["oil", "olive", "olive oil", "Olives", "ore", "a", "", "ab", "abc", "abd", "abe", "olive"]
+
+
+def test_a_flat_catalogue_is_divided_by_letters():
+    catalogue, browser = browser_of(Label(f"L{i}", name) for i, name in enumerate(FLAT))
+    assert [node.element for node in browser.below()] == ["L6", "a…", "o…"]
+    assert [node.element for node in browser.below(["o…"])] == ["oil", "ol…", "ore"]
+    assert [node.element for node in browser.below(["o…", "ol…"])] == ["oli…"]
+    found = dict(walk(browser))
+    assert sorted(found) == list(range(len(catalogue)))
+    assert {row: browser.path_of(row) for row in found} == found
+    assert {browser.row_of(path[-1]) for path in found.values()} == set(found)
+
+
+def test_few_labels_need_no_headings():
+    _, browser = browser_of([Label("1", "b"), Label("2", "a")])
+    assert [(node.element, node.has_more) for node in browser.below()] == [
+        ("a", False),
+        ("b", False),
+    ]
+
+
+def test_labels_stand_below_their_broader_ones():
+    labels = [
+        Label("1", "trade"),
+        Label("2", "oil", broader=("1", "4")),
+        Label("3", "olive oil", broader=("2",)),
+        Label("4", "food", broader=("1",)),
+        Label("5", "sport"),
+        Label("6", "x", broader=("7",)),
+        Label("7", "y", broader=("6",)),
+    ]
+    _, browser = browser_of(labels, max_shown=9)
+    assert [node.name for node in browser.below()] == ["sport", "trade", "x"]
+    assert browser.path_of(2) == ("trade", "oil", "olive oil")
+    assert browser.path_of(6) == ("x", "y")
+    shown = list(walk_without_circles(browser))
+    assert all((row, browser.path_of(row)) in shown for row in range(len(labels)))
+
+
+def walk_without_circles(browser, path=()):
+    for node in browser.below(path):
+        if node.element not in path:
+            yield node.row, (*path, node.element)
+            yield from walk_without_circles(browser, (*path, node.element))
+
+
+def test_names_that_do_not_lead_back_give_way_to_ids():
+    _, browser = browser_of(
+        [Label("1", "a / b"), Label("2", "c"), Label("3", "c"), Label("4", "2")]
+    )
+    assert [browser.element_of(row) for row in range(4)] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("path", [["none"], ["c"], ["o…", "none"]])
+def test_a_path_that_leads_nowhere(path):
+    _, browser = browser_of([Label("1", "c"), Label("2", "c")])
+    with pytest.raises(LabelNotFoundError):
+        browser.below(path)

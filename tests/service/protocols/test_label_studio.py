@@ -1,0 +1,346 @@
+"""Label Studio's protocol, with what version 1.23 sends."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from service.feedback.store import FeedbackStore
+
+CONFIG = """<View>
+  <Text name="text" value="$text"/>
+  <Choices name="quality" toName="text"><Choice value="good"/><Choice value="bad"/></Choices>
+  <Taxonomy name="labels" toName="text" apiUrl="http://localhost:8000/label-studio/labels"/>
+</View>"""
+CHOICES = """<View><Text name="t" value="$body.text"/>
+<Choices name="c" toName="t" choice="multiple" model_k="2" model_score_threshold="0.2">
+<Choice value="Label 1"/><Choice value="third" alias="L3"/><View><Choice value="L6"/></View>
+</Choices></View>"""
+TAXONOMY = """<View><Text name="t" value="$text"/>
+<Taxonomy name="c" toName="t"><Choice value="odd"><Choice value="Label 1"/>
+<Choice value="more" alias="m"><Choice value="Label 3"/></Choice></Choice>
+<Choice value="Label 2"><Choice value="Label 4"/></Choice></Taxonomy></View>"""
+PROJECT = {"id": 3, "created_at": "2026-03-01T10:00:00.123456Z", "label_config": CONFIG}
+
+
+@pytest.fixture
+def open_feedback(open_admin, tmp_path):
+    """Starts the service with a folder for feedback."""
+    return lambda loader=None, **settings: open_admin(
+        loader, **{"feedback": tmp_path / "feedback", "feedback_texts": True} | settings
+    )
+
+
+@pytest.fixture
+def make_event():
+    """Makes the event of an annotation by which these labels were chosen, of these predicted."""
+
+    def make(
+        chosen: list[str],
+        predicted: list[str] | None = None,
+        *,
+        action: str = "ANNOTATION_CREATED",
+        updated_at: str = "2026-03-02T09:00:00Z",
+        config: str = CONFIG,
+        **changes: Any,
+    ) -> dict[str, Any]:
+        annotation = {
+            "id": 17,
+            "task": 5,
+            "project": 3,
+            "completed_by": 1,
+            "result": region(chosen),
+            "was_cancelled": False,
+            "updated_at": updated_at,
+            "lead_time": 3.5,
+            "prediction": {},
+            "parent_prediction": None,
+        }
+        if predicted is not None:
+            annotation["prediction"] = {
+                "id": 9,
+                "result": region(predicted),
+                "model_version": "longtail-2",
+                "created_ago": "1 minute",
+            }
+        return deepcopy(
+            {
+                "action": action,
+                "annotation": annotation | changes,
+                "task": {"id": 5, "data": {"text": "olive oil"}, "is_labeled": True},
+                "project": PROJECT | {"label_config": config, "title": "Oil"},
+            }
+        )
+
+    return make
+
+
+def region(names: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"id": "q", "from_name": "quality", "to_name": "text", "type": "choices",
+         "value": {"choices": ["good"]}},
+        {"id": "r", "from_name": "labels", "to_name": "text", "type": "taxonomy",
+         "origin": "manual", "value": {"taxonomy": [[name] for name in names]}},
+    ]  # fmt: skip
+
+
+def setup_of(config):
+    return {
+        "project": "3.1772359200",
+        "schema": config,
+        "hostname": "http://localhost:8080",
+        "access_token": "0123",
+        "extra_params": None,
+    }
+
+
+def predict_of(config, *tasks):
+    return {
+        "tasks": [{"id": i, "data": data, "project": 3} for i, data in enumerate(tasks)],
+        "project": "3.1772359200",
+        "label_config": config,
+        "params": {"login": None, "password": None, "context": None},
+    }
+
+
+def predict(client, config, *tasks):
+    answer = client.post("/label-studio/predict", json=predict_of(config, *tasks))
+    assert answer.status_code == 200, answer.text
+    return answer.json()["results"]
+
+
+def stored(client):
+    """The entries that are not deleted, without what differs from run to run."""
+    with FeedbackStore(client.app.state.service.settings.feedback) as store:
+        records = store.page(0, 99)
+    return [
+        {name: record.content[name] for name in ("accepted", "rejected", "added")}
+        for record in records
+        if "deleted_at" not in record.content
+    ]
+
+
+@pytest.fixture
+def keeping(open_feedback):
+    with open_feedback() as client:
+        yield client
+
+
+def send(client, event):
+    answer = client.post("/label-studio/webhook", json=event)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["stored"]
+
+
+def test_it_connects(client):
+    assert client.get("/label-studio/health").json()["status"] == "UP"
+    answer = client.post("/label-studio/setup", json=setup_of(CONFIG))
+    assert (answer.status_code, answer.json()) == (200, {"model_version": "longtail-2"})
+
+
+def test_all_labels_are_predicted_for_a_taxonomy_that_asks_for_them(client):
+    first, blank = predict(client, CONFIG, {"text": "abc"}, {"text": " "})
+    (region,) = first["result"]
+    assert (region["from_name"], region["to_name"], region["type"]) == (
+        "labels",
+        "text",
+        "taxonomy",
+    )
+    assert region["value"] == {"taxonomy": [[f"Label {i}"] for i in range(5)]}
+    assert first["score"] == pytest.approx(sum(1 / (i + 1) for i in range(5)) / 5)
+    assert first["model_version"] == "longtail-2"
+    assert (blank["result"], blank["score"]) == ([], 0)
+
+
+def test_only_choices_are_predicted_as_the_control_says(client):
+    (answer,) = predict(client, CHOICES, {"body": {"text": "abc"}})
+    assert answer["result"][0]["value"] == {"choices": ["Label 1", "L3"]}
+    single = CHOICES.replace('choice="multiple"', "")
+    (answer,) = predict(client, single, {"body": {"text": "abc"}})
+    assert answer["result"][0]["value"] == {"choices": ["Label 1"]}
+    strict = CHOICES.replace("0.2", "0.9")
+    assert predict(client, strict, {"body": {"text": "abc"}})[0]["result"] == []
+
+
+def test_paths_of_a_written_taxonomy(client):
+    (answer,) = predict(client, TAXONOMY, {"text": "abc"})
+    assert answer["result"][0]["value"] == {
+        "taxonomy": [
+            ["odd", "Label 1"],
+            ["Label 2"],
+            ["odd", "m", "Label 3"],
+            ["Label 2", "Label 4"],
+        ]
+    }
+
+
+def test_more_tasks_than_a_request_has_texts(open_client):
+    with open_client(max_texts_per_request=2) as client:
+        found = predict(client, CONFIG, *({"text": "a" * i} for i in range(1, 6)))
+        assert len(found) == 5
+        assert predict(client, CONFIG) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("<View>", "not XML"),
+        ("<!DOCTYPE x><View/>", "document type"),
+        ("<View/>", "no <Choices>"),
+        (CONFIG.replace('"$text"', '"text"'), "field of the task"),
+        (CONFIG.replace('value="$text"', 'value="$text" valueType="url"'), "URL"),
+        (CHOICES.replace("Label 1", "Label 9"), "'Label 9'"),
+        (CHOICES.replace("L6", "L1"), "the same label"),
+        (CHOICES.replace('name="c"', 'name="c" value="$options"'), "from the task"),
+        (CHOICES.replace('model_k="2"', 'model_k="0"'), "model_k='0'"),
+        (CHOICES.replace("0.2", "2"), "model_score_threshold='2'"),
+        (TAXONOMY.replace("Taxonomy", "Choices"), "use <Taxonomy>"),
+        ("<View>" + "<View>" * 99 + "</View>" * 100, "deep"),
+    ],
+)
+def test_what_is_wrong_with_a_configuration(client, config, words, caplog):
+    answer = client.post("/label-studio/setup", json=setup_of(config))
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+    assert words in caplog.text  # Label Studio does not show it
+
+
+@pytest.mark.parametrize("data", [{}, {"text": 3}, {"text": "\x00"}])
+def test_a_task_without_a_text(client, data):
+    answer = client.post("/label-studio/predict", json=predict_of(CONFIG, data))
+    assert answer.status_code == 422
+
+
+def test_feedback_is_what_was_kept_removed_and_added(keeping, make_event):
+    event = make_event(["Label 1", "Label 3"], ["Label 1", "Label 2"])
+    assert send(keeping, event) == 1
+    assert send(keeping, event) == 0  # sent again
+    assert stored(keeping) == [{"accepted": ["L1"], "rejected": ["L2"], "added": ["L3"]}]
+    with FeedbackStore(keeping.app.state.service.settings.feedback) as store:
+        (record,) = store.page(0, 9)
+    assert record.content["text"] == "olive oil"
+    assert record.content["version"] == 2
+
+
+def test_without_a_prediction_labels_are_added(keeping, make_event):
+    send(keeping, make_event(["Label 1"]))
+    assert stored(keeping) == [{"accepted": [], "rejected": [], "added": ["L1"]}]
+
+
+def test_a_prediction_that_is_not_told_is_made_again(keeping, make_event):
+    send(keeping, make_event(["Label 1", "Label 6"], parent_prediction=4))
+    assert stored(keeping) == [
+        {"accepted": ["L1"], "rejected": ["L0", "L2", "L3", "L4"], "added": ["L6"]}
+    ]
+
+
+def test_labels_that_the_model_lacks_are_proposed_but_headings_are_not(keeping, make_event):
+    send(keeping, make_event(["Label 1", "New label", "la…"], []))
+    with FeedbackStore(keeping.app.state.service.settings.feedback) as store:
+        (record,) = store.page(0, 9)
+    assert record.content["proposed"] == [{"name": "New label", "id": None}]
+
+
+def updated(make_event, chosen, minute, **changes):
+    time = f"2026-03-02T10:{minute:02}:00.5+01:00"
+    return make_event(chosen, ["L1"], action="ANNOTATION_UPDATED", updated_at=time, **changes)
+
+
+def test_a_changed_annotation_takes_the_place_of_what_it_was(keeping, make_event):
+    send(keeping, make_event(["Label 1"], ["L1"]))
+    assert send(keeping, updated(make_event, ["Label 2"], 10)) == 1
+    assert stored(keeping) == [{"accepted": [], "rejected": ["L1"], "added": ["L2"]}]
+    assert send(keeping, updated(make_event, ["Label 3"], 5)) == 0  # came late
+    assert send(keeping, updated(make_event, ["Label 1"], 20)) == 1  # as it was at first
+    assert stored(keeping) == [{"accepted": ["L1"], "rejected": [], "added": []}]
+    assert send(keeping, updated(make_event, [], 30, was_cancelled=True)) == 0
+    assert stored(keeping) == []
+    assert send(keeping, updated(make_event, ["Label 4"], 40)) == 1
+    assert len(stored(keeping)) == 1
+
+
+def test_of_a_deleted_annotation_nothing_is_left(keeping, make_event):
+    send(keeping, make_event(["Label 1"], ["L1"]))
+    deletion = {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 17}], "project": PROJECT}
+    assert send(keeping, deletion) == 0
+    assert send(keeping, updated(make_event, ["Label 1"], 50)) == 0
+    assert stored(keeping) == []
+
+
+def test_annotations_of_other_projects_are_others(keeping, make_event):
+    send(keeping, make_event(["Label 1"], ["L1"]))
+    other = make_event(["Label 2"], ["L1"])
+    other["project"]["created_at"] = "2026-03-01T10:00:00Z"
+    assert send(keeping, other) == 1
+    assert len(stored(keeping)) == 2
+
+
+def test_several_annotations_at_once(keeping, make_event):
+    one = make_event(["Label 1"], ["L1"])
+    event = one | {
+        "action": "ANNOTATIONS_CREATED",
+        "annotation": [one["annotation"], one["annotation"] | {"id": 18}],
+        "task": [one["task"]],
+    }
+    assert send(keeping, event) == 2
+    event["task"] = []
+    assert keeping.post("/label-studio/webhook", json=event).status_code == 422
+
+
+def test_other_events_and_empty_annotations_leave_nothing(keeping, make_event):
+    assert send(keeping, {"action": "TASKS_CREATED", "tasks": [{"id": 1}]}) == 0
+    assert send(keeping, make_event([])) == 0
+    assert stored(keeping) == []
+
+
+def test_versions_that_are_not_loaded_give_way_to_the_one_that_is(keeping, make_event):
+    event = make_event(["Label 1"], ["L1"])
+    event["annotation"]["prediction"]["model_version"] = "longtail-77"
+    assert send(keeping, event) == 1
+    event = make_event(["Label 1"], ["L1"], updated_at="2026-03-03T09:00:00Z")
+    event["annotation"]["prediction"]["model_version"] = "of another backend"
+    assert send(keeping, event) == 1
+    assert stored(keeping) == [{"accepted": [], "rejected": [], "added": ["L1"]}]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"updated_at": "yesterday"},
+        {"updated_at": "0001-01-01T00:00:00+05:00"},
+        {"id": "x"},
+        {"result": [{"from_name": "labels", "value": {"taxonomy": [[3]]}}]},
+    ],
+)
+def test_an_annotation_that_can_not_be_read(keeping, make_event, changes):
+    event = make_event(["Label 1"])
+    event["annotation"] |= changes
+    assert keeping.post("/label-studio/webhook", json=event).status_code == 422
+
+
+def test_no_feedback_is_kept_where_that_is_off(client, make_event):
+    answer = client.post("/label-studio/webhook", json=make_event(["Label 1"]))
+    assert (answer.status_code, answer.json()["title"]) == (403, "Feedback is off")
+
+
+def test_labels_for_a_taxonomy(client):
+    first = client.get("/label-studio/labels").json()
+    assert first[0] == {"value": "Label 0", "alias": "Label 0", "isLeaf": True}
+    assert len(first) == 8
+    found = client.get("/label-studio/labels", params={"query": "label 3"}).json()
+    assert [item["alias"] for item in found] == ["Label 3"]
+    assert client.get("/label-studio/labels", params={"path": ["Label 3"]}).json() == []
+    assert client.get("/label-studio/labels", params={"path": ["x"]}).status_code == 404
+    assert client.get("/label-studio/labels", params={"text": "x"}).status_code == 422
+
+
+def test_a_key_is_needed_where_the_service_has_keys(open_client, keys):
+    key, entry = keys[0]
+    with open_client(api_keys=entry) as client:
+        for path in ("health", "labels"):
+            assert client.get(f"/label-studio/{path}").status_code == 401
+            assert client.get(f"/label-studio/{path}", auth=("studio", key)).status_code == 200
+        for path in ("setup", "predict", "webhook"):
+            assert client.post(f"/label-studio/{path}", json={}).status_code == 401
