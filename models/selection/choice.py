@@ -132,7 +132,8 @@ class _State:
     ) -> None:
         self._starts, self._of, self._cosines = similar.indptr, similar.indices, similar.data
         self._weights = weights
-        self._rare_labels = pool.rare_labels
+        has_features = np.diff(pool.features.indptr) > 0  # without, only biases speak
+        self._rare_labels = np.where(has_features, pool.rare_labels, 0)
         self._covered = pool.covered.astype(np.float32)
         self._nearest: Int64[np.ndarray, document] = np.full(len(pool), NO_DOCUMENT, np.int64)
         self._nearest_cosines: Float32[np.ndarray, document] = np.zeros(len(pool), np.float32)
