@@ -39,7 +39,8 @@ from training.evaluation.metrics import join_truth, label_f1_at, precision_at
 
 K = 5
 GROWTH = 1.5
-SCORERS = ["sparse", "neighbours", "ensemble"]
+SCORER = "sparse"
+"""By which is chosen and measured; the default one may differ from step to step."""
 HELD_OUT = 0.1
 RANDOM = "random"
 MEASURES = ("P@5", "macro-F1@5")
@@ -155,7 +156,7 @@ def chosen(
     rows: dict[str, list[int]] = {}
     for row in left:
         rows.setdefault(trial.training.texts[row], []).append(row)
-    pool = read_pool(model.predictor, list(rows), model.default_scorer)
+    pool = read_pool(model.predictor, list(rows), SCORER)
     copies = np.array([len(each) for each in rows.values()], dtype=np.int64)
     similar = similar_documents(pool.features)
     found = choose(pool, similar, copies, number, rare_share=share)
@@ -166,7 +167,7 @@ def chosen(
 def fitted(trial: Trial, rows: Sequence[int]) -> LoadedModel:
     """Return a model of some documents, without an encoder."""
     documents = trial.training.take(rows)
-    found = LongtailClassifier(config={"scorers": SCORERS}, label_texts=trial.names)
+    found = LongtailClassifier(config={"scorers": [SCORER, "neighbours"]}, label_texts=trial.names)
     found.fit(documents.texts, documents.truth)
     return found._loaded()
 
@@ -175,7 +176,9 @@ def measured(model: LoadedModel, documents: Documents) -> list[float]:
     """Return `MEASURES` in percent."""
     predictor = model.predictor
     batch = predictor.read(documents.texts)
-    joined = join_truth(predictor.rank(batch, RankingOptions(k=K)).labels, documents.truth)
+    joined = join_truth(
+        predictor.rank(batch, RankingOptions(k=K, scorer=SCORER)).labels, documents.truth
+    )
     f1 = label_f1_at(joined, K)[np.unique(joined.true_labels)].mean()
     return [100 * precision_at(joined, K), 100 * float(f1)]
 

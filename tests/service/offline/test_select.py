@@ -74,7 +74,7 @@ def test_what_is_written_says_why(trained_sparse, source):
     assert {x["chosen_for"] for x in found} <= {"gain", "rare_labels"}
     for each in found:
         (prediction,) = predictor.predict([each["text"]], k=5, scorer="sparse")
-        assert [x["id"] for x in each["labels"]] == [x.label.id for x in prediction.labels]
+        assert [x["id"] for x in each["labels"]] == [x.id for x in prediction.labels]
         assert each["text"] == TEXTS[each["id"]] and each["id"] == each["index"]
         assert all(x["training_count"] < 10 for x in each["rare_labels"])
         if each["nearest_chosen"] is not None:
