@@ -86,7 +86,7 @@ MISTAKES = [
     ("select docs.jsonl -n 0", 2, "'--number'"),
     ("select docs.jsonl --rare-share 2", 2, "'--rare-share'"),
     # ---- inputs that are none
-    ("select none.jsonl", 1, "DOCUMENTS 'none.jsonl': there is no such file or folder"),
+    ("select none.jsonl", 1, "DOCUMENTS 'none.jsonl': can't be read: there is no such file"),
     (
         "select binary",
         1,
