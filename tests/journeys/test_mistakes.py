@@ -90,7 +90,7 @@ MISTAKES = [
     (
         "select binary",
         1,
-        "none of the 9 documents of 'binary' can be used; the first: the one with",
+        "'binary' begins as utf-16-be and is not to its end; save it as UTF-8",
     ),
     ("select docs.jsonl --registry none", 1, "train one with 'longtail train'"),
     ("select docs.jsonl --output docs.jsonl", 1, "is the input 'docs.jsonl'"),
