@@ -11,6 +11,7 @@ from service.commands.feedback import feedback_app
 from service.commands.options import JsonOption, print_json
 from service.commands.predict import predict
 from service.commands.registry import registry_app
+from service.commands.select import select
 from service.commands.serve import PASSED_ON, serve
 from service.commands.sharing import pull, push
 
@@ -19,6 +20,7 @@ def add_commands(app: typer.Typer) -> None:
     """Register `serve` and `registry` on the command of the whole product."""
     app.command("serve", context_settings=PASSED_ON, add_help_option=False)(serve)
     app.command("predict")(predict)
+    app.command("select")(select)
     app.command("key")(key)
     app.command("doctor")(doctor)
     app.command("push")(push)

@@ -85,12 +85,15 @@ class DocumentColumns:
 _AS_THEY_ARE = DocumentColumns()
 
 
-def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[str]:
+def check_source(
+    path: Path, columns: DocumentColumns = _AS_THEY_ARE, option: str = "--input"
+) -> list[str]:
     """Refuse a file that can't be read, before a model is loaded.
 
     Args:
         path: The file.
         columns: Those that are named.
+        option: What named the file.
 
     Returns:
         What a person should know of how it is read: sentences.
@@ -99,12 +102,12 @@ def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[st
         ConfigError: It is no file, or can't be opened; or columns are named of a text file.
         DataError: Its beginning can't be read, or its CSV header lacks a column.
     """
-    check_readable_file(path, "--input")
+    check_readable_file(path, option)
     if not path.is_file():
         return []  # a pipe, which can be read only once
     if columns and _form_of(path) == ".txt":
         raise ConfigError(
-            f"--input {str(path)!r}: a text file has no columns; leave out --text-columns and "
+            f"{option} {str(path)!r}: a text file has no columns; leave out --text-columns and "
             "--id-column"
         )
     if _form_of(path) in _TABLES:
