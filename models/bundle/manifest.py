@@ -141,6 +141,7 @@ class Manifest:
             have the best micro-F1 on the dev split.
         files: Every file of the bundle but the manifest, by its path inside it.
         tensors: Every array, by path and name.
+        retired_label_count: Those that no scorer answers any more; written where there are some.
         longtail_version: The release that wrote it.
         format_version: Of the bundle's layout.
         digest: sha256 over all the above.
@@ -161,6 +162,7 @@ class Manifest:
     thresholds: dict[str, float] = field(default_factory=dict)
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
+    retired_label_count: int = 0
     longtail_version: str = ""
     format_version: int = FORMAT_VERSION
     digest: str = ""
@@ -174,7 +176,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""
-        content = asdict(self)
+        content = {x: y for x, y in asdict(self).items() if y or x != "retired_label_count"}
         content["encoder"] = None if self.encoder is None else self.encoder.to_json()
         content["digest"] = digest_of(content)
         return _canonical(content)
@@ -209,7 +211,7 @@ class Manifest:
                 f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
                 f"match); {RESTORE}"
             )
-        return _manifest_of(content, where)
+        return _manifest_of({"retired_label_count": 0} | content, where)
 
 
 def digest_of(content: dict[str, Any]) -> str:
@@ -271,7 +273,8 @@ def _check_types(manifest: Manifest) -> None:
     Raises:
         TypeError: There are some.
     """
-    numbers = [manifest.label_count, manifest.training_document_count]
+    numbers = [manifest.label_count, manifest.retired_label_count]
+    numbers.append(manifest.training_document_count)
     texts = [manifest.default_scorer, manifest.data_fingerprint, manifest.longtail_version]
     texts += manifest.scorers
     for info in manifest.files.values():
