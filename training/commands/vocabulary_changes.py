@@ -100,7 +100,7 @@ def apply(
         if as_json:
             print(json.dumps({"version": number, "from_version": number}, indent=2))
         return
-    with tqdm(desc="labels", unit="label") as bar:
+    with tqdm(desc="labels", unit="label", disable=bundle.manifest.encoder is None) as bar:
         write, applied = apply_changes(bundle, changes, fitting_as(bundle.manifest), bar.update)
     made = store.publish(write, activate=move)
     if as_json:

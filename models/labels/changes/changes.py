@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from models.errors import DataError
 from models.files.validation import problem_in_words
@@ -30,8 +30,8 @@ class Renaming:
 
     __pydantic_config__: ClassVar = _STRICT
     id: str
-    before: Mapping[str, JsonValue]
-    after: Mapping[str, JsonValue]
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class VocabularyChanges:
 
     def to_json(self) -> str:
         """Return all of it, for `from_json`."""
-        written = _adapter().dump_json(self, indent=1, exclude_defaults=True)
+        written: bytes = _adapter().dump_json(self, indent=1, exclude_defaults=True)
         return written.decode("utf-8") + "\n"
 
     @classmethod
@@ -130,7 +130,7 @@ class VocabularyChanges:
             DataError: It is something else.
         """
         try:
-            found = _adapter().validate_json(text, strict=True)
+            found: VocabularyChanges = _adapter().validate_json(text, strict=True)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
@@ -152,7 +152,7 @@ def texts_of(renaming: Renaming) -> dict[str, object]:
 
 
 @cache
-def _adapter() -> TypeAdapter[VocabularyChanges]:
+def _adapter() -> Any:  # beartype knows no TypeAdapter
     return TypeAdapter(VocabularyChanges)
 
 
@@ -166,7 +166,7 @@ def _check_texts(renaming: Renaming, where: str) -> None:
     for name, value in renaming.after.items():
         values = value.values() if isinstance(value, dict) else value
         is_text = name in TEXT_FIELDS and isinstance(value, forms.get(name, str))
-        if not is_text or not all(isinstance(x, str) for x in values):  # type: ignore[union-attr]
+        if not is_text or not all(isinstance(x, str) for x in values):
             raise DataError(
                 f"{where}: renamed label {renaming.id!r}: {name} is {value!r}; expected a text, a "
                 f"list or an object of texts, of {', '.join(TEXT_FIELDS)}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-
-from pydantic import JsonValue
+from typing import Any
 
 from models.errors import DataError
 from models.labels.catalogue import Label
@@ -160,8 +159,8 @@ def _renaming(old: Label, new: Label) -> Renaming:
     return Renaming(new.id, before, after)
 
 
-def _value(label: Label, name: str) -> JsonValue:
-    value: JsonValue | tuple[str, ...] = getattr(label, name)
+def _value(label: Label, name: str) -> Any:
+    value = getattr(label, name)
     return list(value) if isinstance(value, tuple) else value
 
 
