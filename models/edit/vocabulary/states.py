@@ -57,7 +57,7 @@ def read_state(path: Path, language: str | None, argument: str) -> VocabularySta
 
 def state_of(bundle: Bundle) -> VocabularyState:
     """Return the labels of a model, with all their names where it keeps them."""
-    labels = (replace(x, is_deprecated=x.is_retired, parents=()) for x in bundle.catalogue)
+    labels = map(_compared, bundle.catalogue)
     if NAMES in bundle.manifest.scorers and bundle.shard is None:
         named = named_labels(bundle)
         pairs = zip(labels, named, strict=True)
@@ -66,6 +66,13 @@ def state_of(bundle: Bundle) -> VocabularyState:
         )
     settings = bundle.manifest.training.get("descriptions", {})
     return VocabularyState(list(labels), settings.get("alternative_names", 0))
+
+
+def _compared(label: Label) -> Label:
+    """Return a label of a model as one of a vocabulary: out of use is what is not answered."""
+    if label.is_deprecated == label.is_retired and not label.parents:
+        return label
+    return replace(label, is_deprecated=label.is_retired, parents=())
 
 
 def compare_states(

@@ -1,4 +1,4 @@
-"""What differs between two states of a vocabulary, compared with a plain reading of dictionaries."""
+"""What differs between two states of a vocabulary, as plain dictionaries tell it."""
 
 from __future__ import annotations
 
@@ -141,8 +141,11 @@ def test_the_report_counts_all_and_shows_some() -> None:
     new = [Label("n", "new"), replace(old[0], name="older", notation="1"), old[1]]
     lines = list(report_lines(difference(old, new, {"o1": ("n",)})))
     assert lines[:4] == [
-        "new:         1", '  n  "new"', "renamed:     1", '  o0  name: "old" -> "older"; also notation'
-    ]  # fmt: skip
+        "new:         1",
+        '  n  "new"',
+        "renamed:     1",
+        '  o0  name: "old" -> "older"; also notation',
+    ]
     assert '  o1  "old" -> n' in lines and "gone:        5" in lines
     assert "  and 1 more" not in lines
     assert "  and 2 more" in list(report_lines(difference(old, new[:1])))
