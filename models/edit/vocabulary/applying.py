@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from jaxtyping import Int64
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Manifest
 from models.edit.rewriting import VECTORS, encoded_label_texts, write_changed
-from models.edit.vocabulary.documents import documents_with, merged_counts, with_merged_labels
+from models.edit.vocabulary.documents import documents_of_labels, merged_counts, with_merged_labels
 from models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
 from models.edit.vocabulary.names import changed_names
 from models.edit.vocabulary.rows import FitRows, Weights, merged_linear, merged_sparse
@@ -159,7 +159,7 @@ class _Application:
         self._counts: Int64[np.ndarray, label] = np.concatenate(
             [bundle.catalogue.training_counts, np.zeros(num_new, dtype=np.int64)]
         )
-        counts = merged_counts(self._counts, changed.into, self._memory)
+        counts = merged_counts(self._counts, changed.rows_after, self._memory)
         self.catalogue: LabelCatalogue = catalogue_of(changed, counts)
         self._weights: Mapping[int, Weights] = {}
 
@@ -230,16 +230,21 @@ class _Application:
                 Merged(labels[x].id, tuple(ids), labels[x].training_count, self._weights[x])
                 for x, ids in sorted(into.items())
             ),
-            split=tuple(self._split(*each) for each in sorted(self._changed.split.items())),
+            split=self._split(),
             unknown=self._changed.unknown,
             present=self._changed.present,
         )
 
-    def _split(self, row: int, by: tuple[int, ...]) -> Split:
-        label = self.catalogue[row]
-        documents = () if self._memory is None else documents_with(self._memory, row)
-        ids = tuple(self.catalogue[each].id for each in by)
-        return Split(label.id, ids, label.training_count, documents)
+    def _split(self) -> tuple[Split, ...]:
+        rows = sorted(self._changed.split)
+        documents: Sequence[tuple[str, ...]] = [()] * len(rows)
+        if self._memory is not None and rows:
+            documents = documents_of_labels(self._memory, rows)
+        found = []
+        for row, ids in zip(rows, documents, strict=True):
+            label = self.catalogue[row]
+            found.append(Split(label.id, label.replaced_by, label.training_count, ids))
+        return tuple(found)
 
 
 def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from models.memory.memory import NeighbourMemory
@@ -21,18 +21,15 @@ def with_merged_labels(
         memory: Of the labels before, which are the first ones.
         rows_after: Of every label, new ones too, its row or that of the label it was merged into.
     """
-    labels = memory.labels
-    indices = rows_after[labels.indices]
-    shape = (labels.shape[0], len(rows_after))
-    ones = np.ones(len(indices), dtype=np.float32)
-    merged = csr_array((ones, indices, labels.indptr.copy()), shape=shape)
-    merged.sum_duplicates()
-    merged.data[:] = 1
-    return replace(memory, labels=merged)
+    labels = _times_carried(memory, rows_after)
+    labels.data[:] = 1
+    return replace(memory, labels=labels)
 
 
 def merged_counts(
-    counts: Int64[np.ndarray, label], into: Mapping[int, int], memory: NeighbourMemory | None
+    counts: Int64[np.ndarray, label],
+    rows_after: Int64[np.ndarray, label],
+    memory: NeighbourMemory | None,
 ) -> Int64[np.ndarray, label]:
     """Return how many training documents carry each label after merges.
 
@@ -41,19 +38,27 @@ def merged_counts(
 
     Args:
         counts: Before; 0 of new labels.
-        into: By the row of a label, the row of that which it was merged into.
+        rows_after: As for `with_merged_labels`.
         memory: Before the merges; None: nothing is remembered.
     """
-    after = counts.copy()
-    for row, other in into.items():
-        after[other] += counts[row]
-        after[row] = 0
-    if memory is None:
-        return after
-    for other, rows in members_of(into).items():
-        carried = csr_array(memory.labels[:, [row for row in rows if row < memory.labels.shape[1]]])
-        after[other] -= int(np.maximum(np.diff(carried.indptr) - 1, 0).sum())
+    after = np.zeros_like(counts)
+    np.add.at(after, rows_after, counts)
+    if memory is not None:
+        labels = _times_carried(memory, rows_after)
+        np.subtract.at(after, labels.indices, labels.data.astype(np.int64) - 1)
     return after
+
+
+def _times_carried(
+    memory: NeighbourMemory, rows_after: Int64[np.ndarray, label]
+) -> Float32[csr_array, "document label"]:
+    """Return how many of the labels that one has become each document carried."""
+    labels = memory.labels
+    ones = np.ones(labels.nnz, dtype=np.float32)
+    entries = (ones, rows_after[labels.indices], labels.indptr.copy())
+    merged = csr_array(entries, shape=(labels.shape[0], len(rows_after)))
+    merged.sum_duplicates()
+    return merged
 
 
 def members_of(into: Mapping[int, int]) -> dict[int, list[int]]:
@@ -64,7 +69,13 @@ def members_of(into: Mapping[int, int]) -> dict[int, list[int]]:
     return {other: sorted(rows) for other, rows in members.items()}
 
 
-def documents_with(memory: NeighbourMemory, row: int) -> tuple[str, ...]:
-    """Return the ids of the documents that carry a label."""
-    documents = csr_array(memory.labels[:, [row]]).nonzero()[0]
-    return tuple(memory.ids[document] for document in documents.tolist())
+def documents_of_labels(memory: NeighbourMemory, rows: Sequence[int]) -> list[tuple[str, ...]]:
+    """Return the ids of the documents that carry each of some labels of the catalogue."""
+    by_label = csr_array(memory.labels.T)
+    return [
+        tuple(
+            memory.ids[document]
+            for document in by_label.indices[by_label.indptr[row] : by_label.indptr[row + 1]]
+        )
+        for row in rows
+    ]

@@ -28,7 +28,7 @@ class ChangedLabels:
         full_names: All other names of labels, by row, where a change tells them.
         texts_changed: Rows whose text for the encoder is another one, rising; new ones among them.
         into: By the row of a label that was merged, the row of the label that it is part of now.
-        split: By the row of a label that was split, the rows of its parts.
+        split: Rows of labels that were split.
         unknown: Ids that changes name and the bundle doesn't have.
         present: Ids of new labels that the bundle has already.
     """
@@ -39,7 +39,7 @@ class ChangedLabels:
     full_names: dict[int, tuple[str, ...]]
     texts_changed: tuple[int, ...]
     into: dict[int, int]
-    split: dict[int, tuple[int, ...]]
+    split: tuple[int, ...]
     unknown: tuple[str, ...]
     present: tuple[str, ...]
 
@@ -101,7 +101,7 @@ class _Changing:
             parents=parents,
             full_names=self._full_names,
             into={row: by[0] for row, by in into.items()},
-            split=split,
+            split=tuple(split),
             unknown=tuple(self._unknown),
             present=present,
         )

@@ -231,7 +231,7 @@ def test_documents_of_merged_labels_join_and_count_once(seed) -> None:
     rows = np.array([into.get(row, row) for row in range(9)], dtype=np.int64)
     found = with_merged_labels(memory, rows)
     np.testing.assert_array_equal(found.labels.toarray(), expected)
-    np.testing.assert_array_equal(merged_counts(counts, into, memory), expected.sum(axis=0))
+    np.testing.assert_array_equal(merged_counts(counts, rows, memory), expected.sum(axis=0))
 
 
 # ---- all kinds at once, on a trained model
