@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from models.errors import DataError
+from models.files.garbage import garbage_collection_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,8 @@ class LabelCatalogue:
             DataError: A line is not an object with exactly the fields of `Label`, each of its type.
         """
         lines = enumerate(text.split("\n")[:-1], 1)
-        return cls((_label_of_line(number, line) for number, line in lines), whole)
+        with garbage_collection_off():
+            return cls((_label_of_line(number, line) for number, line in lines), whole)
 
 
 def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> list[Label]:

@@ -26,6 +26,7 @@ from pathlib import Path
 from models.errors import DataError
 from models.files.bad_lines import BadLine, ProblemList, list_problems
 from models.files.fields import id_of, present, shown, string_of
+from models.files.garbage import garbage_collection_off
 from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
 from models.labels.catalogue import Label
 from models.labels.cells import labels_of_cell
@@ -114,7 +115,8 @@ def read_label_file(
     if is_vocabulary_file(path):
         labels = read_vocabulary_labels(path, max_problems, language)
     else:
-        labels = _read_rows(path, form, max_problems)
+        with garbage_collection_off():
+            labels = _read_rows(path, form, max_problems)
     kept = labels if keep_deprecated else without_deprecated(labels, str(path))
     if not kept:
         raise DataError(f"{path}: all labels are deprecated; give others")
