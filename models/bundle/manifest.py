@@ -144,6 +144,7 @@ class Manifest:
         tensors: Every array, by path and name.
         learned_from: The version and the feedback that it was learned from; None, and not written,
             where it was trained.
+        retired_label_count: Those that no scorer answers any more; written where there are some.
         longtail_version: The release that wrote it.
         format_version: Of the bundle's layout.
         digest: sha256 over all the above.
@@ -165,6 +166,7 @@ class Manifest:
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     learned_from: LearnedFrom | None = None
+    retired_label_count: int = 0
     longtail_version: str = ""
     format_version: int = FORMAT_VERSION
     digest: str = ""
@@ -178,7 +180,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""
-        content = asdict(self)
+        content = {x: y for x, y in asdict(self).items() if y or x != "retired_label_count"}
         content["encoder"] = None if self.encoder is None else self.encoder.to_json()
         if self.learned_from is None:
             del content["learned_from"]
@@ -215,7 +217,7 @@ class Manifest:
                 f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
                 f"match); {RESTORE}"
             )
-        return _manifest_of(content, where)
+        return _manifest_of({"retired_label_count": 0} | content, where)
 
 
 def digest_of(content: dict[str, Any]) -> str:
@@ -279,7 +281,8 @@ def _check_types(manifest: Manifest) -> None:
     Raises:
         TypeError: There are some.
     """
-    numbers = [manifest.label_count, manifest.training_document_count]
+    numbers = [manifest.label_count, manifest.retired_label_count]
+    numbers.append(manifest.training_document_count)
     texts = [manifest.default_scorer, manifest.data_fingerprint, manifest.longtail_version]
     texts += manifest.scorers
     for info in manifest.files.values():

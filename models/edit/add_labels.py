@@ -6,24 +6,18 @@ training documents in the corpus has none; `retrieval` and `names` rank it, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32
 
 from models.bundle.bundle import LABELS_NAME, Bundle, read_manifest
 from models.bundle.manifest import Manifest
 from models.bundle.registry import Registry
-from models.edit.rewrite import rewrite
-from models.encoders.dual_encoder import encode_all
-from models.encoders.families import num_positions
-from models.encoders.pretrained import load_tokenizer
-from models.encoders.tokens import tokenize_texts
+from models.edit.rewriting import VECTORS, added_label, encoded_label_texts, write_changed
 from models.errors import BundleError, DataError
 from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
-from models.labels.text import pseudo_description
 from models.names import NAMES
 from models.parts.model_parts import RETRIEVAL_FILE
 from models.parts.name_storage import (
@@ -34,9 +28,7 @@ from models.parts.name_storage import (
     read_names,
     texts_of_names,
 )
-from models.parts.storage import read_dual_encoder
 
-_VECTORS = "label_vectors"
 _MAX_IDS = 5
 
 
@@ -76,14 +68,14 @@ def add_labels(
     if not given:
         raise DataError("new labels: got none; give at least one")
     named = with_names_of_parents(given, [*bundle.catalogue, *given])
-    new = [_checked(label, bundle) for label in named]
+    new = [added_label(label, bundle) for label in named]
     catalogue = LabelCatalogue([*bundle.catalogue, *new])
     tensors: dict[str, dict[str, np.ndarray]] = {}
     texts: dict[str, str] = {}
     if bundle.manifest.encoder is not None:
-        vectors = _encoded(bundle, [label.pseudo_description for label in new], progress)
-        before = bundle.tensors(RETRIEVAL_FILE)[_VECTORS]
-        tensors[RETRIEVAL_FILE] = {_VECTORS: np.concatenate([before, vectors])}
+        vectors = encoded_label_texts(bundle, [label.pseudo_description for label in new], progress)
+        before = bundle.tensors(RETRIEVAL_FILE)[VECTORS]
+        tensors[RETRIEVAL_FILE] = {VECTORS: np.concatenate([before, vectors])}
     if NAMES in bundle.manifest.scorers:
         ids = [label.id for label in new]
         model = read_names(bundle).with_labels(
@@ -91,8 +83,7 @@ def add_labels(
         )
         tensors[NAMES_FILE] = arrays_of_names(model)
         texts |= texts_of_names(model)
-    manifest = replace(bundle.manifest, label_count=len(catalogue))
-    return lambda folder: rewrite(folder, bundle, manifest, catalogue, tensors, texts)
+    return lambda folder: write_changed(folder, bundle, catalogue, tensors, texts)
 
 
 def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -> None:
@@ -160,50 +151,3 @@ def equal_names(catalogue: LabelCatalogue, labels: Iterable[Label]) -> list[str]
 
 def _folded(name: str) -> str:
     return " ".join(name.casefold().split())
-
-
-def _checked(label: Label, bundle: Bundle) -> Label:
-    """Return a new label as it stands in a catalogue, with its text for the encoder.
-
-    Raises:
-        DataError: It can't be added.
-    """
-    settings = bundle.manifest.training.get("descriptions", {})
-    trimmed = replace(
-        label,
-        training_count=0,
-        id=label.id.strip(),
-        name=label.name.strip(),
-        description=label.description.strip(),
-        alternative_names=label.alternative_names[: settings.get("alternative_names", 0)],
-        parents=label.parents if settings.get("parents") else (),
-    )
-    what = f"new label {label.id!r} ({label.name!r})"
-    for field, value in (("id", trimmed.id), ("name", trimmed.name)):
-        if not value:
-            raise DataError(f"{what}: its {field} is blank; give one")
-    try:
-        " ".join([trimmed.id, pseudo_description(trimmed)]).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{what}: it is no Unicode text ({error}); correct it") from error
-    if (row := bundle.catalogue.row_of_id(trimmed.id)) is not None:
-        raise DataError(
-            f"{what}: the bundle has a label with this id, {bundle.catalogue[row].name!r}; "
-            "give another id"
-        )
-    return replace(trimmed, pseudo_description=pseudo_description(trimmed))
-
-
-def _encoded(
-    bundle: Bundle, texts: Sequence[str], progress: Callable[[int], object]
-) -> Float32[np.ndarray, "label dim"]:
-    """Return phi_label of texts, cut as the run's label texts were."""
-    encoder = read_dual_encoder(bundle)
-    tokenizer = load_tokenizer(bundle.encoder_folder)
-    settings = bundle.manifest.training.get("descriptions", {})
-    max_tokens = settings.get("max_tokens", num_positions(encoder.transformer))
-    said = bundle.manifest.encoder
-    assert said is not None  # else nothing is encoded
-    tokens = tokenize_texts(tokenizer, texts, max_tokens, said.label_prefix)
-    pad_id = int(tokenizer.pad_token_id or 0)
-    return encode_all(encoder, tokens, "label", pad_id=pad_id, progress=progress)

@@ -184,7 +184,10 @@ def _write_shard(folder: Path, bundle: Bundle, parts: ModelParts, shard: Shard) 
     return write_bundle(
         folder,
         manifest=replace(
-            bundle.manifest, label_count=len(labels), longtail_version=version("longtail")
+            bundle.manifest,
+            label_count=len(labels),
+            retired_label_count=int(part.catalogue.is_retired.sum()),
+            longtail_version=version("longtail"),
         ),
         catalogue=part.catalogue,
         tensors=tensors,

@@ -52,9 +52,9 @@ class LabelFacts:
         self.catalogue: LabelCatalogue = parts.catalogue
         self._sparse = parts.sparse
         self._neighbours: Neighbours = (
-            WeightNeighbours(parts.sparse, len(parts.catalogue))
+            WeightNeighbours(parts.sparse, parts.catalogue.is_retired)
             if parts.dense is None
-            else VectorNeighbours(parts.dense.label_vectors)
+            else VectorNeighbours(parts.dense.label_vectors, parts.catalogue.is_retired)
         )
         self._remembered = RememberedNeighbours()
 

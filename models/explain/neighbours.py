@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
 from models.ranking.exhaustive import MAX_PRODUCTS, row_parts
@@ -38,7 +38,7 @@ class Neighbours(Protocol):
         left_out: Int64[np.ndarray, label],
         k: int,
     ) -> Ranking:
-        """Return the k labels of largest cosine with each of these vectors.
+        """Return the k labels of largest cosine with each of these vectors; retired ones are none.
 
         Ties: the smaller label index first. A row has `NO_LABEL` where there are fewer.
 
@@ -58,8 +58,11 @@ def nearest_labels(neighbours: Neighbours, labels: Int64[np.ndarray, label], k: 
 class VectorNeighbours:
     """By a vector for every label."""
 
-    def __init__(self, vectors: Float32[np.ndarray, "label dim"]) -> None:
+    def __init__(
+        self, vectors: Float32[np.ndarray, "label dim"], is_retired: Bool[np.ndarray, label]
+    ) -> None:
         self._vectors = np.ascontiguousarray(vectors)
+        self._is_retired = is_retired
 
     @property
     def num_columns(self) -> int:
@@ -95,6 +98,7 @@ class VectorNeighbours:
         cosines = queries @ self._vectors.T / (norms[:, None] * self._norms)
         own = np.flatnonzero(left_out != NO_LABEL)
         cosines[own, left_out[own]] = -np.inf
+        cosines[:, self._is_retired] = -np.inf
         k_found = min(k, len(self._vectors))
         least = np.partition(cosines, -k_found, axis=1)[:, -k_found]
         slack = np.float32(4 * (self._vectors.shape[1] + 8) * 2.0**-24)
@@ -103,7 +107,7 @@ class VectorNeighbours:
             near = np.flatnonzero(cosines[row] >= least[row] - slack)[None]
             exact = products_with_rows(queries[row : row + 1], self._vectors, near)
             exact = exact / (norms[row] * self._norms[near])
-            exact[near == label] = -np.inf
+            exact[(near == label) | self._is_retired[near]] = -np.inf
             best.append(top_of_candidates(near, exact, k))
         return best
 
@@ -111,9 +115,9 @@ class VectorNeighbours:
 class WeightNeighbours:
     """By the weights of the sparse model; labels without any have no neighbours."""
 
-    def __init__(self, model: SparseModel, num_labels: int) -> None:
+    def __init__(self, model: SparseModel, is_retired: Bool[np.ndarray, label]) -> None:
         self._model = model
-        self._num_labels = num_labels
+        self._is_retired = is_retired
 
     @cached_property
     def _norms(self) -> Float32[np.ndarray, covered]:
@@ -154,13 +158,14 @@ class WeightNeighbours:
         left_out: int,
         k: int,
     ) -> Ranking:
-        cosines = np.full((1, self._num_labels), -np.inf, dtype=np.float32)
+        cosines = np.full((1, len(self._is_retired)), -np.inf, dtype=np.float32)
         products = query @ self._model.weights_by_feature
         found = products.indices
         scaled = products.data / (norm * self._norms[found])
         cosines[0, self._model.labels[found]] = np.where(scaled != 0, scaled, -np.inf)
         if left_out != NO_LABEL:
             cosines[0, left_out] = -np.inf
+        cosines[0, self._is_retired] = -np.inf
         return top_of_scores(cosines, k)
 
 

@@ -49,7 +49,7 @@ def problem_in_words(
     kind = problem["type"]
     if kind == "missing":
         return "missing; add it"
-    if kind == "extra_forbidden":
+    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         return "unknown; remove it, or correct its name"
     expected = _expected(kind, problem.get("ctx") or {})
     if expected is None:

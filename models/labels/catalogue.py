@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 
 from models.errors import DataError
+from models.files.garbage import garbage_collection_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,9 @@ class Label:
         notation: Its code in a classification; may be empty.
         broader: Ids of broader labels or concepts, which need not be in the catalogue.
         is_deprecated: Whether its publisher wants it no longer used.
+        is_retired: Whether a change of the vocabulary has taken it out of use: no scorer answers it
+            any more, but it is still known by its id.
+        replaced_by: Ids of the labels that are to be used instead of it.
     """
 
     id: str
@@ -45,6 +49,8 @@ class Label:
     notation: str = ""
     broader: tuple[str, ...] = ()
     is_deprecated: bool = False
+    is_retired: bool = False
+    replaced_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,11 @@ class LabelCatalogue:
         return self._whole is not None
 
     @cached_property
+    def is_retired(self) -> Bool[np.ndarray, label]:
+        """Of every label, whether a change of the vocabulary has taken it out of use."""
+        return np.array([label.is_retired for label in self._labels], dtype=np.bool_)
+
+    @cached_property
     def languages(self) -> tuple[str, ...]:
         """The languages in which labels have names, where a vocabulary gives them; sorted."""
         return tuple(sorted({language for label in self for language in label.names}))
@@ -173,13 +184,16 @@ class LabelCatalogue:
     def index_of(self, key: str) -> int:
         """Return the row of the label with this id, else name, notation, or name in a language.
 
+        Of labels that share one, retired ones count only where all are.
+
         Raises:
             DataError: No label has it, or several labels share the first of these that any has.
         """
         if key in self._index_by_id:
             return self._index_by_id[key]
         for what, table in self._tables:
-            found = table.get(key, [])
+            everywhere = table.get(key, [])
+            found = [row for row in everywhere if not self._labels[row].is_retired] or everywhere
             if len(found) == 1:
                 return found[0]
             if found:
@@ -220,7 +234,8 @@ class LabelCatalogue:
             DataError: A line is not an object with exactly the fields of `Label`, each of its type.
         """
         lines = enumerate(text.split("\n")[:-1], 1)
-        return cls((_label_of_line(number, line) for number, line in lines), whole)
+        with garbage_collection_off():
+            return cls((_label_of_line(number, line) for number, line in lines), whole)
 
 
 def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> list[Label]:
@@ -248,9 +263,12 @@ _FIELDS = {
     "pseudo_description": str,
     "training_count": int,
 }
-_LISTS = ("alternative_names", "parents", "broader")
+_NAMES = tuple(each.name for each in fields(Label))
+_LISTS = ("alternative_names", "parents", "broader", "replaced_by")
 """Fields that hold texts."""
-_OPTIONAL = {"names": dict, "notation": str, "is_deprecated": bool} | dict.fromkeys(_LISTS, list)
+_OPTIONAL = {
+    "names": dict, "notation": str, "is_deprecated": bool, "is_retired": bool,
+} | dict.fromkeys(_LISTS, list)  # fmt: skip
 """Fields that a line lacks where they hold nothing, so that most lines have none of them."""
 
 
@@ -279,5 +297,5 @@ def _is_optional(name: str, value: Any) -> bool:
 
 def _fields_of(label: Label) -> dict[str, object]:
     """Return what stands in a line; optional fields that hold nothing are left out."""
-    fields = asdict(label)
-    return {name: value for name, value in fields.items() if value or name not in _OPTIONAL}
+    values = ((name, getattr(label, name)) for name in _NAMES)
+    return {name: value for name, value in values if value or name not in _OPTIONAL}

@@ -131,6 +131,7 @@ def _label(concept: Concept, ranks: Mapping[str, int]) -> Label:
         notation=next(iter(concept.notations), ""),
         broader=concept.broader,
         is_deprecated=concept.is_deprecated,
+        replaced_by=concept.replaced_by,
     )
 
 

@@ -5,7 +5,8 @@ has the fields `id`, `name` and, where given, `description`, `alternative_names`
 which are ids; in the form of the Extreme Classification Repository they are `uid`, `title`,
 `content`, `alt` and `parents`.
 Files of our own form may also have `names` (an object: preferred names by language), `notation`,
-`broader` (ids; `parents` are the same where they are not given) and `is_deprecated`.
+`broader` (ids; `parents` are the same where they are not given), `is_deprecated` and `replaced_by`
+(ids).
 A list is a JSON list of strings, or one string with semicolons between. White space around ids
 and names does not count, and blank lines hold nothing.
 
@@ -25,6 +26,7 @@ from pathlib import Path
 from models.errors import DataError
 from models.files.bad_lines import BadLine, ProblemList, list_problems
 from models.files.fields import id_of, present, shown, string_of
+from models.files.garbage import garbage_collection_off
 from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
 from models.labels.catalogue import Label
 from models.labels.cells import labels_of_cell
@@ -49,7 +51,7 @@ class LabelForm:
         parents: Of the ids of broader labels.
         unread: Fields that may stand there and are not read.
         of_vocabularies: Further fields: preferred names by language, notation, ids of broader
-            labels, whether it is deprecated.
+            labels, whether it is deprecated, ids of the labels that replace it.
         is_strict: Whether a field of any other name is an error.
         is_indexed: Whether a label's index is its line, so that a blank line is an error: it would
             shift the labels below it.
@@ -78,8 +80,8 @@ OWN_FORM = LabelForm(
     "description",
     "alternative_names",
     # What `longtail describe --all` writes besides.
-    unread=("pseudo_description", "training_count", "keywords", "keywords_read"),
-    of_vocabularies=("names", "notation", "broader", "is_deprecated"),
+    unread=("pseudo_description", "training_count", "keywords", "keywords_read", "is_retired"),
+    of_vocabularies=("names", "notation", "broader", "is_deprecated", "replaced_by"),
 )
 REPOSITORY_FORM = LabelForm(
     "uid", "title", "content", "alt", unread=("ntrn",), is_strict=False, is_indexed=True
@@ -113,7 +115,8 @@ def read_label_file(
     if is_vocabulary_file(path):
         labels = read_vocabulary_labels(path, max_problems, language)
     else:
-        labels = _read_rows(path, form, max_problems)
+        with garbage_collection_off():
+            labels = _read_rows(path, form, max_problems)
     kept = labels if keep_deprecated else without_deprecated(labels, str(path))
     if not kept:
         raise DataError(f"{path}: all labels are deprecated; give others")
@@ -229,6 +232,7 @@ def _with_vocabulary_fields(label: Label, fields: Fields) -> Label:
         notation=id_of(fields, "notation"),
         broader=broader,
         is_deprecated=_truth_of(fields, "is_deprecated"),
+        replaced_by=_strings_of(fields, "replaced_by"),
     )
 
 

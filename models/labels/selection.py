@@ -54,12 +54,14 @@ class LabelSelector:
     def select(self, requested: LabelFilter | None) -> Selection | None:
         """Return the labels that a filter lets through, be there none; None where it lets all.
 
+        Retired labels are let through by no filter, and not without one either.
+
         Raises:
             RequestError: An id that the filter names is unknown, or all ids of the set to include
                 are.
         """
         if requested is None or requested.is_empty:
-            return None
+            return self._in_use
         includes_all = requested.include is None and requested.include_set is None
         is_selected = np.full(len(self._catalogue), includes_all)
         if requested.include is not None:
@@ -71,7 +73,13 @@ class LabelSelector:
             is_selected[self._rows_of_set(requested.exclude_set)] = False
         if requested.under:
             is_selected &= self._is_under(requested.under)
-        return Selection(is_selected)
+        return Selection(is_selected & ~self._catalogue.is_retired)
+
+    @cached_property
+    def _in_use(self) -> Selection | None:
+        """The labels that are not retired; None where none is."""
+        is_retired = self._catalogue.is_retired
+        return Selection(~is_retired) if is_retired.any() else None
 
     @cached_property
     def hierarchy(self) -> LabelHierarchy:

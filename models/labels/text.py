@@ -24,3 +24,11 @@ def pseudo_description(label: Label, keywords: Sequence[str] = ()) -> str:
         " ".join(keywords),
     )
     return PART_END.join(part.strip() for part in parts if part.strip())
+
+
+def keyword_part(label: Label) -> str:
+    """Return the keywords at the end of a label's pseudo description; "" where there are none."""
+    before = pseudo_description(label, ())
+    if not label.pseudo_description.startswith(before):
+        return ""
+    return label.pseudo_description[len(before) :].removeprefix(PART_END)

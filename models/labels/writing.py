@@ -11,7 +11,7 @@ from models.labels.catalogue import Label
 
 _COLUMNS = (
     "id", "name", "description", "alternative_names", "names", "notation", "broader",
-    "is_deprecated",
+    "is_deprecated", "replaced_by",
 )  # fmt: skip
 """What is written of a label that no model has seen; `parents` follow from `broader`."""
 

@@ -102,23 +102,34 @@ class NameModel:
         Args:
             labels: They come after the others.
         """
-        catalogue = LabelCatalogue([*self.catalogue, *map(named_label, labels)])
         history = FindHistory.none(len(labels))
-        return replace(
-            self,
-            catalogue=catalogue,
-            counts=_extended(self.counts, catalogue, self.lemmas),
-            history=FindHistory(
+        return self.with_catalogue(
+            LabelCatalogue([*self.catalogue, *map(named_label, labels)]),
+            FindHistory(
                 np.concatenate([self.history.found, history.found]),
                 np.concatenate([self.history.right, history.right]),
             ),
         )
 
+    def with_catalogue(self, catalogue: LabelCatalogue, history: FindHistory) -> NameModel:
+        """Return the same classifier for labels of other names.
+
+        Args:
+            catalogue: What `named_label` keeps of each label.
+            history: Of each of them.
+        """
+        counts = _extended(self.counts, catalogue, self.lemmas)
+        return replace(self, catalogue=catalogue, counts=counts, history=history)
+
 
 def named_label(label: Label) -> Label:
     """Return what a model of names keeps of a label: all its names, and those of its parents."""
     return Label(
-        label.id, label.name, alternative_names=label.alternative_names, parents=label.parents
+        label.id,
+        label.name,
+        alternative_names=label.alternative_names,
+        parents=label.parents,
+        is_retired=label.is_retired,
     )
 
 

@@ -97,11 +97,13 @@ def names_of(label: Label) -> Iterator[str]:
 
 
 def _terms_of(label: Label, words: NameWords) -> Iterator[tuple[str, list[int], bool]]:
-    """Give the names of a label that have words, those of the same words once.
+    """Give the names of a label that have words, those of the same words once; none if retired.
 
     Yields:
         Name, words, whether it is the label's own.
     """
+    if label.is_retired:  # else it would hide names of labels that may be answered
+        return
     seen = set()
     for name in names_of(label):
         read = words.read_name(name)[:MAX_WORDS]
@@ -124,12 +126,13 @@ def _num_alike(
 
 
 def _relatives(catalogue: LabelCatalogue) -> list[list[int]]:
-    """Return the parents and children of each label, rising."""
+    """Return the parents and children of each label, rising; retired ones are none."""
+    in_use = [(number, label) for number, label in enumerate(catalogue) if not label.is_retired]
     numbers: dict[str, int] = {}
-    for number, label in enumerate(catalogue):
+    for number, label in in_use:
         numbers.setdefault(label.name, number)
     found: list[set[int]] = [set() for _ in range(len(catalogue))]
-    for number, label in enumerate(catalogue):
+    for number, label in in_use:
         for parent in label.parents:
             other = numbers.get(parent, number)
             if other != number:

@@ -11,11 +11,11 @@ from models.encoders.families import num_positions
 from models.errors import BundleCorruptError
 from models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION
 from models.parts.model_parts import (
-    _CLASSIFIER_FILE,
-    _LINEAR_FILE,
-    _SPARSE_FILE,
     _TREE_FILE,
+    CLASSIFIER_FILE,
+    LINEAR_FILE,
     RETRIEVAL_FILE,
+    SPARSE_FILE,
     DenseParts,
     ModelParts,
 )
@@ -30,7 +30,7 @@ def check_parts(bundle: Bundle, parts: ModelParts) -> None:
         BundleCorruptError: They do.
     """
     rows = (parts.sparse.weights.shape[0], len(parts.sparse.bias))
-    _check_rows(bundle, _SPARSE_FILE, parts.sparse.labels, rows)
+    _check_rows(bundle, SPARSE_FILE, parts.sparse.labels, rows)
     if parts.dense is not None:
         _check_dense(bundle, parts.dense)
         if parts.dense.linear is not None:
@@ -92,7 +92,7 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
         shapes = f"label_vectors {dense.label_vectors.shape}, expected {(num_labels, dim)}"
         raise BundleCorruptError(contradiction(bundle, RETRIEVAL_FILE, shapes))
     if dense.classifier is not None:
-        _check_model(bundle, _CLASSIFIER_FILE, dense.classifier, dim)
+        _check_model(bundle, CLASSIFIER_FILE, dense.classifier, dim)
     said = bundle.manifest.encoder
     assert said is not None  # else there would be no dense half
     if said.dim != dim:
@@ -110,7 +110,7 @@ def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
     Raises:
         BundleCorruptError: They do.
     """
-    _check_model(bundle, _LINEAR_FILE, linear.model, dim)
+    _check_model(bundle, LINEAR_FILE, linear.model, dim)
     if linear.tree is not None:
         # Labels that were added later are no leaves: p_n of them is 0, and they have no row here.
         num_labels, least = linear.tree.num_labels, int(linear.model.labels.max(initial=-1)) + 1
@@ -124,7 +124,7 @@ def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
     counts = bundle.catalogue.training_counts[linear.model.labels]
     if linear.correction == "prior" and not counts.all():
         what = "correction 'prior' with labels that no training document carries"
-        raise BundleCorruptError(contradiction(bundle, _LINEAR_FILE, what))
+        raise BundleCorruptError(contradiction(bundle, LINEAR_FILE, what))
 
 
 def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> None:

@@ -63,12 +63,12 @@ from models.scorers.sparse import SparseModel
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 RETRIEVAL_FILE = "retrieval.safetensors"
-_CLASSIFIER_FILE = "classifier.safetensors"
-_LINEAR_FILE = "linear.safetensors"
+CLASSIFIER_FILE = "classifier.safetensors"
+LINEAR_FILE = "linear.safetensors"
 _TREE_FILE = "tree.safetensors"
-_SPARSE_FILE = "sparse.safetensors"
+SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
-_NEIGHBOURS_FILE = "neighbours.safetensors"
+NEIGHBOURS_FILE = "neighbours.safetensors"
 _NEIGHBOUR_IDS_FILE = "neighbours.json"
 _TRANSFORMER_PREFIX = "transformer."
 

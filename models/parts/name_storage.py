@@ -92,6 +92,15 @@ def read_names(bundle: Bundle) -> NameModel:
     return model
 
 
+def named_labels(bundle: Bundle) -> LabelCatalogue:
+    """Return the labels of a bundle that has a model of names, with all their names.
+
+    Raises:
+        ValueError: There are none, or they are written otherwise.
+    """
+    return _labels_of(bundle.text(NAMED_LABELS_FILE))
+
+
 def _labels_of(text: str) -> LabelCatalogue:
     """Return the labels with all their names.
 

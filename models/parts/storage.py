@@ -24,16 +24,16 @@ from models.memory.memory import NeighbourMemory
 from models.names import CLASSIFIER, HYBRID, LINEAR, NAMES, NEIGHBOURS, Pooling
 from models.parts.consistency import check_parts, contradiction
 from models.parts.model_parts import (
-    _CLASSIFIER_FILE,
     _DUAL_ENCODER_FILE,
-    _LINEAR_FILE,
     _NEIGHBOUR_IDS_FILE,
-    _NEIGHBOURS_FILE,
-    _SPARSE_FILE,
     _TRANSFORMER_PREFIX,
     _TREE_FILE,
     _VOCABULARY_FILE,
+    CLASSIFIER_FILE,
+    LINEAR_FILE,
+    NEIGHBOURS_FILE,
     RETRIEVAL_FILE,
+    SPARSE_FILE,
     DenseParts,
     ModelParts,
 )
@@ -95,12 +95,12 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
 
 def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
     """Return the arrays of these parts, by file name and name; the transformer's lie elsewhere."""
-    arrays = {_SPARSE_FILE: _sparse_arrays(parts.sparse)}
+    arrays = {SPARSE_FILE: arrays_of_sparse(parts.sparse)}
     if parts.names is not None:
         arrays[NAMES_FILE] = arrays_of_names(parts.names)
     if parts.neighbours is not None:
         remembered = parts.neighbours.to_arrays()
-        arrays[_NEIGHBOURS_FILE] = remembered | {"data": _shortest(remembered["data"])}
+        arrays[NEIGHBOURS_FILE] = remembered | {"data": _shortest(remembered["data"])}
     return arrays if parts.dense is None else arrays | _dense_arrays(parts.dense)
 
 
@@ -121,7 +121,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
             blends=manifest.blends,
-            neighbours=_read_neighbours(bundle, sparse),
+            neighbours=read_neighbours(bundle, sparse),
             aims=aims_from_json(bundle.text(AIMS_NAME)) if AIMS_NAME in manifest.files else {},
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
@@ -141,9 +141,9 @@ def _dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
         RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
     }
     if dense.classifier is not None:
-        arrays[_CLASSIFIER_FILE] = _arrays_of(dense.classifier)
+        arrays[CLASSIFIER_FILE] = _arrays_of(dense.classifier)
     if dense.linear is not None:
-        arrays[_LINEAR_FILE] = _arrays_of(dense.linear.model)
+        arrays[LINEAR_FILE] = _arrays_of(dense.linear.model)
         if dense.linear.tree is not None:
             arrays[_TREE_FILE] = dense.linear.tree.to_arrays()
     return arrays
@@ -163,8 +163,8 @@ def _read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
         max_tokens=said.max_tokens,
         document_prefix=said.document_prefix,
         label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
-        classifier=LinearModel(**bundle.tensors(_CLASSIFIER_FILE)) if has_classifier else None,
-        linear=_read_linear(bundle) if has_linear else None,
+        classifier=LinearModel(**bundle.tensors(CLASSIFIER_FILE)) if has_classifier else None,
+        linear=read_linear(bundle) if has_linear else None,
     )
 
 
@@ -205,7 +205,7 @@ def _head(bundle: Bundle) -> VectorHead:
     return VectorHead(said.document_pooling, found, said.activation, said.is_normalized)
 
 
-def _read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | None:
+def read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | None:
     """Return the documents that a bundle remembers; None where it has no such scorer.
 
     Raises:
@@ -215,16 +215,16 @@ def _read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | N
         return None
     try:
         return NeighbourMemory.from_arrays(
-            bundle.tensors(_NEIGHBOURS_FILE),
+            bundle.tensors(NEIGHBOURS_FILE),
             bundle.text(_NEIGHBOUR_IDS_FILE),
             len(sparse.tfidf.tokens),
             len(bundle.catalogue),
         )
     except (BundleCorruptError, ValueError) as error:
-        raise BundleCorruptError(contradiction(bundle, _NEIGHBOURS_FILE, str(error))) from error
+        raise BundleCorruptError(contradiction(bundle, NEIGHBOURS_FILE, str(error))) from error
 
 
-def _read_linear(bundle: Bundle) -> LinearScorer:
+def read_linear(bundle: Bundle) -> LinearScorer:
     """Return the linear scorer of a bundle that has one.
 
     Raises:
@@ -235,10 +235,11 @@ def _read_linear(bundle: Bundle) -> LinearScorer:
         what = f"scorer {LINEAR!r} without linear_correction"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
     tree = LabelTree.from_arrays(bundle.tensors(_TREE_FILE)) if correction == "tree" else None
-    return LinearScorer(LinearModel(**bundle.tensors(_LINEAR_FILE)), correction, tree)
+    return LinearScorer(LinearModel(**bundle.tensors(LINEAR_FILE)), correction, tree)
 
 
-def _sparse_arrays(model: SparseModel) -> dict[str, np.ndarray]:
+def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:
+    """Return the arrays of a sparse model."""
     return {
         "data": _shortest(model.weights.data),
         "indices": model.weights.indices.astype(np.int32),
@@ -258,7 +259,7 @@ def _shortest(values: Float32[np.ndarray, entry]) -> np.ndarray:
 
 def read_sparse(bundle: Bundle) -> SparseModel:
     """Return the sparse model of a verified bundle, without loading its encoder."""
-    arrays = bundle.tensors(_SPARSE_FILE)
+    arrays = bundle.tensors(SPARSE_FILE)
     tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
     weights = csr_array(
         (arrays["data"].astype(np.float32, copy=False), arrays["indices"], arrays["indptr"]),

@@ -73,6 +73,7 @@ class ScorerSet:
         self.names = parts.scorers
         self.default = default or self.names[0]
         self._num_labels = len(parts.catalogue)
+        self._is_retired = parts.catalogue.is_retired
         self._selector = LabelSelector(parts.catalogue)
         self._calibrations = parts.calibrations
         self._scorers = {
@@ -175,7 +176,8 @@ class ScorerSet:
         """
         scorers, combine = self._scored(batch, self.resolve(options))
         rows = np.arange(len(labels), dtype=np.int64)
-        return combined_scores(scorers, combine, rows, labels)
+        scores = combined_scores(scorers, combine, rows, labels)
+        return np.where(self._is_retired[labels], np.float32(-np.inf), scores)
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
@@ -288,7 +290,9 @@ class ScorerSet:
 
     def knows(self, scorer: str, label: int) -> bool:
         """Whether a scorer, or one that it blends, can score a label."""
-        return any(label in self._scorers[name].labels for name in self._members(scorer))
+        return not self._is_retired[label] and any(
+            label in self._scorers[name].labels for name in self._members(scorer)
+        )
 
     def _check(self, scorer: str) -> None:
         if scorer not in self.names:

@@ -12,7 +12,9 @@ from models.vocabulary.facts import BLANK, CONCEPT, NO_CONCEPTS, Fact, Facts
 _TRUE = frozenset({"true", "1"})
 _RELATIONS = ("broader", "narrower", "related")
 _INVERSE = {"broader": "narrower", "narrower": "broader", "related": "related"}
-_IS_IRI = frozenset({"type", "extended_names", *_RELATIONS})
+_REPLACEMENTS = ("replaced_by", "exact_matches")
+"""Properties that may name what is used instead of a deprecated concept: the first that does."""
+_IS_IRI = frozenset({"type", "extended_names", *_RELATIONS, *_REPLACEMENTS})
 _EITHER = frozenset({"definitions"})
 """Properties whose objects may be texts or resources; only the texts are read."""
 _Relations: TypeAlias = dict[str, dict[str, set[str]]]
@@ -39,7 +41,10 @@ def assemble(facts: Facts) -> Vocabulary:
             else:
                 ids[subject] = subject
     relations = _relations(facts, ids, counts)
-    concepts = tuple(_concept(id_, facts.pop(id_), relations, counts) for id_ in sorted(ids))
+    replacements = _replacements(facts, ids)
+    concepts = tuple(
+        _concept(id_, facts.pop(id_), relations, replacements, counts) for id_ in sorted(ids)
+    )
     facts.clear()
     second_names = counts.pop("second_names", 0)
     return Vocabulary(concepts, second_names, LeftOut(**counts))
@@ -74,7 +79,39 @@ def _relations(facts: Facts, ids: Mapping[str, str], counts: Counter[str]) -> _R
     return found
 
 
-def _concept(id_: str, about: list[Fact], relations: _Relations, counts: Counter[str]) -> Concept:
+def _replacements(facts: Facts, ids: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the concepts that are to be used instead of others.
+
+    What a concept that is in use matches exactly replaces nothing.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for id_ in ids:
+        named: dict[str, set[str]] = {}
+        for name, value, language in facts[id_]:
+            if name in _REPLACEMENTS and language is None and value in ids and value != id_:
+                named.setdefault(name, set()).add(ids[value])
+        others = named.get("replaced_by", set())
+        if not others and "exact_matches" in named and _is_deprecated(facts[id_]):
+            others = {x for x in named["exact_matches"] if not _is_deprecated(facts[x])}
+        if others:
+            found[id_] = tuple(sorted(others))
+    return found
+
+
+def _is_deprecated(about: list[Fact]) -> bool:
+    return any(
+        name == "deprecated" and language is not None and value.strip() in _TRUE
+        for name, value, language in about
+    )
+
+
+def _concept(
+    id_: str,
+    about: list[Fact],
+    relations: _Relations,
+    replacements: Mapping[str, tuple[str, ...]],
+    counts: Counter[str],
+) -> Concept:
     texts: dict[str, _Texts] = {}
     for name, value, language in about:
         if language is None:
@@ -101,7 +138,8 @@ def _concept(id_: str, about: list[Fact], relations: _Relations, counts: Counter
         broader=tuple(sorted(relations["broader"].pop(id_, ()))),
         narrower=tuple(sorted(relations["narrower"].pop(id_, ()))),
         related=tuple(sorted(relations["related"].pop(id_, ()))),
-        is_deprecated=any(_TRUE & found for found in texts.get("deprecated", {}).values()),
+        is_deprecated=_is_deprecated(about),
+        replaced_by=replacements.get(id_, ()),
     )
 
 

@@ -30,6 +30,8 @@ class Concept:
         narrower: Likewise.
         related: Likewise.
         is_deprecated: Whether it is no longer to be used (owl:deprecated).
+        replaced_by: Ids of concepts of the same file that are to be used instead
+            (dcterms:isReplacedBy; where a deprecated concept has none, its skos:exactMatch).
     """
 
     id: str
@@ -42,6 +44,7 @@ class Concept:
     narrower: tuple[str, ...] = ()
     related: tuple[str, ...] = ()
     is_deprecated: bool = False
+    replaced_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 Property: TypeAlias = Literal[
     "type", "names", "other_names", "hidden_names", "notations", "definitions", "broader",
-    "narrower", "related", "deprecated", "extended_names",
+    "narrower", "related", "deprecated", "replaced_by", "exact_matches", "extended_names",
 ]  # fmt: skip
 Fact: TypeAlias = tuple[Property, str, str | None]
 """A property, a text or an IRI, and the language: empty where a text has none, None for an IRI."""
@@ -20,6 +20,8 @@ OWL: Final = "http://www.w3.org/2002/07/owl#"
 SKOS_XL: Final = "http://www.w3.org/2008/05/skos-xl#"
 TYPE: Final = f"{RDF}type"
 DEPRECATED: Final = f"{OWL}deprecated"
+DCTERMS: Final = "http://purl.org/dc/terms/"
+REPLACED_BY: Final = f"{DCTERMS}isReplacedBy"
 CONCEPT: Final = f"{SKOS}Concept"
 NO_CONCEPTS: Final = frozenset(
     f"{SKOS}{name}" for name in ("ConceptScheme", "Collection", "OrderedCollection")
@@ -36,7 +38,9 @@ PROPERTY_OF: Final[dict[str, Property]] = {
     f"{SKOS}broader": "broader",
     f"{SKOS}narrower": "narrower",
     f"{SKOS}related": "related",
+    f"{SKOS}exactMatch": "exact_matches",
     DEPRECATED: "deprecated",
+    REPLACED_BY: "replaced_by",
     f"{SKOS_XL}prefLabel": "extended_names",
     f"{SKOS_XL}altLabel": "extended_names",
     f"{SKOS_XL}hiddenLabel": "extended_names",

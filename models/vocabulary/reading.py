@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from models.errors import DataError
+from models.files.garbage import garbage_collection_off
 from models.vocabulary.assembling import assemble
 from models.vocabulary.concept import Vocabulary
 from models.vocabulary.facts import Facts
@@ -51,7 +49,7 @@ def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> Vocabulary:
             names that are not read; or it needs rdflib, which is not installed.
     """
     facts: Facts = {}
-    with _garbage_collection_off():
+    with garbage_collection_off():
         _read(path, facts, max_problems)
         vocabulary = assemble(facts)
     _check(path, vocabulary)
@@ -128,19 +126,3 @@ def _check(path: Path, vocabulary: Vocabulary) -> None:
 
 def _suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
-
-
-@contextmanager
-def _garbage_collection_off() -> Iterator[None]:
-    """Keep Python from searching millions of new objects for circles, of which there are none.
-
-    Yields:
-        Nothing.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

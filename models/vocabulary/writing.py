@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from models.errors import DataError
 from models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
-from models.vocabulary.facts import CONCEPT, DEPRECATED, OWL, SKOS, TYPE
+from models.vocabulary.facts import CONCEPT, DCTERMS, DEPRECATED, OWL, REPLACED_BY, SKOS, TYPE
 from models.vocabulary.syntaxes.terms import LANGUAGE
 
 _TAG = re.compile(LANGUAGE)
@@ -35,6 +35,7 @@ def turtle_lines(vocabulary: Vocabulary) -> Iterator[str]:
     """
     yield f"@prefix skos: <{SKOS}> ."
     yield f"@prefix owl: <{OWL}> ."
+    yield f"@prefix dcterms: <{DCTERMS}> ."
     for concept in vocabulary.concepts:
         _, *statements = _statements(concept)  # the first is the type
         pairs = ["a skos:Concept"]
@@ -58,6 +59,7 @@ def _statements(concept: Concept) -> Iterator[tuple[str, str]]:
         yield from ((SKOS + relation, _iri(other)) for other in getattr(concept, relation))
     if concept.is_deprecated:
         yield DEPRECATED, f'"true"^^{_iri(_BOOLEAN)}'
+    yield from ((REPLACED_BY, _iri(other)) for other in concept.replaced_by)
 
 
 def _iri(iri: str) -> str:
@@ -65,7 +67,9 @@ def _iri(iri: str) -> str:
 
 
 def _short(predicate: str) -> str:
-    return predicate.replace(SKOS, "skos:").replace(OWL, "owl:")
+    prefixes = {SKOS: "skos:", OWL: "owl:", DCTERMS: "dcterms:"}
+    base = next(each for each in prefixes if predicate.startswith(each))
+    return prefixes[base] + predicate.removeprefix(base)
 
 
 def _text(text: str, language: str) -> str:

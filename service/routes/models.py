@@ -66,6 +66,7 @@ def _model_summary(
         published_at=registry.published_at(version),
         digest=manifest.digest if manifest else None,
         label_count=manifest.label_count if manifest else None,
+        retired_label_count=manifest.retired_label_count if manifest else None,
         scorers=list(manifest.scorers) if manifest else [],
         default_scorer=manifest.default_scorer if manifest else None,
         corrections=_corrections(manifest) if manifest else {},

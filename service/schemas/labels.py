@@ -38,6 +38,8 @@ class LabelSummary(Answer):
     """Number of training documents that carry it."""
     narrower_count: int
     """Number of labels right below it in the vocabulary."""
+    retired: bool
+    """Whether a change of the vocabulary has taken it out of use: no scorer answers it any more."""
 
 
 class RelatedLabel(Answer):
@@ -57,6 +59,7 @@ _LABEL_EXAMPLE: JsonDict = {
     "description": "",
     "training_count": 25,
     "narrower_count": 0,
+    "retired": False,
 }
 
 
@@ -94,6 +97,7 @@ class LabelDetail(LabelSummary):
                     "notation": "",
                     "broader": [{"id": "5360", "name": "vegetable oil"}],
                     "narrower": [],
+                    "replaced_by": [],
                 }
             ]
         }
@@ -118,6 +122,8 @@ class LabelDetail(LabelSummary):
     """The labels right above it in the vocabulary."""
     narrower: list[RelatedLabel]
     """The labels right below it: the first 1,000."""
+    replaced_by: list[str]
+    """Ids of the labels that are to be used instead of a retired one."""
 
 
 class LabelSetSummary(Answer):

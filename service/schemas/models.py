@@ -28,6 +28,9 @@ class ModelSummary(Answer):
     """ISO 8601, UTC."""
     digest: str | None
     label_count: int | None
+    """Retired ones among them."""
+    retired_label_count: int | None
+    """Labels that changes of the vocabulary have taken out of use."""
     scorers: list[str]
     default_scorer: str | None
     corrections: dict[str, list[Literal["none", "prior", "tree"]]]

@@ -70,6 +70,7 @@ def summary_of(label: Label, *, num_narrower: int = 0, language: str | None = No
         description=label.description,
         training_count=label.training_count,
         narrower_count=num_narrower,
+        retired=label.is_retired,
     )
 
 
@@ -97,6 +98,7 @@ def detail_of(
         notation=found.label.notation,
         broader=related(hierarchy.broader(found.index)),
         narrower=related(narrower[:MAX_NARROWER]),
+        replaced_by=list(found.label.replaced_by),
     )
 
 

@@ -78,3 +78,64 @@ def test_a_result_that_is_there_stays_unless_it_may_be_replaced(run, place) -> N
     assert "is there already" in run("vocabulary", "convert", "v.ttl", "l.csv").last_line
     assert (place / "l.csv").read_text() == "mine"
     assert run("vocabulary", "convert", "v.ttl", "l.csv", "--overwrite").status == 0
+
+
+@pytest.fixture
+def editions(place) -> dict[str, str]:
+    """A next edition of the labels of the model in `registry`: one renamed, merged, gone, new."""
+    lines = (place / "data" / "labels.jsonl").read_text().splitlines()
+    first, second, third, fourth, *rest = [json.loads(line) for line in lines]
+    ids = dict(zip("abcd", (x["id"] for x in (first, second, third, fourth)), strict=True))
+    first["name"] = "another name"
+    second |= {"is_deprecated": True, "replaced_by": [third["id"]]}
+    new = {"id": "new", "name": "newly made"}
+    labels = [first, second, third, *rest, new]
+    (place / "next.jsonl").write_text("".join(json.dumps(x) + "\n" for x in labels))
+    return ids
+
+
+def test_a_model_follows_the_next_edition_of_its_vocabulary(run, place, editions) -> None:
+    shown = run("vocabulary", "diff", "registry", "next.jsonl", "--json", "c.json")
+    counts = {x.split(":")[0]: int(x.split()[1]) for x in shown.out.splitlines() if x[0] != " "
+              and not x.startswith("Written")}  # fmt: skip
+    assert counts == {
+        "new": 1, "renamed": 1, "merged": 1, "split": 0, "deprecated": 0, "gone": 1, "restored": 0,
+        "re-parented": 0,
+    }  # fmt: skip
+    told = json.loads(run("vocabulary", "apply", "c.json", "--json").out)
+    assert (told["version"], told["current"], told["num_retired"], told["num_new"]) == (2, 1, 2, 1)
+    assert [x["merged"] for x in told["merged"]] == [[editions["b"]]]
+    again = run("vocabulary", "apply", "next.jsonl", "--activate", "--version", "1")
+    assert again.out.startswith("Version 2 has ") and "Current is version 2." in again.out
+    assert "2 of them retired" in run("registry", "show").out
+    assert "nothing is written" in run("vocabulary", "apply", "next.jsonl").err
+    assert not any(x["id"] in (editions["b"], editions["d"]) for x in answers(run, place))
+
+
+def answers(run, place) -> list[dict]:
+    """Return all labels that the current version gives to some documents."""
+    (place / "out.jsonl").unlink(missing_ok=True)
+    done = run("predict", "--input", "docs.jsonl", "--output", "out.jsonl", "-k", "310")
+    assert done.status == 0, done
+    lines = (place / "out.jsonl").read_text().splitlines()
+    return [label for line in lines for label in json.loads(line)["labels"]]
+
+
+@pytest.mark.usefixtures("editions")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("diff", "registry", "none.ttl"), "NEW 'none.ttl': can't be read"),
+        (("diff", "none", "next.jsonl"), "OLD 'none': can't be read"),
+        (("diff", "empty", "next.jsonl"), "no version 'current'"),
+        (("diff", "registry", "next.jsonl", "--json", "next.jsonl"), "is the input 'next.jsonl'"),
+        (("diff", "registry", "next.jsonl", "--merges", "next.jsonl"), "next.jsonl"),
+        (("apply", "binary"), "binary"),
+        (("apply", "c.json"), "CHANGES 'c.json': can't be read"),
+        (("apply", "next.jsonl", "--version", "7"), "no version '7'; there are: 1"),
+        (("apply", "c.json", "--language", "en"), "leave out --merges and --language"),
+    ],
+)
+def test_what_can_not_be_compared_or_applied_is_told(run, words, told) -> None:
+    outcome = run("vocabulary", *words)
+    assert outcome.status == 1 and told in outcome.last_line

@@ -1,4 +1,4 @@
-"""`longtail vocabulary`: look at a vocabulary, and write it in another form."""
+"""`longtail vocabulary`: look at a vocabulary, write it in another form, follow its changes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from training.commands.logs import configure_logging
+from training.commands.vocabulary_changes import apply, diff
 from training.options import OverwriteOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
@@ -17,8 +18,11 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from models.vocabulary.inspection import Inspection
 
 vocabulary_app = typer.Typer(
-    no_args_is_help=True, help="Look at a vocabulary (SKOS, Annif's tables), or convert it."
+    no_args_is_help=True,
+    help="Look at a vocabulary (SKOS, Annif's tables), convert it, or follow its changes.",
 )
+vocabulary_app.command("diff")(diff)
+vocabulary_app.command("apply")(apply)
 SourceArgument = Annotated[
     Path,
     typer.Argument(

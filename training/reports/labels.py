@@ -23,9 +23,10 @@ from models.encoders.pretrained import load_tokenizer
 from models.errors import ConfigError, DataError
 from models.files.durable import write_lines_durably
 from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.text import keyword_part
 from models.parts.storage import read_sparse
 from models.scorers.sparse import SparseModel
-from training.sparse.descriptions import keyword_part, positive_weights
+from training.sparse.descriptions import positive_weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Float, Int64
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.text import PART_END, pseudo_description
+from models.labels.catalogue import LabelCatalogue
+from models.labels.text import pseudo_description
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel, tokenize
 from training.configuration.sections import DescriptionConfig
@@ -91,14 +91,6 @@ def pseudo_descriptions(
     return [
         pseudo_description(label, words) for label, words in zip(catalogue, keywords, strict=True)
     ]
-
-
-def keyword_part(label: Label) -> str:
-    """Return the keywords at the end of a label's pseudo description; "" where there are none."""
-    before = pseudo_description(label, ())
-    if not label.pseudo_description.startswith(before):
-        return ""
-    return label.pseudo_description[len(before) :].removeprefix(PART_END)
 
 
 def _dropped_everywhere(tfidf: TfidfModel, config: DescriptionConfig) -> set[str]:

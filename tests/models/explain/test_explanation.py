@@ -235,7 +235,9 @@ def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
     assert (lengths == 0).any()
     divisor = np.where(lengths > 0, lengths, 1)
     labels = np.array([4, 0, 29, 4], dtype=np.int64)
-    found = nearest_labels(VectorNeighbours(vectors), labels, k)
+    found = nearest_labels(
+        VectorNeighbours(vectors, np.zeros(len(vectors), dtype=np.bool_)), labels, k
+    )
     for row, label in enumerate(labels):
         cosines = (vectors @ vectors[label]) / (divisor * divisor[label])
         wanted = brute_force(cosines, label, k)
@@ -249,7 +251,9 @@ def test_nearest_labels_by_weights_share_some(parts):
     dense = model.weights.toarray()
     norms = np.linalg.norm(dense, axis=1)
     labels = np.arange(NUM_LABELS, dtype=np.int64)
-    found = nearest_labels(WeightNeighbours(model, NUM_LABELS), labels, NUM_LABELS)
+    found = nearest_labels(
+        WeightNeighbours(model, np.zeros(NUM_LABELS, dtype=np.bool_)), labels, NUM_LABELS
+    )
     for label in labels:
         cosines = np.full(NUM_LABELS, -np.inf)
         if label not in UNTRAINED:

@@ -57,7 +57,7 @@ def test_a_misspelt_field_is_refused_with_its_line_and_the_fields_there_are(tmp_
     assert (
         "labels.jsonl, line 2: unknown field 'alternativ_names'; expected of 'id', 'name', "
         "'description', 'alternative_names', 'parents', 'names', 'notation', 'broader', "
-        "'is_deprecated'; correct the name, or remove the field"
+        "'is_deprecated', 'replaced_by'; correct the name, or remove the field"
     ) in message
 
 

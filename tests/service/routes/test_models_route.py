@@ -20,6 +20,7 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "published_at": registry.published_at(2),
         "digest": registry.open(2).manifest.digest,
         "label_count": 8,
+        "retired_label_count": 0,
         "scorers": ["retrieval", "sparse"],
         "default_scorer": "retrieval",
         "corrections": {"retrieval": ["none"], "sparse": ["none"]},

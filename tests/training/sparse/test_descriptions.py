@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.text import keyword_part
 from models.parts.storage import read_sparse
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel, tokenize
@@ -22,7 +23,6 @@ from training.configuration.run import TrainingConfig
 from training.configuration.sections import DescriptionConfig, SparseConfig
 from training.data.dataset import open_dataset
 from training.sparse.descriptions import (
-    keyword_part,
     keywords_of_labels,
     positive_weights,
     pseudo_descriptions,

@@ -1,0 +1,102 @@
+"""What edits of a bundle share: label texts read by its encoder, and a copy with some changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Manifest
+from models.edit.rewrite import rewrite
+from models.encoders.dual_encoder import encode_all
+from models.encoders.families import num_positions
+from models.encoders.pretrained import load_tokenizer
+from models.encoders.tokens import tokenize_texts
+from models.errors import DataError
+from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.text import pseudo_description
+from models.parts.storage import read_dual_encoder
+
+VECTORS = "label_vectors"
+"""Of the array of `retrieval`."""
+
+
+def added_label(label: Label, bundle: Bundle) -> Label:
+    """Return a new label as it stands in a catalogue, with its text for the encoder.
+
+    Raises:
+        DataError: It can't be added.
+    """
+    settings = bundle.manifest.training.get("descriptions", {})
+    trimmed = replace(
+        label,
+        training_count=0,
+        id=label.id.strip(),
+        name=label.name.strip(),
+        description=label.description.strip(),
+        alternative_names=label.alternative_names[: settings.get("alternative_names", 0)],
+        parents=label.parents if settings.get("parents") else (),
+    )
+    what = f"new label {label.id!r} ({label.name!r})"
+    for field, value in (("id", trimmed.id), ("name", trimmed.name)):
+        if not value:
+            raise DataError(f"{what}: its {field} is blank; give one")
+    try:
+        " ".join([trimmed.id, pseudo_description(trimmed)]).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{what}: it is no Unicode text ({error}); correct it") from error
+    if (row := bundle.catalogue.row_of_id(trimmed.id)) is not None:
+        raise DataError(
+            f"{what}: the bundle has a label with this id, {bundle.catalogue[row].name!r}; "
+            "give another id"
+        )
+    return replace(trimmed, pseudo_description=pseudo_description(trimmed))
+
+
+def encoded_label_texts(
+    bundle: Bundle, texts: Sequence[str], progress: Callable[[int], object]
+) -> Float32[np.ndarray, "label dim"]:
+    """Return phi_label of texts, cut as the run's label texts were.
+
+    Args:
+        bundle: One with an encoder.
+        texts: Pseudo descriptions.
+        progress: Called with a number of texts whenever so many have been encoded.
+    """
+    encoder = read_dual_encoder(bundle)
+    tokenizer = load_tokenizer(bundle.encoder_folder)
+    settings = bundle.manifest.training.get("descriptions", {})
+    max_tokens = settings.get("max_tokens", num_positions(encoder.transformer))
+    said = bundle.manifest.encoder
+    assert said is not None  # else nothing is encoded
+    tokens = tokenize_texts(tokenizer, texts, max_tokens, said.label_prefix)
+    pad_id = int(tokenizer.pad_token_id or 0)
+    return encode_all(encoder, tokens, "label", pad_id=pad_id, progress=progress)
+
+
+def write_changed(
+    folder: Path,
+    bundle: Bundle,
+    catalogue: LabelCatalogue,
+    changed_tensors: Mapping[str, dict[str, np.ndarray]],
+    changed_texts: Mapping[str, str],
+) -> Manifest:
+    """Write a bundle that is another one with some files changed, all else byte for byte.
+
+    Args:
+        folder: As of `models.bundle.bundle.write_bundle`.
+        bundle: The other one.
+        catalogue: Of the new one.
+        changed_tensors: Arrays by file name and name.
+        changed_texts: By file name.
+    """
+    manifest = replace(
+        bundle.manifest,
+        label_count=len(catalogue),
+        retired_label_count=int(catalogue.is_retired.sum()),
+    )
+    return rewrite(folder, bundle, manifest, catalogue, changed_tensors, changed_texts)

@@ -1,0 +1,251 @@
+"""Changes of a vocabulary as a new version of a model: ids and rows of all labels stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Manifest
+from models.edit.rewriting import VECTORS, encoded_label_texts, write_changed
+from models.edit.vocabulary.documents import documents_of_labels, merged_counts, with_merged_labels
+from models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
+from models.edit.vocabulary.names import changed_names
+from models.edit.vocabulary.rows import FitRows, Weights, merged_linear, merged_sparse
+from models.errors import BundleError, DataError
+from models.labels.catalogue import LabelCatalogue
+from models.labels.changes.changes import VocabularyChanges
+from models.memory.memory import NeighbourMemory
+from models.names import CLASSIFIER, LINEAR, NAMES
+from models.parts.model_parts import (
+    CLASSIFIER_FILE,
+    LINEAR_FILE,
+    NEIGHBOURS_FILE,
+    RETRIEVAL_FILE,
+    SPARSE_FILE,
+)
+from models.parts.name_storage import NAMES_FILE, arrays_of_names, read_names, texts_of_names
+from models.parts.storage import arrays_of_sparse, read_linear, read_neighbours, read_sparse
+from models.scorers.linear import LinearModel
+
+Arrays = dict[str, dict[str, np.ndarray]]
+"""By file and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What became of a label that others were merged into.
+
+    Attributes:
+        id: Of the label.
+        merged: Ids of the labels that are part of it now.
+        training_count: Training documents that carry it now.
+        weights: Where its sparse weights come from.
+    """
+
+    id: str
+    merged: tuple[str, ...]
+    training_count: int
+    weights: Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A label that was split, and the documents that need new labels.
+
+    Attributes:
+        id: Of the label.
+        by: Ids of its parts.
+        training_count: Training documents that carry it.
+        document_ids: Of those that the model remembers.
+    """
+
+    id: str
+    by: tuple[str, ...]
+    training_count: int
+    document_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What changes have made of a model.
+
+    Attributes:
+        label_count: Labels of the new version, retired ones among them.
+        num_retired: Labels that no scorer answers any more.
+        num_new: Labels that it has more.
+        num_encoded: Labels whose text the encoder has read, new ones among them.
+        can_find_new: Whether any scorer can find a label without training documents.
+        merged: What others were merged into.
+        split: What was split.
+        unknown: Ids that changes name and the version doesn't have.
+        present: Ids of new labels that it had already.
+    """
+
+    label_count: int
+    num_retired: int
+    num_new: int
+    num_encoded: int
+    can_find_new: bool
+    merged: tuple[Merged, ...]
+    split: tuple[Split, ...]
+    unknown: tuple[str, ...]
+    present: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as it is written in JSON."""
+        return asdict(self)
+
+
+def apply_changes(
+    bundle: Bundle,
+    changes: VocabularyChanges,
+    fit_rows: FitRows | None = None,
+    progress: Callable[[int], object] = int,
+) -> tuple[Callable[[Path], Manifest], Applied]:
+    """Return what writes a bundle with changes of its vocabulary, for `Registry.publish`.
+
+    Files that no change concerns are copied byte for byte, and rows of labels that none concerns
+    stay the same to the bit. So do their scores by all scorers but `names`, which compares what the
+    names found in a text have in common, and those that blend it; a tail dial, and the correction
+    "prior", shift all scores by one constant, as priors are shares.
+
+    Args:
+        bundle: A verified one.
+        changes: Of its vocabulary.
+        fit_rows: Fits the sparse weights of labels that others were merged into; None: they keep
+            those of the label that had most documents.
+        progress: Called with a number of labels whenever so many have been encoded.
+
+    Raises:
+        BundleError: The bundle is a shard.
+        DataError: There is no change, or one can't be made.
+    """
+    if bundle.shard is not None:
+        raise BundleError(
+            f"bundle {bundle.folder.name!r}: it is shard {bundle.shard.number} of "
+            f"{bundle.shard.num_shards}; change the whole model, and split it again"
+        )
+    if not changes:
+        raise DataError("changes: there are none; nothing is to be applied")
+    applied = _Application(bundle, changed_labels(bundle, changes), fit_rows)
+    tensors, texts = applied.files(progress)
+    write = partial(
+        write_changed,
+        bundle=bundle,
+        catalogue=applied.catalogue,
+        changed_tensors=tensors,
+        changed_texts=texts,
+    )
+    return write, applied.report()
+
+
+class _Application:
+    """What becomes of each part of a bundle."""
+
+    def __init__(self, bundle: Bundle, changed: ChangedLabels, fit_rows: FitRows | None) -> None:
+        self._bundle = bundle
+        self._changed = changed
+        self._fit_rows = fit_rows
+        self._sparse = read_sparse(bundle)
+        self._memory = read_neighbours(bundle, self._sparse)
+        num_new = len(changed.labels) - changed.num_before
+        self._counts: Int64[np.ndarray, label] = np.concatenate(
+            [bundle.catalogue.training_counts, np.zeros(num_new, dtype=np.int64)]
+        )
+        counts = merged_counts(self._counts, changed.rows_after, self._memory)
+        self.catalogue: LabelCatalogue = catalogue_of(changed, counts)
+        self._weights: Mapping[int, Weights] = {}
+
+    def files(self, progress: Callable[[int], object]) -> tuple[Arrays, dict[str, str]]:
+        """Return the arrays and texts of the files that are others now."""
+        tensors, texts = self._encoded(progress), dict[str, str]()
+        if NAMES in self._bundle.manifest.scorers:
+            names = changed_names(read_names(self._bundle), self._changed)
+            if names is not None:
+                tensors[NAMES_FILE] = arrays_of_names(names)
+                texts |= texts_of_names(names)
+        if self._changed.into:
+            tensors |= self._merged()
+        return tensors, texts
+
+    def _encoded(self, progress: Callable[[int], object]) -> Arrays:
+        rows = self._changed.texts_changed
+        if self._bundle.manifest.encoder is None or not rows:
+            return {}
+        texts = [self._changed.labels[row].pseudo_description for row in rows]
+        vectors = encoded_label_texts(self._bundle, texts, progress)
+        before = self._bundle.tensors(RETRIEVAL_FILE)[VECTORS]
+        shape = (len(self._changed.labels), before.shape[1])
+        after = np.zeros(shape, dtype=before.dtype)
+        after[: len(before)] = before
+        after[list(rows)] = vectors
+        return {RETRIEVAL_FILE: {VECTORS: after}}
+
+    def _merged(self) -> Arrays:
+        """Return what merges change: what documents carry, and the weights of labels."""
+        into, counts, found = self._changed.into, self._counts, Arrays()
+        memory = self._merged_memory()
+        if memory is not None:
+            # The features are written as they lie there, in half precision.
+            kept = self._bundle.tensors(NEIGHBOURS_FILE)
+            carried = {x: memory.to_arrays()[x] for x in ("labels", "label_indptr")}
+            found[NEIGHBOURS_FILE] = kept | carried
+        sparse, self._weights = merged_sparse(self._sparse, into, counts, memory, self._fit_rows)
+        found[SPARSE_FILE] = arrays_of_sparse(sparse)
+        if CLASSIFIER in self._bundle.manifest.scorers:
+            model = LinearModel(**self._bundle.tensors(CLASSIFIER_FILE))
+            found[CLASSIFIER_FILE] = _arrays_of(merged_linear(model, into, counts))
+        if LINEAR in self._bundle.manifest.scorers:
+            linear = read_linear(self._bundle)
+            num_leaves = None if linear.tree is None else linear.tree.num_labels
+            found[LINEAR_FILE] = _arrays_of(merged_linear(linear.model, into, counts, num_leaves))
+        return found
+
+    def _merged_memory(self) -> NeighbourMemory | None:
+        if self._memory is None:
+            return None
+        return with_merged_labels(self._memory, self._changed.rows_after)
+
+    def report(self) -> Applied:
+        """Return what has become of the model."""
+        manifest, labels = self._bundle.manifest, self.catalogue
+        into: dict[int, list[str]] = {}
+        for row, other in sorted(self._changed.into.items()):
+            into.setdefault(other, []).append(labels[row].id)
+        has_encoder = manifest.encoder is not None
+        return Applied(
+            label_count=len(labels),
+            num_retired=int(labels.is_retired.sum()),
+            num_new=len(labels) - self._changed.num_before,
+            num_encoded=len(self._changed.texts_changed) if has_encoder else 0,
+            can_find_new=has_encoder or NAMES in manifest.scorers,
+            merged=tuple(
+                Merged(labels[x].id, tuple(ids), labels[x].training_count, self._weights[x])
+                for x, ids in sorted(into.items())
+            ),
+            split=self._split(),
+            unknown=self._changed.unknown,
+            present=self._changed.present,
+        )
+
+    def _split(self) -> tuple[Split, ...]:
+        rows = sorted(self._changed.split)
+        documents: Sequence[tuple[str, ...]] = [()] * len(rows)
+        if self._memory is not None and rows:
+            documents = documents_of_labels(self._memory, rows)
+        found = []
+        for row, ids in zip(rows, documents, strict=True):
+            label = self.catalogue[row]
+            found.append(Split(label.id, label.replaced_by, label.training_count, ids))
+        return tuple(found)
+
+
+def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
+    return {"weight": model.weight, "bias": model.bias, "labels": model.labels}

@@ -1,0 +1,87 @@
+"""What a vocabulary is compared with: files of labels or concepts, and the labels of models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from models.bundle.bundle import Bundle, open_bundle
+from models.bundle.manifest import MANIFEST_NAME
+from models.bundle.registry import Registry
+from models.files.outputs import check_readable_file
+from models.labels.catalogue import Label
+from models.labels.changes.changes import VocabularyChanges
+from models.labels.changes.difference import Replacements, difference
+from models.labels.files import MAX_PROBLEMS, form_of, read_label_file
+from models.names import NAMES
+from models.parts.name_storage import named_labels
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyState:
+    """All labels of a vocabulary at one time.
+
+    Attributes:
+        labels: Deprecated ones among them; of a model's, those that it answers no more.
+        max_alternative_names: So many other names it keeps of each label; None: all.
+    """
+
+    labels: Sequence[Label]
+    max_alternative_names: int | None = None
+
+
+def read_state(path: Path, language: str | None, argument: str) -> VocabularyState:
+    """Return the labels of a vocabulary, a label file, or a model.
+
+    Args:
+        path: A file that `models.vocabulary.reading` or `models.labels.files` reads; the folder of
+            a bundle; or that of a registry, for its current version.
+        language: Of the names that are shown, in a vocabulary; None: that in which most concepts
+            have one.
+        argument: What named the path, for messages.
+
+    Raises:
+        DataError: The file can't be read.
+        ConfigError: It is no file.
+        BundleError: There is no such version, or it is not whole.
+    """
+    if path.is_dir():
+        is_bundle = (path / MANIFEST_NAME).exists()
+        return state_of(open_bundle(path) if is_bundle else Registry(path).open())
+    check_readable_file(path, argument)
+    form = form_of(path)
+    labels = read_label_file(path, form, MAX_PROBLEMS, language, keep_deprecated=True)
+    return VocabularyState(labels)
+
+
+def state_of(bundle: Bundle) -> VocabularyState:
+    """Return the labels of a model, with all their names where it keeps them."""
+    labels = map(_compared, bundle.catalogue)
+    if NAMES in bundle.manifest.scorers and bundle.shard is None:
+        named = named_labels(bundle)
+        pairs = zip(labels, named, strict=True)
+        return VocabularyState(
+            [replace(x, alternative_names=every.alternative_names) for x, every in pairs]
+        )
+    settings = bundle.manifest.training.get("descriptions", {})
+    return VocabularyState(list(labels), settings.get("alternative_names", 0))
+
+
+def _compared(label: Label) -> Label:
+    """Return a label of a model as one of a vocabulary: out of use is what is not answered."""
+    if label.is_deprecated == label.is_retired and not label.parents:
+        return label
+    return replace(label, is_deprecated=label.is_retired, parents=())
+
+
+def compare_states(
+    old: VocabularyState, new: VocabularyState, merges: Replacements | None = None
+) -> VocabularyChanges:
+    """Return what has changed; other names are compared as far as both states keep them.
+
+    Raises:
+        DataError: As `models.labels.changes.difference.difference` does.
+    """
+    kept = [x for x in (old.max_alternative_names, new.max_alternative_names) if x is not None]
+    return difference(old.labels, new.labels, merges, max_alternative_names=min(kept, default=None))

@@ -1,0 +1,63 @@
+"""Files that say which labels are replaced by which, where a vocabulary doesn't."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.errors import DataError
+from models.files.bad_lines import BadLine, ProblemList, list_problems
+from models.files.fields import id_of, string_of
+from models.files.rows import Fields, csv_rows
+from models.labels.cells import labels_of_cell
+
+ID, REPLACED_BY = "id", "replaced_by"
+_COLUMNS = ((ID,), (REPLACED_BY,))
+_MAX_PROBLEMS = 20
+
+
+def read_merges(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return what replaces each label, by id: one label where it was merged, several where split.
+
+    Args:
+        path: CSV with the columns `id` and `replaced_by`; several ids in a cell have semicolons
+            between, and an id may stand in several lines.
+
+    Raises:
+        DataError: The file can't be read to its end, or lines are none of these.
+    """
+    found: dict[str, list[str]] = {}
+    problems = ProblemList(path, _MAX_PROBLEMS)
+    for number, fields in csv_rows(path, _COLUMNS):
+        if isinstance(fields, BadLine):
+            problems.add(fields)
+            continue
+        try:
+            label_id, others = _replacement_of(fields)
+        except DataError as error:
+            problems.add(BadLine(number, str(error)))
+            continue
+        found.setdefault(label_id, []).extend(others)
+    if problems.num_problems:
+        listed = list_problems(problems.kept, problems.num_problems)
+        raise DataError(
+            f"{path}: {problems.num_problems} lines don't say what replaces a label; correct them"
+            f"\n{listed}"
+        )
+    return {label_id: tuple(dict.fromkeys(others)) for label_id, others in found.items()}
+
+
+def _replacement_of(fields: Fields) -> tuple[str, list[str]]:
+    """Return the id of a label and those of the labels that replace it.
+
+    Raises:
+        DataError: One of the two is missing, or it is to replace itself; the message is the bare
+            reason.
+    """
+    label_id = id_of(fields, ID)
+    cell = string_of(fields, REPLACED_BY)
+    others = [each for each in map(str.strip, map(str, labels_of_cell(cell))) if each]
+    if not label_id or not others:
+        raise DataError(f"no {REPLACED_BY if label_id else ID!r}; give both")
+    if label_id in others:
+        raise DataError(f"label {label_id!r} is to replace itself; name another one")
+    return label_id, others

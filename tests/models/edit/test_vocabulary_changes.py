@@ -1,0 +1,295 @@
+"""Changes of a vocabulary as a version: what each kind does, and that all else stays to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.bundle.bundle import Bundle, open_bundle
+from models.edit.split_shards import split_bundle
+from models.edit.vocabulary.applying import Applied, apply_changes
+from models.edit.vocabulary.documents import merged_counts, with_merged_labels
+from models.edit.vocabulary.states import compare_states, read_state, state_of
+from models.errors import BundleError, DataError
+from models.labels.catalogue import Label
+from models.labels.changes.changes import VocabularyChanges
+from models.labels.changes.difference import difference
+from models.labels.filters import LabelFilter
+from models.memory.memory import NeighbourMemory
+from models.options import RankingOptions
+from models.parts.storage import read_neighbours, read_parts, read_sparse
+from models.predict.predictor import Predictor
+from training.sparse.refit import fitting_as
+
+TEXTS = ["the fish and the river", "grain law tax", "steel milk trade"]
+Apply = Callable[..., tuple[Bundle, Applied]]
+
+
+@pytest.fixture
+def apply(tmp_path: Path) -> Apply:
+    """Applies changes to a bundle; returns the new one, opened, and the report."""
+
+    def apply_to(
+        bundle: Bundle, changes: VocabularyChanges, name: str = "changed", **options
+    ) -> tuple[Bundle, Applied]:
+        write, applied = apply_changes(bundle, changes, **options)
+        write(tmp_path / name)
+        return open_bundle(tmp_path / name), applied
+
+    return apply_to
+
+
+def changed(bundle: Bundle, merges: dict[str, tuple[str, ...]] | None = None, **others: Label):
+    """Return the changes that make labels others; None: gone."""
+    old = state_of(bundle).labels
+    new = {label.id: label for label in old} | others
+    return difference(old, [label for label in new.values() if label is not None], merges)
+
+
+def scores(bundle: Bundle, scorer: str, texts=TEXTS) -> np.ndarray:
+    predictor = Predictor.of_bundle(bundle)
+    labels = np.tile(np.arange(len(bundle.catalogue)), (len(texts), 1))
+    return predictor.score(predictor.read(texts), labels, RankingOptions(scorer=scorer))
+
+
+def answered(bundle: Bundle, scorer: str, texts=TEXTS, **options) -> set[str]:
+    """Return the ids of all labels that any text gets."""
+    predictor = Predictor.of_bundle(bundle)
+    found = predictor.predict(texts, k=len(bundle.catalogue), scorer=scorer, **options)
+    return {label.id for each in found for label in each.labels}
+
+
+def files_changed(before: Bundle, after: Bundle) -> set[str]:
+    old, new = before.manifest.files, after.manifest.files
+    assert set(old) == set(new)
+    return {name for name in old if old[name] != new[name]}
+
+
+# ---- one kind at a time, on a model of random weights
+
+
+def test_a_retired_label_is_answered_by_no_scorer_and_still_known(bundle, apply) -> None:
+    after, applied = apply(bundle, changed(bundle, L3=None))
+    assert files_changed(bundle, after) == {"labels.jsonl"}
+    assert (applied.num_retired, after.manifest.retired_label_count) == (1, 1)
+    label = after.catalogue[3]
+    assert (label.id, label.is_retired, label.training_count) == ("L3", True, 4)
+    for scorer in bundle.manifest.scorers:
+        assert "L3" in answered(bundle, scorer)
+        assert answered(after, scorer) == answered(bundle, scorer) - {"L3"}
+        before, now = scores(bundle, scorer), scores(after, scorer)
+        assert (now[:, 3] == -np.inf).all()
+        np.testing.assert_array_equal(np.delete(now, 3, axis=1), np.delete(before, 3, axis=1))
+    asked = LabelFilter(include=("L3", "L4"))
+    assert answered(after, "sparse", label_filter=asked) <= {"L4"}
+    details = Predictor.of_bundle(after).describe(3)
+    assert details.scorers == () and details.nearest
+    near = Predictor.of_bundle(after).describe(4).nearest
+    assert "L3" not in {label.id for label in near}
+    shards = [
+        write(after.folder.parent / f"s{i}") for i, write in enumerate(split_bundle(after, 2))
+    ]
+    assert [shard.retired_label_count for shard in shards] == [1, 0]
+
+
+def test_a_label_can_come_back_with_its_weights(bundle, apply) -> None:
+    retired, _ = apply(bundle, changed(bundle, L3=None))
+    back = {"L3": state_of(bundle).labels[3]}
+    restored, applied = apply(retired, changed(retired, **back), "restored")
+    assert applied.num_retired == 0
+    assert list(restored.catalogue) == list(bundle.catalogue)
+    assert restored.manifest.digest == bundle.manifest.digest
+
+
+def test_a_renamed_label_keeps_its_weights_and_is_read_again(bundle, apply) -> None:
+    renamed = replace(state_of(bundle).labels[1], name="the court", notation="7")
+    after, applied = apply(bundle, changed(bundle, L1=renamed))
+    assert applied.num_encoded == 0  # these labels have no text for the encoder
+    assert after.catalogue[1] == replace(bundle.catalogue[1], name="the court", notation="7")
+    assert files_changed(bundle, after) == {"labels.jsonl"}
+
+
+def test_new_labels_come_last_and_a_moved_one_is_found_under_its_parent(bundle, apply) -> None:
+    new = Label("N", "port", broader=("L0",))
+    moved = replace(state_of(bundle).labels[5], broader=("N",))
+    after, applied = apply(bundle, changed(bundle, N=new, L5=moved))
+    assert (applied.num_new, applied.num_encoded, applied.can_find_new) == (1, 1, True)
+    assert [label.id for label in after.catalogue][6:] == ["L6", "N"]
+    assert files_changed(bundle, after) == {"labels.jsonl", "retrieval.safetensors"}
+    under = LabelFilter(under=("L0",))
+    assert answered(after, "retrieval", label_filter=under) == {"L0", "N", "L5"}
+    before, now = scores(bundle, "retrieval"), scores(after, "retrieval")
+    np.testing.assert_array_equal(now[:, :7], before)
+
+
+def test_a_merged_label_gives_its_rows_and_counts_to_the_other(bundle, apply) -> None:
+    after, applied = apply(bundle, changed(bundle, {"L3": ("L1",), "L4": ("L2",)}))
+    assert [(x.id, x.merged, x.training_count, x.weights) for x in applied.merged] == [
+        ("L1", ("L3",), 6, "kept"),
+        ("L2", ("L4",), 5, "kept"),
+    ]
+    assert [label.training_count for label in after.catalogue] == [1, 6, 5, 0, 0, 0, 7]
+    assert [after.catalogue[row].replaced_by for row in (3, 4)] == [("L1",), ("L2",)]
+    for scorer in ("classifier", "linear", "sparse"):
+        before, now = scores(bundle, scorer), scores(after, scorer)
+        untouched = [0, 5, 6]
+        np.testing.assert_array_equal(now[:, untouched], before[:, untouched])
+        if scorer != "linear":  # whose tree adds what it adds to the label itself
+            np.testing.assert_array_equal(now[:, [1, 2]], before[:, [3, 4]])
+        assert (now[:, [3, 4]] == -np.inf).all()
+    assert read_parts(after).sparse.labels.tolist() == [0, 1, 2, 6]
+
+
+def test_a_new_label_takes_the_rows_of_the_one_that_it_replaces(bundle, apply) -> None:
+    gone = replace(state_of(bundle).labels[6], is_deprecated=True, replaced_by=("N",))
+    after, applied = apply(bundle, changed(bundle, L6=gone, N=Label("N", "grain")))
+    assert applied.merged[0].weights == "kept" and after.catalogue[7].training_count == 7
+    for scorer in ("classifier", "sparse"):
+        np.testing.assert_array_equal(scores(after, scorer)[:, 7], scores(bundle, scorer)[:, 6])
+    assert (scores(after, "linear")[:, 7] == -np.inf).all()  # no leaf of the tree
+
+
+def test_what_is_split_tells_its_documents_and_parts(bundle, apply) -> None:
+    parts = {"N1": Label("N1", "port"), "N2": Label("N2", "grain")}
+    gone = replace(state_of(bundle).labels[6], is_deprecated=True, replaced_by=("N1", "N2"))
+    after, applied = apply(bundle, changed(bundle, L6=gone, **parts))
+    (split,) = applied.split
+    assert (split.id, split.by, split.training_count) == ("L6", ("N1", "N2"), 7)
+    assert after.catalogue[6].replaced_by == ("N1", "N2")
+    assert after.catalogue[7].training_count == 0
+
+
+def test_names_of_labels_in_use_win_over_retired_ones(bundle, apply) -> None:
+    gone = state_of(bundle).labels[6]
+    after, _ = apply(bundle, changed(bundle, L6=None, N=Label("N", gone.name)))
+    assert after.catalogue.index_of(gone.name) == 7
+    assert after.catalogue.index_of("L6") == 6
+
+
+def test_ids_that_a_version_lacks_or_has_are_told(bundle, apply) -> None:
+    wanted = difference(
+        [Label("x", "x"), Label("y", "y"), Label("L0", "a")],
+        [Label("y", "z"), Label("L0", "river policy"), Label("L1", "new")],
+    )
+    _, applied = apply(bundle, wanted)
+    assert (applied.unknown, applied.present) == (("y", "x"), ("L1",))
+
+
+def test_applying_again_changes_nothing(bundle, apply, tmp_path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("id,name,broader\nL0,river,\nL1,fish policy,L0\nN,port,L1\n")
+    new = read_state(path, None, "NEW")
+    after, _ = apply(bundle, compare_states(state_of(bundle), new))
+    assert not compare_states(state_of(after), new)
+    assert not compare_states(read_state(after.folder, None, "OLD"), new)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (VocabularyChanges(), "there are none"),
+        (VocabularyChanges(new=(Label("N", " "),)), "its name is blank"),
+    ],
+)
+def test_what_can_not_be_applied_is_refused(bundle, changes, told) -> None:
+    with pytest.raises(DataError, match=told):
+        apply_changes(bundle, changes)
+
+
+def test_a_vocabulary_that_keeps_nothing_and_a_shard_are_refused(bundle, tmp_path) -> None:
+    old = state_of(bundle).labels
+    with pytest.raises(DataError, match="no label would be left in use"):
+        apply_changes(bundle, difference(old, [Label("x", "x", is_deprecated=True)]))
+    first, _ = split_bundle(bundle, 2)
+    first(tmp_path / "shard")
+    with pytest.raises(BundleError, match="it is shard 0 of 2; change the whole model"):
+        apply_changes(open_bundle(tmp_path / "shard"), changed(bundle, L3=None))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_documents_of_merged_labels_join_and_count_once(seed) -> None:
+    rng = np.random.default_rng(seed)
+    truth = (rng.random((30, 8)) < 0.3).astype(np.float32)
+    memory = NeighbourMemory(
+        csr_array(np.ones((30, 1), dtype=np.float32)),
+        csr_array(truth),
+        tuple(map(str, range(30))),
+        num_neighbours=3,
+        temperature=0.1,
+    )
+    into = {int(a): 8 for a in rng.choice(4, 2, replace=False)} | {5: 6}
+    counts = np.append(truth.sum(axis=0), 0).astype(np.int64)
+    expected = np.hstack([truth, np.zeros((30, 1), dtype=np.float32)])
+    for row, other in into.items():
+        expected[:, other] = np.maximum(expected[:, other], expected[:, row])
+        expected[:, row] = 0
+    rows = np.array([into.get(row, row) for row in range(9)], dtype=np.int64)
+    found = with_merged_labels(memory, rows)
+    np.testing.assert_array_equal(found.labels.toarray(), expected)
+    np.testing.assert_array_equal(merged_counts(counts, rows, memory), expected.sum(axis=0))
+
+
+# ---- all kinds at once, on a trained model
+
+
+def test_a_trained_model_follows_its_vocabulary(trained, apply, tiny_texts) -> None:
+    bundle = trained.bundle
+    texts = [document["text"] for document in tiny_texts["dev"][:6]]
+    counts = bundle.catalogue.training_counts
+    a, b, out, split, named, moved = np.argsort(-counts, kind="stable")[:6].tolist()
+    old = list(state_of(bundle).labels)
+    new = {label.id: label for label in old}
+    ids = [label.id for label in old]
+    new[ids[a]] = replace(old[a], is_deprecated=True, replaced_by=(ids[b],))
+    new[ids[b]] = replace(old[b], alternative_names=(old[a].name,))
+    del new[ids[out]]
+    new[ids[split]] = replace(old[split], is_deprecated=True, replaced_by=("N1", "N2"))
+    new |= {"N1": Label("N1", "zyxwv"), "N2": Label("N2", "utsrq ponml")}
+    new[ids[named]] = replace(old[named], name="hgfed")
+    new[ids[moved]] = replace(old[moved], broader=(ids[b],))
+    changes = difference(old, new.values())
+    after, applied = apply(bundle, changes, fit_rows=fitting_as(bundle.manifest))
+    assert [label.id for label in after.catalogue] == [*ids, "N1", "N2"]
+    touched = [a, b, out, split, named]
+    untouched = np.setdiff1d(np.arange(len(ids)), touched)
+    for scorer in set(bundle.manifest.scorers) - {"names", "fast", "ensemble"}:
+        before, now = scores(bundle, scorer, texts), scores(after, scorer, texts)
+        same = untouched
+        if scorer == "neighbours":  # labels of the nearest documents, whatever else they carry
+            assert (now[:, [a, out, split]] == -np.inf).all()
+        np.testing.assert_array_equal(now[:, same], before[:, same])
+    for scorer in bundle.manifest.scorers:
+        assert answered(after, scorer, texts).isdisjoint({ids[a], ids[out], ids[split]})
+    _check_merged(bundle, after, applied, a, b)
+    memory = read_neighbours(bundle, read_sparse(bundle))
+    carriers = memory.labels[:, [split]].nonzero()[0].tolist()
+    assert applied.split[0].document_ids == tuple(memory.ids[row] for row in carriers)
+    label = after.catalogue[named]
+    words = bundle.catalogue[named].pseudo_description.removeprefix(old[named].name)
+    assert label.pseudo_description == f"hgfed{words}"
+    found = Predictor.of_bundle(after).predict([f"hgfed and {texts[0]}"], scorer="names", k=5)
+    assert label.id in {each.id for each in found[0].labels}
+    assert not compare_states(state_of(after), state_of(after))
+
+
+def _check_merged(bundle: Bundle, after: Bundle, applied: Applied, a: int, b: int) -> None:
+    """Assert that a label has the documents of two, and ranks them as well as both did."""
+    (merged,) = applied.merged
+    assert merged.weights == "fitted"
+    before, now = (read_neighbours(each, read_sparse(each)) for each in (bundle, after))
+    truth = before.labels[:, [a, b]].toarray().max(axis=1)
+    np.testing.assert_array_equal(now.labels[:, [b]].toarray()[:, 0], truth)
+    assert merged.training_count == truth.sum() == after.catalogue[b].training_count
+    old, new = read_sparse(bundle), read_sparse(after)
+    margins = {}
+    for name, model, label in (("a", old, a), ("b", old, b), ("joined", new, b)):
+        row = int(np.searchsorted(model.labels, label))
+        found = before.documents @ model.weights[[row]].T.toarray()[:, 0] + model.bias[row]
+        margins[name] = np.maximum(0, 1 - (2 * truth - 1) * found).sum()
+    assert margins["joined"] <= min(margins["a"], margins["b"])
+    assert a not in new.labels

@@ -1,0 +1,169 @@
+"""What differs between two states of a vocabulary, as plain dictionaries tell it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from models.errors import DataError
+from models.labels.catalogue import Label
+from models.labels.changes.changes import TEXT_FIELDS, VocabularyChanges, texts_of
+from models.labels.changes.difference import difference
+from models.labels.changes.merges import read_merges
+from models.labels.changes.report import report_lines
+
+IDS = [f"u:{letter}" for letter in "abcdefghijkl"]
+
+
+def random_label(rng: random.Random, label_id: str) -> Label:
+    is_deprecated = rng.random() < 0.3
+    others = rng.sample(IDS, rng.randrange(3))
+    return Label(
+        label_id,
+        rng.choice(["fish", "law", "port"]),
+        rng.choice(["", "a text"]),
+        alternative_names=tuple(rng.sample(["x", "y"], rng.randrange(3))),
+        names={"fi": "kala"} if rng.random() < 0.3 else {},
+        notation=rng.choice(["", "1.2"]),
+        broader=tuple(rng.sample(IDS, rng.randrange(3))),
+        is_deprecated=is_deprecated,
+        replaced_by=tuple(x for x in others if is_deprecated and x != label_id),
+    )
+
+
+def state(rng: random.Random) -> dict[str, Label]:
+    ids = rng.sample(IDS, rng.randrange(1, len(IDS)))
+    return {label_id: random_label(rng, label_id) for label_id in ids}
+
+
+def uses(labels: dict[str, Label], label_id: str) -> bool:
+    return label_id in labels and not labels[label_id].is_deprecated
+
+
+def replaced_by(labels: dict[str, Label], older: dict[str, Label], label_id: str) -> set[str]:
+    """Return what is reached over deprecated labels, one step at a time until nothing is new."""
+    reached = {label_id}
+    while True:
+        more = {
+            other
+            for each in reached
+            if not uses(labels, each)
+            for other in (labels if each in labels else older).get(each, Label("", "")).replaced_by
+        }
+        if more <= reached:
+            return {each for each in reached - {label_id} if uses(labels, each)}
+        reached |= more
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_label_is_in_the_lists_that_dictionaries_tell(seed) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    old, new = state(rng), state(rng)
+    found = difference(rng.sample([*old.values()], len(old)), new.values())
+    assert [x.id for x in found.new] == sorted(x for x in new if x not in old and uses(new, x))
+    both = sorted(x for x in old if uses(new, x))
+    texts = {x: [getattr(each[x], name) for name in TEXT_FIELDS] for each in (old,) for x in each}
+    changed = [x for x in both if texts[x] != [getattr(new[x], name) for name in TEXT_FIELDS]]
+    assert [x.id for x in found.renamed] == changed
+    for each in found.renamed:
+        assert replace(old[each.id], **texts_of(each)) == replace(
+            old[each.id], **{name: getattr(new[each.id], name) for name in TEXT_FIELDS}
+        )
+    moved = [x for x in both if set(old[x].broader) != set(new[x].broader)]
+    assert [(x.id, x.after) for x in found.reparented] == [(x, new[x].broader) for x in moved]
+    assert found.restored == tuple(x for x in both if old[x].is_deprecated)
+    out = {
+        x: replaced_by(new, old, x)
+        for x in sorted(old)
+        if not uses(new, x) and (uses(old, x) or replaced_by(new, old, x) - replaced_by(old, {}, x))
+    }
+    told = {x.id: set(x.by) for x in (*found.merged, *found.split)}
+    told |= {x.id: set() for x in found.deprecated}
+    # Fewer replacements than before are a change, too.
+    assert {x: by for x, by in told.items() if x in out} == out
+    assert all(told[x] and told[x] < replaced_by(old, {}, x) for x in told.keys() - out.keys())
+    assert all(x.is_gone == (x.id not in new) for x in (*found.merged, *found.deprecated))
+    again = VocabularyChanges.from_json(found.to_json(), "changes")
+    assert again == found
+    assert bool(difference(new.values(), new.values())) is False
+
+
+def test_merges_replace_what_the_vocabulary_keeps(tmp_path: Path) -> None:
+    old = [Label(x, x) for x in ("a", "b", "c", "d")]
+    path = tmp_path / "merges.csv"
+    path.write_text('id,replaced_by\na,b\nb,c\nd,"b;c"\nd,b\n')
+    found = difference(old, old, read_merges(path))
+    # b is replaced itself, so both that name it mean c.
+    assert [(x.id, x.by) for x in found.merged] == [("a", ("c",)), ("b", ("c",)), ("d", ("c",))]
+    assert not found.split and not found.deprecated
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("id,replaced_by\na,\n", "no 'replaced_by'; give both"),
+        ("id,replaced_by\n,b\n", "no 'id'; give both"),
+        ("id,replaced_by\na,a\n", "label 'a' is to replace itself"),
+        ("id,into\na,b\n", "replaced_by"),
+    ],
+)
+def test_a_file_of_merges_that_says_something_else_is_refused(tmp_path, text, told) -> None:
+    path = tmp_path / "merges.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=told):
+        read_merges(path)
+
+
+@pytest.mark.parametrize(
+    ("merges", "told"),
+    [
+        ({"x": ("a",)}, "merges: 'x' is the id of no label"),
+        ({"a": ("x",)}, "merges: 'x' is the id of no label"),
+        ({"a": ("b",), "b": ("a",)}, "'a' is to be replaced by 'b', which the new vocabulary"),
+    ],
+)
+def test_merges_of_labels_that_there_are_not_are_refused(merges, told) -> None:
+    labels = [Label("a", "a"), Label("b", "b")]
+    with pytest.raises(DataError, match=told):
+        difference(labels, labels, merges)
+
+
+def test_other_names_are_compared_as_far_as_both_sides_keep_them() -> None:
+    old, new = (Label("a", "a", alternative_names=names) for names in (("x",), ("x", "y")))
+    assert difference([old], [new]) and not difference([old], [new], max_alternative_names=1)
+
+
+def test_the_report_counts_all_and_shows_some() -> None:
+    old = [Label(f"o{i}", "old") for i in range(7)]
+    new = [Label("n", "new"), replace(old[0], name="older", notation="1"), old[1]]
+    lines = list(report_lines(difference(old, new, {"o1": ("n",)})))
+    assert lines[:4] == [
+        "new:         1",
+        '  n  "new"',
+        "renamed:     1",
+        '  o0  name: "old" -> "older"; also notation',
+    ]
+    assert '  o1  "old" -> n' in lines and "gone:        5" in lines
+    assert "  and 1 more" not in lines
+    assert "  and 2 more" in list(report_lines(difference(old, new[:1])))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[]", "expected what 'longtail"),
+        ("\xff", "expected what 'longtail vocabulary diff --json' wrote"),
+        ('{"old": []}', "old: unknown; remove it"),
+        ('{"restored": [1]}', "restored.0: got"),
+        ('{"deprecated": [{"id": "a"}]}', "deprecated.0.name: missing"),
+        ('{"renamed": [{"id": "a", "before": {}, "after": {"id": "b"}}]}', "id is 'b'; expected a"),
+        ('{"renamed": [{"id": "a", "before": {}, "after": {"name": 1}}]}', "name is 1; expected a"),
+        ('{"renamed": [{"id": "a", "before": {}, "after": {"names": {"x": 1}}}]}', "names is "),
+    ],
+)
+def test_another_file_is_no_file_of_changes(text, told) -> None:
+    with pytest.raises(DataError, match=told):
+        VocabularyChanges.from_json(text, "c.json")

@@ -1,0 +1,187 @@
+"""`longtail vocabulary diff` and `apply`: what has changed, and a model that follows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from training.commands.logs import configure_logging
+from training.options import OverwriteOption, RegistryOption
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from models.bundle.bundle import Bundle
+    from models.edit.vocabulary.applying import Applied
+    from models.labels.changes.changes import VocabularyChanges
+
+DEFAULT_REGISTRY = Path("registry")
+_MAX_IDS = 5
+_STATE = "A vocabulary or label file, the folder of a version, or a registry (its current version)."
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(help="Of the names of labels; by default that of most concepts."),
+]
+MergesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="CSV with the columns id and replaced_by, for what the vocabulary does not say.",
+    ),
+]
+
+
+def diff(
+    old: Annotated[Path, typer.Argument(help=_STATE)],
+    new: Annotated[Path, typer.Argument(help="Likewise: the state after OLD.")],
+    merges: MergesOption = None,
+    language: LanguageOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all changes, for 'vocabulary apply'."),
+    ] = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Compare two states of a vocabulary: new, renamed, merged, split, deprecated, re-parented."""
+    configure_logging(verbose=False)
+    from models.edit.vocabulary.states import compare_states, read_state
+    from models.files.durable import write_lines_durably
+    from models.files.failures import doing
+    from models.files.outputs import check_output_file
+    from models.labels.changes.report import report_lines
+
+    if output is not None:
+        inputs = [path for path in (old, new, merges) if path is not None]
+        check_output_file(output, inputs=inputs, overwrite=overwrite, option="--json")
+    before, after = read_state(old, language, "OLD"), read_state(new, language, "NEW")
+    changes = compare_states(before, after, _merges(merges))
+    for line in report_lines(changes):
+        print(line)
+    if output is not None:
+        with doing("writing", output):
+            write_lines_durably(output, [changes.to_json().rstrip("\n")])
+        print(f"Written: {output}")
+
+
+def apply(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CHANGES",
+            help="What 'vocabulary diff --json' wrote (.json), or the new vocabulary itself.",
+        ),
+    ],
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
+    merges: MergesOption = None,
+    language: LanguageOption = None,
+    move: Annotated[
+        bool, typer.Option("--activate", help="Let 'current' name the new version.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write a new version of a model that follows its vocabulary, without training it anew."""
+    configure_logging(verbose=False)
+    from tqdm import tqdm
+
+    from models.bundle.registry import Registry
+    from models.edit.vocabulary.applying import apply_changes
+    from training.sparse.refit import fitting_as
+
+    store = Registry(registry)
+    number = store.resolve(version)
+    store.check_writable()
+    bundle = store.open(number)
+    changes = _changes(source, bundle, merges, language)
+    if not changes:
+        print(f"Version {number} has all changes; nothing is written.", file=sys.stderr)
+        if as_json:
+            print(json.dumps({"version": number, "from_version": number}, indent=2))
+        return
+    with tqdm(desc="labels", unit="label", disable=bundle.manifest.encoder is None) as bar:
+        write, applied = apply_changes(bundle, changes, fitting_as(bundle.manifest), bar.update)
+    made = store.publish(write, activate=move)
+    if as_json:
+        told = {"version": made, "from_version": number, "current": store.current()}
+        print(json.dumps(told | applied.to_json(), indent=2, ensure_ascii=False))
+        return
+    _print_applied(applied, made, number)
+    print(f"Current is version {store.current()}.")
+
+
+def _changes(
+    source: Path, bundle: Bundle, merges: Path | None, language: str | None
+) -> VocabularyChanges:
+    """Return the changes of a file; of a vocabulary, those that the bundle does not follow yet.
+
+    Raises:
+        ConfigError: Options are given that a file of changes has no use for.
+    """
+    from models.edit.vocabulary.states import compare_states, read_state, state_of
+    from models.errors import ConfigError
+    from models.files.outputs import check_readable_file
+    from models.files.text_files import raw_blocks
+    from models.labels.changes.changes import VocabularyChanges
+
+    if source.suffix != ".json":
+        return compare_states(
+            state_of(bundle), read_state(source, language, "CHANGES"), _merges(merges)
+        )
+    if merges is not None or language is not None:
+        raise ConfigError(
+            f"CHANGES {str(source)!r}: is a file of changes, in which merges and names stand "
+            "already; leave out --merges and --language, or give them to 'vocabulary diff'"
+        )
+    check_readable_file(source, "CHANGES")
+    return VocabularyChanges.from_json(b"".join(raw_blocks(source)), str(source))
+
+
+def _merges(path: Path | None) -> dict[str, tuple[str, ...]]:
+    """Return what replaces labels, of a file; nothing without one."""
+    from models.files.outputs import check_readable_file
+    from models.labels.changes.merges import read_merges
+
+    if path is None:
+        return {}
+    check_readable_file(path, "--merges")
+    return read_merges(path)
+
+
+def _print_applied(applied: Applied, made: int, number: int) -> None:
+    print(
+        f"Version {made} has {applied.label_count:,} labels, {applied.num_new:,} more than "
+        f"{number}; {applied.num_retired:,} of them are retired and never answered."
+    )
+    if applied.num_encoded:
+        print(f"The encoder has read the texts of {applied.num_encoded:,} labels.")
+    if applied.num_new and not applied.can_find_new:
+        print("No scorer finds the new labels: the model has no encoder and no scorer 'names'.")
+    for one in applied.merged[:_MAX_IDS]:
+        print(
+            f"Merged into {one.id}: {_listed(one.merged)}; {one.training_count:,} training "
+            f"documents, sparse weights: {one.weights}."
+        )
+    _print_more(len(applied.merged))
+    for split in applied.split[:_MAX_IDS]:
+        documents = _listed(split.document_ids) or "not remembered"
+        print(
+            f"Split: {split.id} into {_listed(split.by)}; its {split.training_count:,} training "
+            f"documents need new labels: {documents}."
+        )
+    _print_more(len(applied.split))
+    if applied.unknown:
+        print(f"Not in this version: {_listed(applied.unknown)}.")
+    if applied.present:
+        print(f"New, and there already: {_listed(applied.present)}.")
+
+
+def _print_more(number: int) -> None:
+    if number > _MAX_IDS:
+        print(f"And {number - _MAX_IDS:,} more; all of them with --json.")
+
+
+def _listed(ids: tuple[str, ...]) -> str:
+    more = f" and {len(ids) - _MAX_IDS:,} more" if len(ids) > _MAX_IDS else ""
+    return ", ".join(ids[:_MAX_IDS]) + more
