@@ -82,20 +82,18 @@ class PromotionLog:
             lines = self.path.read_bytes().split(b"\n")[:-1]
         return [self._entry_of(number, line) for number, line in enumerate(lines, 1)]
 
-    def last_of(self, candidate_digest: str, current_digest: str) -> list[dict[str, Any]]:
-        """Return the lines of a promotion of this candidate over this version that has not ended.
+    def unfinished(self, candidate_digest: str) -> list[dict[str, Any]]:
+        """Return the lines of the last promotion of a candidate if its canary has not ended.
 
         Args:
             candidate_digest: Of the version to promote.
-            current_digest: Of the one that it is to replace.
 
         Returns:
             From the line "canary" on; empty where there is none, or it is done.
         """
         found: list[dict[str, Any]] = []
         for entry in self.entries():
-            of = (entry.get("candidate_digest"), entry.get("current_digest"))
-            if of != (candidate_digest, current_digest):
+            if entry.get("candidate_digest") != candidate_digest:
                 continue
             if entry["event"] in {"judged", "done"}:
                 found = []

@@ -67,8 +67,8 @@ async def store_feedback(
     prepared = work() if is_small else await run_in_threadpool(work)
     receipts = await written(service, writer.add([entry for entry, _ in prepared]))
     add_log_fields(request.scope, entries=len(prepared))
-    for (_, verdicts), receipt in zip(prepared, receipts, strict=True):
-        service.telemetry.feedback.count(verdicts, is_new=receipt.is_new)
+    for (entry, verdicts), receipt in zip(prepared, receipts, strict=True):
+        service.telemetry.feedback.count(entry.version, verdicts, is_new=receipt.is_new)
     return [(entry, receipt) for (entry, _), receipt in zip(prepared, receipts, strict=True)]
 
 

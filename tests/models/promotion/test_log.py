@@ -35,7 +35,7 @@ def test_a_line_that_was_not_written_to_its_end_is_replaced_by_the_next(log):
 
 def test_only_a_canary_that_is_not_done_is_left_to_finish(log):
     def left() -> list[str]:
-        return [entry["event"] for entry in log.last_of("b", "a")]
+        return [entry["event"] for entry in log.unfinished("b")]
 
     log.append("judged", PAIR)
     assert left() == []

@@ -40,7 +40,7 @@ def test_a_setting_wins_over_its_option():
     ],
 )
 def test_what_can_not_be_meant_is_refused(setting, told):
-    with pytest.raises(ConfigError, match=".") as refused:
+    with pytest.raises(ConfigError) as refused:
         rules_of([setting])
     assert told in str(refused.value)
 
