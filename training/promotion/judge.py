@@ -103,7 +103,7 @@ def judge(
         "documents": len(texts),
     }
     return Verdict(
-        (*found, *objections(tests, rules)), tuple(tests), tuple(checks), tuple(notes), data
+        (*objections(tests, rules), *found), tuple(tests), tuple(checks), tuple(notes), data
     )
 
 
