@@ -67,9 +67,17 @@ class Asking:
     statuses: Counter[int] = field(default_factory=Counter)
     is_over: Event = field(default_factory=Event)
 
-    def ask(self, texts: list[str]) -> None:
-        """Ask again and again, in stretches of some seconds."""
-        requests = predict_requests(texts, k=5)
+    def __enter__(self) -> Asking:
+        self._thread = Thread(target=self._ask)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        requests = predict_requests(read_texts("titles", 500), k=5)
         while not self.is_over.is_set():
             load = run(saturate(self.port, requests, self.connections, 3))
             self.statuses += load.statuses
@@ -142,7 +150,8 @@ def measure(
     registry: Registry, source: Bundle, service: Served, key: str, chosen: argparse.Namespace
 ) -> None:
     """Promote one candidate after the other, and print what came of it."""
-    good = ("require=not-worse", f"max_slowdown={chosen.max_slowdown}")
+    short = f"min_requests={chosen.min_requests}"
+    good = ("require=not-worse", f"max_slowdown={chosen.max_slowdown}", short)
     plan = [("copy", as_it_is, good, True)] * chosen.promotions
     bad = [
         ("worse", with_wrong_signs, good, False),
@@ -151,28 +160,24 @@ def measure(
         ("not finite", without_numbers, good, False),
     ]
     plan[1:1] = bad  # after one good one
-    asking = Asking(service.port, chosen.connections)
-    thread = Thread(target=asking.ask, args=(read_texts("titles", 500),))
-    thread.start()
     expected, is_right, rows = 1, True, []
-    for number, (kind, spoil, rules, is_good) in enumerate(plan, 1):
-        version = publish(source, registry, f"{kind} {number}", spoil)
-        if kind == "damaged":
-            damage(registry.folder / str(version))
-        status, seconds, told = promote(version, registry, service, chosen, rules)
-        expected = version if is_good else expected
-        with Client(f"http://127.0.0.1:{service.port}", key=key) as client:
-            shares = {x.version: x.traffic_share for x in client.models().models}
-        is_as_expected = (status == 0) == is_good and shares.get(expected) == 1.0
-        is_right &= is_as_expected
-        rows.append({"what": kind, "status": status, "seconds": seconds, "told": told})
-        print(
-            f"{kind:16} {'promoted' if status == 0 else 'refused':9} {seconds:5.0f} s "
-            f"{'' if is_as_expected else 'NOT AS EXPECTED '}{told}",
-            flush=True,
-        )
-    asking.is_over.set()
-    thread.join()
+    with Asking(service.port, chosen.connections) as asking:
+        for number, (kind, spoil, rules, is_good) in enumerate(plan, 1):
+            version = publish(source, registry, f"{kind} {number}", spoil)
+            if kind == "damaged":
+                damage(registry.folder / str(version))
+            status, seconds, told = promote(version, registry, service, chosen, rules)
+            expected = version if is_good else expected
+            with Client(f"http://127.0.0.1:{service.port}", key=key) as client:
+                shares = {x.version: x.traffic_share for x in client.models().models}
+            is_as_expected = (status == 0) == is_good and shares.get(expected) == 1.0
+            is_right &= is_as_expected
+            rows.append({"what": kind, "status": status, "seconds": seconds, "told": told})
+            print(
+                f"{kind:16} {'promoted' if status == 0 else 'refused':9} {seconds:5.0f} s "
+                f"{'' if is_as_expected else 'NOT AS EXPECTED '}{told}",
+                flush=True,
+            )
     failed = sum(n for status, n in asking.statuses.items() if status != 200)
     print(f"requests: {dict(asking.statuses)}; failed: {failed} (bar: 0)")
     print(f"all as expected: {is_right} (bar: True)")
@@ -188,6 +193,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=0.25)
     parser.add_argument("--share", type=float, default=0.2)
     parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--min-requests", type=int, default=100, help="Of a canary.")
     parser.add_argument("--max-slowdown", type=float, default=2.0, help="The machine is full.")
     add_json_option(parser)
     chosen = parser.parse_args()
