@@ -28,6 +28,9 @@ from models.files.outputs import check_writable_folder
 LOG_NAME = "promotions.jsonl"
 """In the folder of the registry, unless another file is named."""
 
+_BEGIN = b'{"at": '
+"""Of every line."""
+
 Event: TypeAlias = Literal["judged", "canary", "decided", "done"]
 
 
@@ -79,7 +82,9 @@ class PromotionLog:
         if not self.path.exists():
             return []
         with doing("reading the log of promotions", self.path):
-            lines = self.path.read_bytes().split(b"\n")[:-1]
+            *lines, torn = self.path.read_bytes().split(b"\n")
+        if not _is_begun(torn):
+            lines.append(torn)
         return [self._entry_of(number, line) for number, line in enumerate(lines, 1)]
 
     def unfinished(self, candidate_digest: str) -> list[dict[str, Any]]:
@@ -114,10 +119,15 @@ class PromotionLog:
         return entry
 
 
+def _is_begun(line: bytes) -> bool:
+    """Whether a line without an end may be one of ours, or nothing."""
+    return line[: len(_BEGIN)] == _BEGIN[: len(line)]
+
+
 def _cut_torn_line(handle: int) -> None:
     """Cut off a last line whose writer was killed: nothing was done upon it."""
     size = os.fstat(handle).st_size
     content = os.pread(handle, size, 0)
     end = content.rfind(b"\n") + 1
-    if end < size:
+    if end < size and _is_begun(content[end:]):
         os.ftruncate(handle, end)

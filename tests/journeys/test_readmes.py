@@ -12,6 +12,10 @@ import pytest
 from models.bundle.registry import Registry
 
 RANKED = "runs/evaluation/predictions"
+LENIENT = (
+    "--set require=not-worse --set margin=1 --set band_margin=1 --set max_slowdown=1e6 "
+    "--set max_size_ratio=100 --set max_calibration_rise=1"
+)
 # Of the README, training/README.md, models/README.md and service/README.md, with a small corpus.
 STEPS = [
     ("train data --only-sparse --work runs/mine", "Version 1 of 'registry' is trained"),
@@ -30,6 +34,8 @@ STEPS = [
     ("registry show", "default scorer:  sparse"),
     ("registry verify 1", "Version 1 is whole"),
     ("registry activate 1", "Current is version 1 (before: 2)"),
+    ("registry rollback", "Current is version 2 (before: 1)"),
+    (f"promote --candidate 1 --data data --split train {LENIENT}", "Version 1 is promoted."),
     ("registry rollback", "Current is version 2 (before: 1)"),
     ("registry remove 1", "Version 1 is removed."),
     ("registry split --shards 2 --output shards", "2 shards of 155 labels"),

@@ -27,7 +27,7 @@ def test_lines_are_kept_in_order_with_their_time(log):
 def test_a_line_that_was_not_written_to_its_end_is_replaced_by_the_next(log):
     log.append("judged", PAIR)
     with log.path.open("ab") as file:
-        file.write(b'{"event": "can')
+        file.write(b'{"at": "2030-01-01", "ev')
     assert len(log.entries()) == 1
     log.append("canary", PAIR)
     assert [entry["event"] for entry in log.entries()] == ["judged", "canary"]
@@ -49,12 +49,13 @@ def test_only_a_canary_that_is_not_done_is_left_to_finish(log):
     assert left() == []
 
 
-def test_another_file_is_refused_and_stays(log):
+@pytest.mark.parametrize("content", ["a letter\n", "a letter", '{"at": "x"}\nand more'])
+def test_another_file_is_refused_and_stays(log, content):
     log.path.parent.mkdir()
-    log.path.write_text("a letter\n")
-    with pytest.raises(FileContentError, match="line 1: no line of a log of promotions"):
+    log.path.write_text(content)
+    with pytest.raises(FileContentError, match=r"line \d: no line of a log of promotions"):
         log.check_writable()
-    assert log.path.read_text() == "a letter\n"
+    assert log.path.read_text() == content
 
 
 def test_a_folder_is_no_log(tmp_path):

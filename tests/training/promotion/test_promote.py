@@ -17,7 +17,7 @@ from training.promotion.judge import HeldOut
 from training.promotion.promote import promote
 
 RULES = PromotionRules(
-    require="not-worse", min_documents=10, margin=0.1, max_slowdown=50.0, max_size_ratio=2.0
+    require="not-worse", min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0
 )
 
 
