@@ -35,6 +35,8 @@ STEPS = [
     ("registry verify 1", "Version 1 is whole"),
     ("registry activate 1", "Current is version 1 (before: 2)"),
     ("registry rollback", "Current is version 2 (before: 1)"),
+    ("train data --only-sparse --work runs/third --seed 8 --no-activate", "Version 3"),
+    ("registry activate 2", "Current is version 2 (before: 2)"),
     (f"promote --candidate 1 --data data --split train {LENIENT}", "Version 1 is promoted."),
     ("registry rollback", "Current is version 2 (before: 1)"),
     ("registry remove 1", "Version 1 is removed."),
@@ -51,7 +53,7 @@ def test_the_steps_of_the_readmes_work_one_after_the_other(place, run):
         outcome = run(*words.split())
         assert outcome.status == 0, (words, outcome)
         assert told in outcome.out, (words, outcome)
-    assert Registry("registry").versions() == [2]
+    assert Registry("registry").versions() == [2, 3]
 
 
 def answers(path: str) -> list[dict[str, object]]:
