@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
 
     from models.bundle.registry import Registry
     from models.predict.predictor import Predictor
+    from models.promotion.decision import TryOnService
     from training.assessment.assess import Assessment
     from training.estimators.classifier import LongtailClassifier
     from training.estimators.corpus import LabelTexts
@@ -317,12 +318,21 @@ def _app() -> typer.Typer:
     if find_spec("training"):
         import training.cli
         import training.commands.learn
+        import training.commands.promote
 
         training.cli.add_commands(app)
         app.command("learn")(training.commands.learn.make_learn_command(_export_feedback))
+        app.command("promote")(training.commands.promote.promote_command(_trial))
         app.command("demo")(_demo_command())
     service.cli.add_commands(app)
     return app
+
+
+def _trial() -> TryOnService:
+    """Return what tries a candidate on a service: the training side decides, this one asks."""
+    from service.canary.watch import try_on_service
+
+    return try_on_service
 
 
 def _print_version(is_asked: bool) -> None:

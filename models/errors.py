@@ -50,3 +50,7 @@ class OverloadedError(LongtailError):
 
 class NotReadyError(LongtailError):
     """No model is loaded yet, or the service is stopping."""
+
+
+class PromotionRefusedError(LongtailError):
+    """A candidate does not take the place of the current version."""

@@ -71,6 +71,12 @@ def train(
         bool,
         typer.Option("--tensorboard", help="Write files for TensorBoard to WORK/tensorboard."),
     ] = False,
+    activate: Annotated[
+        bool,
+        typer.Option(
+            help="Let 'current' name the new version; without, 'longtail promote' may do it."
+        ),
+    ] = True,
     engine: EngineOption = "local",
     workers: WorkersOption = 1,
     skip_bad: SkipBadOption = False,
@@ -105,7 +111,7 @@ def train(
         Registry(registry).check_writable()
         check_own_folder(work, RUN_NAME, "--work")
         dataset = open_dataset(data, corpus, skip_bad=skip_bad)
-        run = Run(settings, dataset, work, processes, tensorboard, computing)
+        run = Run(settings, dataset, work, processes, tensorboard, computing, activate)
         version = train_run(run, Registry(registry))
     manifest = Registry(registry).open(version).manifest
     print(

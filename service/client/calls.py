@@ -242,6 +242,31 @@ def change_model(version: int, action: Literal["load", "unload", "activate"]) ->
     return Call("POST", f"/v1/admin/models/{version}/{action}", ModelChange, is_slow=True)
 
 
+class Exposition(BaseModel):
+    """The metrics, as Prometheus reads them."""
+
+    text: str
+
+
+class MetricsCall(Call[Exposition]):
+    """Asks for the metrics, which are no JSON."""
+
+    def read(self, response: httpx.Response) -> Exposition:
+        """Return what an answer says.
+
+        Raises:
+            ProblemError: It is a problem.
+        """
+        if not response.is_success:
+            raise_problem(response.status_code, response.headers, response.content)
+        return Exposition(text=response.text)
+
+
+def metrics() -> MetricsCall:
+    """Ask for the metrics."""
+    return MetricsCall("GET", "/metrics", Exposition)
+
+
 def rollback() -> Call[ModelChange]:
     """Ask to go back to the version before."""
     return Call("POST", "/v1/admin/rollback", ModelChange, is_slow=True)

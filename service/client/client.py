@@ -150,6 +150,10 @@ class AsyncClient:
         finally:
             await stream.close()
 
+    async def metrics(self) -> str:
+        """Return the metrics in Prometheus' text format."""
+        return (await self._do(calls.metrics())).text
+
     async def models(self) -> ModelList:
         """Return all versions of the registry."""
         return await self._do(calls.models())
@@ -274,6 +278,10 @@ class Client:
                 yield from answers
         finally:
             self._loop.run(stream.aclose())
+
+    def metrics(self) -> str:
+        """Return the metrics in Prometheus' text format."""
+        return self._loop.run(self._client.metrics())
 
     def models(self) -> ModelList:
         """Return all versions of the registry."""

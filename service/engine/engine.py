@@ -8,8 +8,9 @@ even for reads. On processors there are several, each with few threads of the li
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
@@ -70,7 +71,7 @@ class Engine:
         Args:
             manager: Has the models.
             limits: What queries may ask for.
-            observer: Takes every batch.
+            observer: Takes every batch, and how each query ends.
             label_sets: The sets of labels that queries may name.
             num_workers: Compute threads at most.
             prepare_thread: Called first of all on each compute thread; says whether models can be
@@ -78,6 +79,7 @@ class Engine:
         """
         self._manager = manager
         self._limits = limits
+        self._observer = observer
         self.label_sets = label_sets or LabelSets()
         self._queue = WorkQueue(limits.max_batch_tokens)
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
@@ -146,7 +148,7 @@ class Engine:
         model, options, tokens = self._examine(query)
         most_s = self._limits.request_timeout_s
         timeout_s = min(query.timeout_s or most_s, most_s)
-        with self.admission.admit(tokens, timeout_s):
+        with self.admission.admit(tokens, timeout_s), self._counted(model, query):
             try:
                 async with asyncio.timeout(timeout_s):
                     return await self._answer(model, query, options, Priority.INTERACTIVE)
@@ -169,7 +171,8 @@ class Engine:
         _, _, tokens = self._examine(query)
         async with self.admission.admit_when_room(tokens):
             model, options, _ = self._examine(query)  # the model may be another one by now
-            return await self._answer(model, query, options, Priority.BULK)
+            with self._counted(model, query):
+                return await self._answer(model, query, options, Priority.BULK)
 
     async def describe(
         self, label_id: str, version: int | str | None = None
@@ -308,6 +311,31 @@ class Engine:
         most = model.predictor.max_tokens if model.predictor.needs_encoder(scorer) else None
         tokens = estimate_tokens(query.texts, most) + len(query.texts) * extra_tokens(options)
         return model, options, tokens
+
+    @contextmanager
+    def _counted(self, model: LoadedModel, query: Query) -> Iterator[None]:
+        """Count how a query that names no version ends, for the version that was chosen for it.
+
+        Canary and default can be compared by that: which of them a query gets depends on nothing
+        that it asks. A client that is gone, and a service that stops, say nothing of a version.
+
+        Yields:
+            While it is answered.
+
+        Raises:
+            NotReadyError: The service stops.
+        """
+        started = time.monotonic()
+        try:
+            yield
+        except NotReadyError:
+            raise
+        except Exception:
+            if query.version is None:
+                self._observer.count_failure(model.version)
+            raise
+        if query.version is None:
+            self._observer.observe_answer(model.version, time.monotonic() - started)
 
     async def _answer(
         self, model: LoadedModel, query: Query, options: RankingOptions, priority: Priority

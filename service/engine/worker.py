@@ -44,6 +44,14 @@ class Observer(Protocol):
         """Take how long something took: `queue` of a job, the others of a batch."""
         ...
 
+    def observe_answer(self, version: int, seconds: float) -> None:
+        """Take how long an answer took to a query that named no version, and whose it was."""
+        ...
+
+    def count_failure(self, version: int) -> None:
+        """Count a query that named no version and got no answer from the one chosen for it."""
+        ...
+
 
 def tokenise_jobs(queue: WorkQueue, observer: Observer) -> None:
     """Tokenise what comes, until the queue is closed."""

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter as Tally
 from typing import TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Summary
 
 _BANDS = ("0", "1", "2-9", "10-99", "100+")
 _LOWER_BOUNDS = (1, 2, 10, 100)
@@ -39,14 +39,30 @@ class FeedbackMetrics:
             ("verdict", "training_documents"),
             registry=registry,
         )
+        self._accepted_share = Summary(
+            "longtail_feedback_accepted_share",
+            "Share of the labels of an entry that were accepted, of those that were accepted or "
+            "rejected, by the model version whose labels they are.",
+            ("version",),
+            registry=registry,
+        )
 
-    def count(self, verdicts: Verdicts, *, is_new: bool) -> None:
+    def count(self, version: int, verdicts: Verdicts, *, is_new: bool) -> None:
         """Count an entry that was acknowledged, and its labels if it is new.
 
         Args:
+            version: Whose labels they are.
             verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
             is_new: Whether it was stored now, and not before.
         """
         self._entries.labels("stored" if is_new else "known").inc()
         for (verdict, band), number in verdicts.items() if is_new else ():
             self._labels.labels(verdict, band).inc(number)
+        accepted, rejected = (_total(verdicts, name) for name in ("accepted", "rejected"))
+        if is_new and accepted + rejected:
+            share = accepted / (accepted + rejected)
+            self._accepted_share.labels(str(version)).observe(share)
+
+
+def _total(verdicts: Verdicts, verdict: str) -> int:
+    return sum(number for (name, _), number in verdicts.items() if name == verdict)

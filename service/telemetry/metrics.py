@@ -77,6 +77,19 @@ class Telemetry:
             ("reason",),
             registry=self._registry,
         )
+        self._answer_seconds = Histogram(
+            "longtail_version_answer_duration_seconds",
+            "From the choice of a version, for a request or a line that names none, to its answer.",
+            ("version",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._failures = Counter(
+            "longtail_version_failures",
+            "Requests and lines naming no version that got no answer from the one chosen for them.",
+            ("version",),
+            registry=self._registry,
+        )
         self.models = ModelMetrics(self._registry)
         self.feedback = FeedbackMetrics(self._registry)
         self.drift = DriftMetrics(self._registry)
@@ -90,6 +103,14 @@ class Telemetry:
     def observe_predict(self, scorer: str, version: int, seconds: float) -> None:
         """Count the model work of one request; only for scorers that the model has."""
         self._predict_seconds.labels(scorer, str(version)).observe(seconds)
+
+    def observe_answer(self, version: int, seconds: float) -> None:
+        """Count an answer to what named no version, by the version that was chosen for it."""
+        self._answer_seconds.labels(str(version)).observe(seconds)
+
+    def count_failure(self, version: int) -> None:
+        """Count what named no version and got no answer from the version chosen for it."""
+        self._failures.labels(str(version)).inc()
 
     def observe_phase(self, phase: str, seconds: float) -> None:
         """Count one piece of work; phases are our own names."""

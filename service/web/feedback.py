@@ -62,8 +62,8 @@ async def store_feedback(
     prepared = await _checked(request, service, said)
     receipts = await written(service, writer.add([entry for entry, _ in prepared]))
     add_log_fields(request.scope, entries=len(prepared))
-    for (_, verdicts), receipt in zip(prepared, receipts, strict=True):
-        service.telemetry.feedback.count(verdicts, is_new=receipt.is_new)
+    for (entry, verdicts), receipt in zip(prepared, receipts, strict=True):
+        service.telemetry.feedback.count(entry.version, verdicts, is_new=receipt.is_new)
     return [(entry, receipt) for (entry, _), receipt in zip(prepared, receipts, strict=True)]
 
 
@@ -89,8 +89,8 @@ async def replace_feedback(
     entry = prepared[0][0] if prepared else None
     is_new = await written(service, writer.replace(series, record_id, entry))
     add_log_fields(request.scope, entries=len(prepared))
-    for _, verdicts in prepared:
-        service.telemetry.feedback.count(verdicts, is_new=is_new)
+    for made, verdicts in prepared:
+        service.telemetry.feedback.count(made.version, verdicts, is_new=is_new)
     return is_new
 
 

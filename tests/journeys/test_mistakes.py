@@ -118,6 +118,21 @@ MISTAKES = [
     ("learn full --feedback docs.jsonl", 1, "no documents; looked for"),
     ("learn --label-column x --feedback docs.jsonl", 1, "without the corpus; name its folder"),
     ("learn data --work registry/1", 1, "lies in the registry"),
+    # ---- promotions
+    ("promote --candidate 1 --data data", 1, "--candidate 1: is the current version already"),
+    ("promote --candidate 9 --data data", 1, "no version 9; there are: 1; name one of these"),
+    ("promote --candidate 1 --data data --registry none", 1, "train one with 'longtail train'"),
+    ("promote --candidate 1 --data data --set margins=1", 1, "expected RULE=VALUE"),
+    ("promote --candidate 1 --data data --share 2", 1, "more than 0 and less than 1"),
+    ("promote --candidate 1 --data data --api-key-env K", 1, "is given without --url"),
+    ("promote --candidate 1 --data data --url http://x --api-key-env K", 1, "no such environment"),
+    ("promote --candidate 1 --data data --log full", 1, "--log 'full': is no file"),
+    (
+        "promote --candidate 1 --data data --log full/letter.txt",
+        1,
+        "no line of a log of promotions",
+    ),
+    ("promote --candidate 1 --data data --feedback none", 1, "there is no such file or folder"),
     # ---- what is broken is found before the work
     ("evaluate torn", 1, "train.jsonl, line 61"),
     ("report torn", 1, "train.jsonl, line 61"),

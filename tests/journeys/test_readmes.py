@@ -12,6 +12,10 @@ import pytest
 from models.bundle.registry import Registry
 
 RANKED = "runs/evaluation/predictions"
+LENIENT = (
+    "--set require=not-worse --set margin=1 --set band_margin=1 --set max_slowdown=1e6 "
+    "--set max_size_ratio=100 --set max_calibration_rise=1"
+)
 # Of the README, training/README.md, models/README.md and service/README.md, with a small corpus.
 STEPS = [
     ("train data --only-sparse --work runs/mine", "Version 1 of 'registry' is trained"),
@@ -31,6 +35,10 @@ STEPS = [
     ("registry verify 1", "Version 1 is whole"),
     ("registry activate 1", "Current is version 1 (before: 2)"),
     ("registry rollback", "Current is version 2 (before: 1)"),
+    ("train data --only-sparse --work runs/third --seed 8 --no-activate", "Version 3"),
+    ("registry activate 2", "Current is version 2 (before: 2)"),
+    (f"promote --candidate 1 --data data --split train {LENIENT}", "Version 1 is promoted."),
+    ("registry rollback", "Current is version 2 (before: 1)"),
     ("registry remove 1", "Version 1 is removed."),
     ("registry split --shards 2 --output shards", "2 shards of 155 labels"),
     ("registry split --shards 2 --output shards", "2 shards of 155 labels"),  # again
@@ -45,7 +53,7 @@ def test_the_steps_of_the_readmes_work_one_after_the_other(place, run):
         outcome = run(*words.split())
         assert outcome.status == 0, (words, outcome)
         assert told in outcome.out, (words, outcome)
-    assert Registry("registry").versions() == [2]
+    assert Registry("registry").versions() == [2, 3]
 
 
 def answers(path: str) -> list[dict[str, object]]:

@@ -125,6 +125,18 @@ def _bins(
     return [(float(p), float(share), float(n)) for p, share, n, filled in rows if filled]
 
 
+def calibration_error(
+    probabilities: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]
+) -> float:
+    """Return the mean difference of probability and share of right labels in 15 bins (ECE).
+
+    Args:
+        probabilities: Of at least one label.
+        is_true: Whether it is right.
+    """
+    return _error(_bins(probabilities, is_true, np.ones(len(probabilities))))
+
+
 def _error(bins: Sequence[tuple[float, float, float]]) -> float:
     total = sum(size for _, _, size in bins)
     return sum(size * abs(p - share) for p, share, size in bins) / total

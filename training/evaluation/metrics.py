@@ -270,6 +270,33 @@ def propensity_scored_ndcg_at(
     return _ratio(_mean_ratio(gains, ideal), _mean_ratio(attainable, ideal))
 
 
+def document_values_at(
+    joined: RankedEvaluation, k: int, weights: Float64[np.ndarray, label]
+) -> dict[str, Float64[np.ndarray, document]]:
+    """P@k, nDCG@k and PSP@k as one value a document, whose means are the metrics.
+
+    That of PSP@k, a ratio of means, is the document's weighted hits over the mean of the best
+    attainable of all documents.
+
+    Args:
+        joined: The ranking beside the truth.
+        k: Places that count.
+        weights: Inverse propensities.
+    """
+    _, is_hit = joined.top(k)
+    ideal = _ideal_gains(joined, k)
+    _, positions, best = _best_weights(joined, weights)
+    attainable = best[positions < k].sum() / joined.num_documents
+    gained = _weighted_hits(joined, k, weights).sum(axis=1)
+    return {
+        f"P@{k}": _num_hits(joined, k) / k,
+        f"nDCG@{k}": np.divide(
+            is_hit @ _discounts(k), ideal, out=np.zeros(joined.num_documents), where=ideal > 0
+        ),
+        f"PSP@{k}": gained / attainable if attainable > 0 else np.zeros(joined.num_documents),
+    }
+
+
 def label_f1_at(joined: RankedEvaluation, k: int) -> Float64[np.ndarray, label]:
     """F1@k of each label, from its contingency table over all documents (DEPL, Table 2).
 

@@ -65,6 +65,7 @@ class Run:
         processes: The processes that train it; this one is the first.
         has_events: Whether to write files for TensorBoard.
         engine: What fits the sparse model.
+        is_activated: Whether the registry's `current` names the version that it publishes.
     """
 
     config: TrainingConfig
@@ -73,6 +74,7 @@ class Run:
     processes: Processes = ALONE
     has_events: bool = False
     engine: Executor = LOCAL
+    is_activated: bool = True
 
 
 def train(run: Run, registry: Registry) -> int:
@@ -319,7 +321,10 @@ def _publish(
 ) -> int:
     scratch = run.folder / "encoder"
     shutil.rmtree(scratch, ignore_errors=True)
-    return registry.publish(lambda folder: write_parts(folder, parts, manifest, scratch, texts))
+    return registry.publish(
+        lambda folder: write_parts(folder, parts, manifest, scratch, texts),
+        activate=run.is_activated,
+    )
 
 
 def _claim_folder(run: Run, start: DenseStart | None) -> None:

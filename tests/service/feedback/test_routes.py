@@ -191,6 +191,17 @@ def test_entries_and_labels_are_counted_by_frequency(client):
     assert found == {name.format(verdict): number for verdict, number in counts.items()}
 
 
+def test_what_is_accepted_is_counted_by_version_an_entry_each(client):
+    half = {"document_id": "half", "accepted": ["L1"], "rejected": ["L2"]}
+    give(client, half, {"document_id": "none", "rejected": ["L2", "L3"], "version": 2})
+    give(client, {"document_id": "unjudged", "added": ["L5"]})
+    name = 'longtail_feedback_accepted_share_{}{{version="2"}}'
+    expected = {name.format("count"): 2, name.format("sum"): 0.5}
+    for part in ("count", "sum"):
+        found = counts_of(client, f"longtail_feedback_accepted_share_{part}")
+        assert found == {name.format(part): expected[name.format(part)]}
+
+
 def damaged(folder):
     (folder / FILE_NAME).write_bytes(b"no database " * 1000)
 

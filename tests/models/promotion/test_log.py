@@ -1,0 +1,63 @@
+"""The log of promotions: lines that stay, torn ones that go, and what is left to finish."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.errors import ConfigError, FileContentError
+from models.promotion.log import PromotionLog
+
+PAIR = {"candidate_digest": "b", "current_digest": "a"}
+
+
+@pytest.fixture
+def log(tmp_path) -> PromotionLog:
+    return PromotionLog(tmp_path / "registry" / "promotions.jsonl")
+
+
+def test_lines_are_kept_in_order_with_their_time(log):
+    assert log.entries() == []
+    log.append("judged", PAIR | {"verdict": "passed"})
+    log.append("done", PAIR)
+    first, second = log.entries()
+    assert (first["event"], second["event"]) == ("judged", "done")
+    assert first["verdict"] == "passed" and first["at"].endswith("+00:00")
+
+
+def test_a_line_that_was_not_written_to_its_end_is_replaced_by_the_next(log):
+    log.append("judged", PAIR)
+    with log.path.open("ab") as file:
+        file.write(b'{"at": "2030-01-01", "ev')
+    assert len(log.entries()) == 1
+    log.append("canary", PAIR)
+    assert [entry["event"] for entry in log.entries()] == ["judged", "canary"]
+
+
+def test_only_a_canary_that_is_not_done_is_left_to_finish(log):
+    def left() -> list[str]:
+        return [entry["event"] for entry in log.unfinished("b")]
+
+    log.append("judged", PAIR)
+    assert left() == []
+    log.append("canary", PAIR)
+    log.append("canary", PAIR | {"candidate_digest": "other"})
+    log.append("done", PAIR | {"candidate_digest": "other"})
+    assert left() == ["canary"]
+    log.append("decided", PAIR | {"promote": False})
+    assert left() == ["canary", "decided"]
+    log.append("done", PAIR)
+    assert left() == []
+
+
+@pytest.mark.parametrize("content", ["a letter\n", "a letter", '{"at": "x"}\nand more'])
+def test_another_file_is_refused_and_stays(log, content):
+    log.path.parent.mkdir()
+    log.path.write_text(content)
+    with pytest.raises(FileContentError, match=r"line \d: no line of a log of promotions"):
+        log.check_writable()
+    assert log.path.read_text() == content
+
+
+def test_a_folder_is_no_log(tmp_path):
+    with pytest.raises(ConfigError, match="is no file"):
+        PromotionLog(tmp_path).check_writable()

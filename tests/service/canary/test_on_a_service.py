@@ -1,0 +1,92 @@
+"""A canary on a running service, over HTTP: its own counters decide."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from models.errors import RequestError
+from models.promotion.decision import Pair
+from models.promotion.log import PromotionLog
+from models.promotion.rules import PromotionRules
+from service.canary.watch import CanaryWatch, try_on_service
+from service.client.calls import NEVER, ConnectionFailedError, ProblemError
+from service.client.client import Client
+
+RULES = PromotionRules(minutes=1.0, share=0.4, min_requests=20)
+
+
+@pytest.fixture
+def pair(registry) -> Pair:
+    digests = [registry.open(version).manifest.digest for version in (1, 2)]
+    return Pair(1, 2, *digests)
+
+
+@pytest.fixture
+def log(tmp_path) -> PromotionLog:
+    return PromotionLog(tmp_path / "promotions.jsonl")
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_good_canary_becomes_the_default_and_a_failing_one_goes(
+    open_server, make_loader, fake_predictor, keys, registry, pair, log, is_failing
+):
+    class OldFails(fake_predictor):
+        def __init__(self, bundle):
+            super().__init__(bundle)
+            self.fails = is_failing and bundle.manifest.metrics["retrieval"]["p_at_1"] == 0.5
+
+        def predict_batch(self, batch, options):
+            if self.fails and "work" in batch.texts:
+                raise RequestError("it fails at work")
+            return super().predict_batch(batch, options)
+
+    key, entry = keys[0]
+    time = [0.0]
+    loader = make_loader(predictor_class=OldFails)
+    with open_server(loader, admin_keys=entry) as url, Client(url, key=key) as client:
+
+        def work(seconds: float) -> None:
+            time[0] += seconds
+            for _ in range(30):
+                with suppress(ProblemError):
+                    client.predict("work")
+
+        watch = CanaryWatch(client, log, pair, RULES, now=lambda: time[0], sleep=work)
+        decision = watch.run(["a", "bb"])
+        served = {each.version: each.traffic_share for each in client.models().models}
+    assert decision.promote != is_failing
+    assert served == ({1: 0.0, 2: 1.0} if is_failing else {1: 1.0, 2: 0.0})
+    assert registry.current() == (2 if is_failing else 1)
+    assert time[0] < 60.0 or not is_failing
+    assert [entry["event"] for entry in log.entries()] == ["canary", "decided", "done"]
+
+
+def test_a_service_with_other_versions_or_none_at_all_is_told(server, pair, log):
+    other = Pair(1, 2, pair.candidate_digest, "another")
+    with pytest.raises(RequestError, match="name the registry that it serves"):
+        try_on_service(server, None, log, other, RULES, ["a"])
+    with pytest.raises(RequestError, match="has no version 9 as this registry has it"):
+        try_on_service(server, None, log, Pair(9, 2, "new", pair.current_digest), RULES, ["a"])
+    assert log.entries() == []
+
+
+def test_nothing_is_begun_where_nobody_listens(pair, log):
+    with (
+        Client("http://127.0.0.1:9", retry=NEVER) as client,
+        pytest.raises(ConnectionFailedError),
+    ):
+        CanaryWatch(client, log, pair, RULES).run(["a"])
+    assert log.entries() == []
+
+
+def test_without_an_admin_key_the_canary_is_refused(server, pair, log):
+    decision = try_on_service(server, None, log, pair, RULES, ["a"])
+    assert not decision.promote and "can't answer with the candidate" in decision.reasons[0]
+
+
+def test_the_client_returns_the_metrics(server):
+    with Client(server) as client:
+        client.predict("a")
+        assert 'longtail_version_answer_duration_seconds_count{version="2"} 1.0' in client.metrics()

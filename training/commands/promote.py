@@ -1,0 +1,165 @@
+"""`longtail promote`: lets a candidate take the place of the current version, or says why not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from training.commands.corpus_options import with_corpus_options
+from training.commands.logs import configure_logging
+from training.formats.options import RECOGNISED, CorpusOptions
+from training.options import (
+    DEFAULT_REGISTRY,
+    RegistryOption,
+    SkipBadOption,
+    SplitOption,
+    VerboseOption,
+)
+
+if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from models.promotion.decision import Decision, Pair, TryOnService
+    from models.promotion.log import PromotionLog
+    from models.promotion.rules import PromotionRules
+    from training.promotion.promote import Promotion
+
+
+def promote_command(trial: Callable[[], TryOnService]) -> Callable[..., None]:
+    """Return the command.
+
+    Args:
+        trial: Returns what tries a candidate on a running service.
+    """
+
+    @with_corpus_options
+    def promote(
+        candidate: Annotated[
+            int, typer.Option(min=1, help="Number of the version that is to become current.")
+        ],
+        data: Annotated[
+            Path,
+            typer.Option(help="Folder of a corpus, or one file: documents held out of both."),
+        ],
+        registry: RegistryOption = DEFAULT_REGISTRY,
+        split: SplitOption = "dev",
+        feedback: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE", help="An export of feedback with texts: what came lately."
+            ),
+        ] = None,
+        url: Annotated[
+            str | None,
+            typer.Option(help="A service to try it on as a canary; else 'current' moves at once."),
+        ] = None,
+        api_key_env: Annotated[
+            str | None,
+            typer.Option(metavar="NAME", help="Environment variable that holds an admin key."),
+        ] = None,
+        share: Annotated[
+            float | None, typer.Option(help="The canary's share of the requests: 0.1.")
+        ] = None,
+        minutes: Annotated[float | None, typer.Option(help="How long it is watched: 10.")] = None,
+        settings: Annotated[
+            list[str] | None,
+            typer.Option("--set", metavar="RULE=VALUE", help="Sets a rule; give it several times."),
+        ] = None,
+        log: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE", help="Every decision, a line each; REGISTRY/promotions.jsonl."
+            ),
+        ] = None,
+        skip_bad: SkipBadOption = False,
+        verbose: VerboseOption = False,
+        corpus: CorpusOptions = RECOGNISED,
+    ) -> None:
+        """Compare a version with the current one, try it on a service, and promote it or not.
+
+        Exit status 1 if it is not promoted. Stopped, the same command goes on.
+        """
+        configure_logging(verbose)
+        from models.bundle.registry import Registry
+        from models.files.outputs import check_readable_file
+        from models.promotion.log import LOG_NAME, PromotionLog
+        from models.promotion.rules import rules_of
+        from training.data.dataset import open_dataset
+        from training.promotion.judge import HeldOut
+        from training.promotion.promote import promote as promote_version
+
+        rules = rules_of(settings or [], share, minutes)
+        key = _key_of(url, api_key_env)
+        if feedback is not None:
+            check_readable_file(feedback, "--feedback")
+        store = Registry(registry)
+        store.resolve(candidate)
+        written = PromotionLog(log or registry / LOG_NAME)
+        written.check_writable()
+        held_out = HeldOut(open_dataset(data, corpus, skip_bad=skip_bad), split, feedback)
+        rollout = None
+        if url is not None:
+            rollout = partial(_try, trial(), url, key, written, rules)
+        _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
+
+    return promote
+
+
+def _try(
+    try_on_service: TryOnService,
+    url: str,
+    key: str | None,
+    log: PromotionLog,
+    rules: PromotionRules,
+    pair: Pair,
+    texts: Sequence[str],
+) -> Decision:
+    print(
+        f"Version {pair.candidate} is tried on {url}: {100 * rules.share:g} % of the requests for "
+        f"{rules.minutes:g} minutes.",
+        flush=True,
+    )
+    return try_on_service(url, key, log, pair, rules, texts)
+
+
+def _key_of(url: str | None, variable: str | None) -> str | None:
+    """Return the admin key.
+
+    Raises:
+        ConfigError: The variable is not set, or nothing would need a key.
+    """
+    from models.errors import ConfigError
+
+    if variable is None:
+        return None
+    if url is None:
+        raise ConfigError("--api-key-env: is given without --url; expected both, or neither")
+    if not (key := os.environ.get(variable)):
+        raise ConfigError(
+            f"--api-key-env {variable!r}: no such environment variable; set it to an admin key"
+        )
+    return key
+
+
+def _tell(promotion: Promotion, log: PromotionLog) -> None:
+    """Print a short report.
+
+    Raises:
+        PromotionRefusedError: The candidate was not promoted.
+    """
+    from models.errors import PromotionRefusedError
+
+    pair, decision = promotion.pair, promotion.decision
+    if promotion.verdict is not None and (report := promotion.verdict.to_markdown()):
+        print(report + "\n")
+    print("\n".join(f"- {reason}" for reason in decision.reasons))
+    print(f"\nWritten: {log.path}")
+    if not decision.promote:
+        raise PromotionRefusedError(
+            f"version {pair.candidate} is not promoted, version {pair.current} stays: "
+            f"{decision.reasons[0]}"
+        )
+    print(f"Version {pair.candidate} is promoted.")

@@ -1,0 +1,173 @@
+"""What people judged since a candidate was trained: a test that neither version has seen.
+
+Only labels that somebody judged count, so that a right label that nobody was shown is no mistake: a
+document is worth the share of its pairs of a right and a wrong label that a version puts in the
+right order (after bpref, Buckley & Voorhees 2004). Labels are right that were accepted or added.
+
+The labels that were rejected are mistakes of the version that answered, and so are those that had
+to be added: whatever differs from it looks better here than it is. So a candidate that looks
+*worse* is worse, but one that looks better may only be different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from models.errors import DataError
+from models.files.bad_lines import BadLine
+from models.files.rows import json_rows
+from models.options import RankingOptions
+from models.ranking.top_k import NO_LABEL
+from training.promotion.ranking import Version
+
+METRIC = "judged pairs in order"
+_CHUNK = 256
+"""Documents that are scored together."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedDocument:
+    """A text and what people said of its labels.
+
+    Attributes:
+        text: The text.
+        right: Ids of labels that were accepted or added.
+        wrong: Ids of labels that were rejected.
+    """
+
+    text: str
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFeedback:
+    """The usable entries of an export.
+
+    Attributes:
+        documents: Those with a text, and labels of both kinds that both versions know.
+        num_before: Entries left out because they came before the candidate was published, so that
+            it may have been trained on them.
+        num_unusable: Others left out: deleted, without their text, or without judged labels of
+            both kinds that both versions know.
+    """
+
+    documents: tuple[JudgedDocument, ...]
+    num_before: int
+    num_unusable: int
+
+
+def read_feedback(path: Path, published_at: datetime | None, known: frozenset[str]) -> NewFeedback:
+    """Return the entries of an export that came after a version was published.
+
+    Args:
+        path: JSON lines of `longtail feedback export`.
+        published_at: When the candidate was published; None: no entry is too old.
+        known: Ids of the labels that both versions have.
+
+    Raises:
+        DataError: A line is no entry of an export.
+    """
+    documents, num_before, num_unusable = [], 0, 0
+    for number, row in json_rows(path):
+        entry = _checked(path, number, row)
+        if "deleted_at" in entry:
+            num_unusable += 1
+        elif _is_before(entry, published_at):
+            num_before += 1
+        elif (document := _document_of(entry, known)) is not None:
+            documents.append(document)
+        else:
+            num_unusable += 1
+    return NewFeedback(tuple(documents), num_before, num_unusable)
+
+
+def shares_in_order(
+    version: Version, documents: Sequence[JudgedDocument]
+) -> Float64[np.ndarray, document]:
+    """Return the share of the pairs of a right and a wrong label that a version has in order.
+
+    Equal scores are half in order.
+
+    Args:
+        version: Knows all the labels.
+        documents: Each with labels of both kinds.
+    """
+    shares: list[float] = []
+    row_of = {label.id: row for row, label in enumerate(version.predictor.catalogue)}
+    for start in range(0, len(documents), _CHUNK):
+        part = documents[start : start + _CHUNK]
+        width = max(len(each.right) + len(each.wrong) for each in part)
+        labels = np.full((len(part), width), NO_LABEL, dtype=np.int64)
+        for line, each in zip(labels, part, strict=True):
+            rows = [row_of[label_id] for label_id in (*each.right, *each.wrong)]
+            line[: len(rows)] = rows
+        batch = version.predictor.read([each.text for each in part])
+        scores = version.predictor.score(batch, labels, RankingOptions())
+        shares += [_share(line, each) for line, each in zip(scores, part, strict=True)]
+    return np.array(shares, dtype=np.float64)
+
+
+def _share(scores: np.ndarray, document: JudgedDocument) -> float:
+    num_right = len(document.right)
+    right = scores[:num_right, None]
+    wrong = scores[None, num_right : num_right + len(document.wrong)]
+    return float(((right > wrong) + 0.5 * (right == wrong)).mean())
+
+
+def _is_before(entry: Mapping[str, Any], published_at: datetime | None) -> bool:
+    given_at = time_of(entry["given_at"])
+    assert given_at is not None  # it was checked
+    return published_at is not None and given_at <= published_at
+
+
+def _document_of(entry: Mapping[str, Any], known: frozenset[str]) -> JudgedDocument | None:
+    text = entry.get("text")
+    right = tuple(x for x in (*entry["accepted"], *entry["added"]) if x in known)
+    wrong = tuple(x for x in entry["rejected"] if x in known)
+    if not isinstance(text, str) or not text.strip() or not right or not wrong:
+        return None
+    return JudgedDocument(text, right, wrong)
+
+
+def time_of(value: object) -> datetime | None:
+    """Return a time in ISO 8601, in UTC where it names no zone; None where it is none."""
+    try:
+        time = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _checked(path: Path, number: int, row: dict[str, Any] | BadLine) -> dict[str, Any]:
+    """Return a line's entry.
+
+    Raises:
+        DataError: It is none.
+    """
+    reason = row.reason if isinstance(row, BadLine) else _problem_of(row)
+    if reason is not None:
+        raise DataError(
+            f"{path}, line {number}: {reason}; expected the file of 'longtail feedback export'"
+        )
+    assert not isinstance(row, BadLine)
+    return row
+
+
+def _problem_of(entry: Mapping[str, Any]) -> str | None:
+    if "deleted_at" in entry:
+        return None
+    if time_of(entry.get("given_at")) is None:
+        return "'given_at' is missing, or is no time"
+    for name in ("accepted", "rejected", "added"):
+        ids = entry.get(name)
+        if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+            return f"{name!r} is missing, or is no list of ids"
+    return None

@@ -1,0 +1,195 @@
+"""Whether a candidate may take the place of the current version, by documents held out of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from models.bundle.registry import Registry
+from models.errors import DataError, LongtailError
+from models.promotion.rules import PromotionRules
+from training.calibration.reliability import calibration_error
+from training.data.dataset import Dataset
+from training.promotion.feedback import METRIC, read_feedback, shares_in_order, time_of
+from training.promotion.paired import PairedTest, objections, paired_test, quality_tests
+from training.promotion.ranking import (
+    NUM_TIMED,
+    Answers,
+    Numbering,
+    Version,
+    answer,
+    milliseconds_a_text,
+)
+from training.promotion.verdict import Check, Verdict
+
+_FAULTS = (LongtailError, ValueError, ArithmeticError, IndexError)
+"""What comes of weights that are no numbers, or of parts that don't fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """What both versions are measured on.
+
+    Attributes:
+        dataset: Holds the documents.
+        split_name: Which of them.
+        feedback: An export of feedback; None: there is none.
+    """
+
+    dataset: Dataset
+    split_name: str
+    feedback: Path | None = None
+
+
+def judge(
+    registry: Registry, candidate: int, current: int, held_out: HeldOut, rules: PromotionRules
+) -> Verdict:
+    """Measure both versions, and say whether anything speaks against the candidate.
+
+    Both answer by their default scorers, as they are served. Frequency bands and propensities are
+    those of the current version's training documents.
+
+    Args:
+        registry: Has both.
+        candidate: The version that is to replace the other one.
+        current: That one.
+        held_out: Documents, held out of the training of both.
+        rules: What the candidate must show.
+
+    Raises:
+        BundleError: The current version can't be opened.
+        DataError: The documents or the feedback can't be used.
+    """
+    split = held_out.dataset.split(held_out.split_name)
+    matrix = split.scan().labels
+    if matrix.shape[0] < rules.min_documents:
+        raise DataError(
+            f"{held_out.dataset.folder}: split {held_out.split_name!r} has {matrix.shape[0]} "
+            f"documents; expected at least {rules.min_documents}, by the rule min_documents; name "
+            "another split or corpus"
+        )
+    old = Version.load(current, registry.open(current))
+    try:
+        new = Version.load(candidate, registry.open(candidate))
+    except _FAULTS as error:
+        return Verdict((f"version {candidate} can't be loaded: {error}",))
+    texts = list(split.texts())
+    numbering = Numbering(held_out.dataset, [old.bundle.catalogue, new.bundle.catalogue])
+    truth = numbering.truth(matrix)
+    before = answer(old, texts, truth, numbering)
+    try:
+        after = answer(new, texts, truth, numbering)
+    except _FAULTS as error:
+        return Verdict((f"version {candidate} can't answer the held-out documents: {error}",))
+    joined = {"current": before.joined, "candidate": after.joined}
+    counts = numbering.training_counts(old.bundle.catalogue)
+    num_training = old.bundle.manifest.training_document_count
+    tests = quality_tests(joined, counts, num_training, rules)
+    notes: list[str] = []
+    if held_out.feedback is not None:
+        published_at = time_of(registry.published_at(candidate))
+        tests += _feedback_tests(old, new, held_out.feedback, published_at, rules, notes)
+    checks = [
+        *_checks_of_answers(before, after, rules),
+        *_checks_of_costs([old, new], texts, rules),
+        _check_of_labels(old, new, rules),
+    ]
+    found = [check.objection for check in checks if check.objection is not None]
+    data = {
+        "corpus": held_out.dataset.fingerprint,
+        "split": held_out.split_name,
+        "documents": len(texts),
+    }
+    return Verdict(
+        (*objections(tests, rules), *found), tuple(tests), tuple(checks), tuple(notes), data
+    )
+
+
+def _feedback_tests(
+    old: Version,
+    new: Version,
+    path: Path,
+    published_at: datetime | None,
+    rules: PromotionRules,
+    notes: list[str],
+) -> list[PairedTest]:
+    """Return the test of the feedback, if there is enough; say in the notes what was used."""
+    ids = [frozenset(label.id for label in each.bundle.catalogue) for each in (old, new)]
+    found = read_feedback(path, published_at, ids[0] & ids[1])
+    notes.append(
+        f"feedback: {len(found.documents)} entries used, {found.num_before} left out because they "
+        f"came before the candidate was published, and {found.num_unusable} without a text or "
+        "without both right and wrong labels that both versions know"
+    )
+    if len(found.documents) < rules.min_documents:
+        notes.append(f"feedback: not tested; the rules ask for {rules.min_documents} entries")
+        return []
+    values = [shares_in_order(each, found.documents) for each in (old, new)]
+    return [paired_test("feedback", METRIC, "judged", values[0], values[1], rules.band_margin)]
+
+
+def _checks_of_answers(before: Answers, after: Answers, rules: PromotionRules) -> list[Check]:
+    not_finite = Check(
+        "scores that are no finite numbers",
+        before.num_not_finite,
+        after.num_not_finite,
+        "0",
+        f"{after.num_not_finite} scores are no finite numbers" if after.num_not_finite else None,
+    )
+    grew = after.num_empty > before.num_empty
+    empty = Check(
+        "documents without any label",
+        before.num_empty,
+        after.num_empty,
+        "no more than the current version's",
+        f"{after.num_empty} documents get no label, {before.num_empty} by the current version"
+        if grew
+        else None,
+    )
+    return [not_finite, empty, _check_of_calibration(before, after, rules)]
+
+
+def _check_of_calibration(before: Answers, after: Answers, rules: PromotionRules) -> Check:
+    old, new = _calibration_error(before), _calibration_error(after)
+    objection = None
+    if old is not None and new is None:
+        objection = "it gives no probabilities, which the current version gives"
+    elif old is not None and new is not None and new > old + rules.max_calibration_rise:
+        objection = f"its calibration error is {new:.3f} instead of {old:.3f}"
+    limit = f"a rise of {rules.max_calibration_rise:g} at most"
+    return Check("calibration error of the best five labels", old, new, limit, objection)
+
+
+def _calibration_error(answers: Answers) -> float | None:
+    return None if answers.judged is None else calibration_error(*answers.judged)
+
+
+def _checks_of_costs(
+    versions: Sequence[Version], texts: Sequence[str], rules: PromotionRules
+) -> list[Check]:
+    step = max(1, len(texts) // NUM_TIMED)
+    times = milliseconds_a_text(versions, texts[::step][:NUM_TIMED])
+    sizes = [version.size_bytes / 1e6 for version in versions]
+    return [
+        _check_of_ratio("milliseconds a text", times, rules.max_slowdown),
+        _check_of_ratio("megabytes", sizes, rules.max_size_ratio),
+    ]
+
+
+def _check_of_ratio(name: str, figures: Sequence[float], most: float) -> Check:
+    ratio = figures[1] / figures[0]
+    objection = f"{name}: {ratio:.2f} times the current version's" if ratio > most else None
+    return Check(name, figures[0], figures[1], f"{most:g} times at most", objection)
+
+
+def _check_of_labels(old: Version, new: Version, rules: PromotionRules) -> Check:
+    known = {label.id for label in new.bundle.catalogue}
+    lost = [label.id for label in old.bundle.catalogue if label.id not in known]
+    objection = None
+    if len(lost) > rules.max_lost_labels:
+        objection = f"{len(lost)} labels of the current version are gone, the first {lost[0]!r}"
+    limit = f"{rules.max_lost_labels} lost at most"
+    sizes = (len(old.bundle.catalogue), len(new.bundle.catalogue))
+    return Check("labels", *sizes, limit, objection)

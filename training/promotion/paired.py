@@ -1,0 +1,217 @@
+"""Paired tests of a candidate against the current version on the same documents.
+
+Differences are those of one document: what a document is worth to both is taken out, so that small
+differences show. All tests are one-sided t-tests on their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy import stats
+
+from models.promotion.rules import BETTER, PromotionRules
+from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
+from training.evaluation.metrics import (
+    RankedEvaluation,
+    document_values_at,
+    inverse_propensities,
+)
+
+K = 5
+_ROUNDING = 1e-12  # differences closer than this are equal
+BAND_METRIC = f"nDCG@{K}"
+"""Of the labels of a frequency band."""
+
+Kind: TypeAlias = Literal["overall", "band", "feedback"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """One metric of both versions on the same documents.
+
+    Attributes:
+        kind: "overall", "band" (of labels by training documents), or "feedback".
+        metric: Its name.
+        labels: The subset of the labels.
+        num_documents: With a true label of the subset; all where it is all labels.
+        current: Mean of the current version.
+        candidate: Mean of the candidate.
+        p_worse_by_margin: Probability of such differences, or better ones, if the candidate were
+            worse by the margin: a small one shows that it is not.
+        p_equal_or_worse: The same if it were not better: a small one shows that it is.
+        p_equal_or_better: Probability of such differences, or worse ones, if it were not worse: a
+            small one shows that it is.
+    """
+
+    kind: Kind
+    metric: str
+    labels: str
+    num_documents: int
+    current: float
+    candidate: float
+    p_worse_by_margin: float
+    p_equal_or_worse: float
+    p_equal_or_better: float
+
+    @property
+    def difference(self) -> float:
+        """How much better the candidate is."""
+        return self.candidate - self.current
+
+    @property
+    def name(self) -> str:
+        """The metric and the subset of the labels, in words."""
+        if self.labels == ALL_LABELS:
+            return self.metric
+        return f"{self.metric} of labels with {self.labels} training documents"
+
+
+def paired_test(
+    kind: Kind,
+    metric: str,
+    labels: str,
+    current: Float64[np.ndarray, document],
+    candidate: Float64[np.ndarray, document],
+    margin: float,
+) -> PairedTest:
+    """Test the differences of one metric.
+
+    Args:
+        kind: As in `PairedTest`.
+        metric: Its name.
+        labels: As there.
+        current: Values of the current version, one a document; at least two.
+        candidate: Of the candidate, of the same documents.
+        margin: How much worse is called worse.
+    """
+    differences = candidate - current
+    return PairedTest(
+        kind=kind,
+        metric=metric,
+        labels=labels,
+        num_documents=len(differences),
+        current=float(current.mean()),
+        candidate=float(candidate.mean()),
+        p_worse_by_margin=_p_above(differences, -margin),
+        p_equal_or_worse=_p_above(differences, 0.0),
+        p_equal_or_better=_p_above(-differences, 0.0),
+    )
+
+
+def _p_above(differences: Float64[np.ndarray, document], bound: float) -> float:
+    """Return the p-value of a mean above a bound; without any spread it is 0 or 1."""
+    if np.ptp(differences) < _ROUNDING:
+        return 0.0 if float(differences.mean()) > bound + _ROUNDING else 1.0
+    return float(stats.ttest_1samp(differences, bound, alternative="greater").pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for being several (Holm 1979), in the order given.
+
+    Rejecting those of at most alpha errs in any of them with a probability of at most alpha,
+    however they depend on each other: the i-th smallest of m counts m - i + 1 times, and none less
+    than a smaller one.
+    """
+    order = np.argsort(p_values, kind="stable")
+    num = len(p_values)
+    adjusted, largest = [0.0] * num, 0.0
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, (num - place) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def quality_tests(
+    joined: Mapping[str, RankedEvaluation],
+    training_counts: Int64[np.ndarray, label],
+    num_training_documents: int,
+    rules: PromotionRules,
+) -> list[PairedTest]:
+    """Test P@5, nDCG@5 and PSP@5 of all labels, and nDCG@5 of each frequency band.
+
+    A band with fewer documents than the rules ask for is left out.
+
+    Args:
+        joined: The rankings of "current" and "candidate" beside the same truth.
+        training_counts: Training documents of each label; they make the bands and the propensities.
+        num_training_documents: N of the propensities.
+        rules: Margins, and the documents that a test needs.
+    """
+    weights = inverse_propensities(training_counts, num_training_documents)
+    tests = []
+    subsets = label_subsets(training_counts)
+    for name in (ALL_LABELS, *FREQUENCY_BINS):
+        is_all = name == ALL_LABELS
+        kept = {
+            who: each if is_all else each.restricted_to(subsets[name])
+            for who, each in joined.items()
+        }
+        num_documents = kept["current"].num_documents
+        if num_documents < (2 if is_all else rules.min_documents):
+            continue
+        values = {who: document_values_at(each, K, weights) for who, each in kept.items()}
+        tests += [
+            paired_test(
+                "overall" if is_all else "band",
+                metric,
+                name,
+                values["current"][metric],
+                values["candidate"][metric],
+                rules.margin if is_all else rules.band_margin,
+            )
+            for metric in (values["current"] if is_all else [BAND_METRIC])
+        ]
+    return tests
+
+
+def objections(tests: Sequence[PairedTest], rules: PromotionRules) -> list[str]:
+    """Return why the tests speak against the candidate, in sentences; none where they don't.
+
+    - Overall, each metric must be shown to be worse by less than the margin. That all of them must
+      be needs no correction for several tests.
+    - A band, or the feedback, must not be significantly worse (`holm` over these), and by more than
+      the band margin: they have too few documents to show that they are not.
+    - Where the rules ask for it, one metric or band must be significantly better (`holm`). The
+      feedback doesn't count here: the labels that were rejected are the mistakes of the version
+      that answered, mostly the current one, so that any other one looks better on them.
+
+    Args:
+        tests: Of `quality_tests`, and of the feedback.
+        rules: What is asked for.
+    """
+    overall = [test for test in tests if test.kind == "overall"]
+    others = [test for test in tests if test.kind != "overall"]
+    reasons = [
+        f"{test.name} is not shown to be worse by less than {_points(rules.margin)}: "
+        f"{_in_words(test)}, p = {test.p_worse_by_margin:.2g}"
+        for test in overall
+        if test.p_worse_by_margin > rules.significance
+    ]
+    for test, p in zip(others, holm([x.p_equal_or_better for x in others]), strict=True):
+        if p <= rules.significance and test.difference < -rules.band_margin:
+            reasons.append(f"{test.name} is worse: {_in_words(test)}, p = {p:.2g}")
+    if rules.require == BETTER:
+        candidates = [test for test in tests if test.kind != "feedback"]
+        smallest = min(holm([x.p_equal_or_worse for x in candidates]), default=1.0)
+        if smallest > rules.significance:
+            reasons.append(
+                f"no metric is shown to be better (smallest p, by Holm: {smallest:.2g}); to "
+                "replace the current version by one that is as good: --set require=not-worse"
+            )
+    return reasons
+
+
+def _in_words(test: PairedTest) -> str:
+    return (
+        f"{100 * test.candidate:.2f} instead of {100 * test.current:.2f} over "
+        f"{test.num_documents:,} documents"
+    )
+
+
+def _points(fraction: float) -> str:
+    return f"{100 * fraction:g} points"
