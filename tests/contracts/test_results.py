@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from training.evaluation.record import FLAGS
+from models.processor import FLAGS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
