@@ -153,11 +153,7 @@ class InnerProductIndex:
             DataError: A query is not finite.
         """
         norms = _norms(queries)
-        if not np.isfinite(norms).all():
-            raise DataError(
-                f"inner products: {_bad_rows(norms)} of {len(norms)} text vectors are not finite; "
-                "the model is damaged or numerically unstable: train it again"
-            )
+        _check_finite(norms, "text")
         unit = 2.0**-24
         dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
         gamma = dim * unit / (1 - dim * unit)
@@ -173,7 +169,12 @@ class InnerProductSource:
     """The `Source` of one batch of query vectors over an index."""
 
     def __init__(self, index: InnerProductIndex, queries: Float32[np.ndarray, "batch dim"]) -> None:
-        """Bind the queries to the index."""
+        """Bind the queries to the index.
+
+        Raises:
+            DataError: A query is not finite.
+        """
+        _check_finite(_norms(queries), "text")
         self._index = index
         self._queries = np.ascontiguousarray(queries)
 
@@ -216,20 +217,25 @@ def _norm_and_largest(vectors: Float32[np.ndarray, "row dim"]) -> tuple[float, f
         DataError: One is not finite.
     """
     norms = _norms(vectors)
-    if not np.isfinite(norms).all():
-        raise DataError(
-            f"inner products: {_bad_rows(norms)} of {len(norms)} label vectors are not finite; the "
-            "model is damaged or numerically unstable: train it again"
-        )
+    _check_finite(norms, "label")
     parts = row_parts(len(vectors), vectors.shape[1], _BLOCK_NUMBERS)
     largest = max(float(np.abs(vectors[part]).max(initial=0)) for part in parts)
     return float(norms.max(initial=0)), largest
 
 
-def _bad_rows(norms: Float64[np.ndarray, row]) -> str:
-    """Return how many lengths are not finite, and the first of them."""
+def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
+    """Refuse vectors whose lengths are not finite.
+
+    Raises:
+        DataError: There are some.
+    """
     is_bad = ~np.isfinite(norms)
-    return f"{int(is_bad.sum())} (the first in row {int(is_bad.argmax())})"
+    if is_bad.any():
+        raise DataError(
+            f"inner products: {int(is_bad.sum())} (the first in row {int(is_bad.argmax())}) of "
+            f"{len(norms)} {whose} vectors are not finite; the model is damaged or numerically "
+            "unstable: train it again"
+        )
 
 
 def _wants_gpu(device: str) -> bool:
