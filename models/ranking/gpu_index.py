@@ -157,9 +157,7 @@ class _Indexes:
         """Return what some work on the indexes returns."""
         return self._thread.call(work)
 
-    def add(
-        self, stored: Float32[np.ndarray, "row stored"], search: GpuSearch, device: int
-    ) -> int:
+    def add(self, stored: Float32[np.ndarray, "row stored"], search: GpuSearch, device: int) -> int:
         """Make an index of vectors; return its number."""
         number = next(self._numbers)
         self._thread.call(partial(self._make, number, stored, search, device))
@@ -267,18 +265,22 @@ def _memory_errors(what: str, device: int) -> Iterator[None]:
 
     Raises:
         ConfigError: That was so.
+        RuntimeError: Another error of FAISS or PyTorch, as it came.
     """
     try:
         yield
-    except (RuntimeError, MemoryError) as error:  # of FAISS and PyTorch; of cuVS
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        is_memory = isinstance(error, MemoryError) or any(
-            words in str(error) for words in ("alloc fail", "out of memory")
-        )
-        if not is_memory:
+    except MemoryError as error:  # of cuVS
+        raise _too_small(what, device, error) from error
+    except RuntimeError as error:  # of FAISS and PyTorch
+        if not any(words in str(error) for words in ("alloc fail", "out of memory")):
             raise
-        raise ConfigError(
-            f"GPU {device}: its memory is too small for {what} "
-            f"({_free_bytes(device) / 2**20:.0f} MiB are free; {lines[0][:200]}); unload a "
-            "version, send fewer texts at a time, use a larger GPU, or the device 'cpu'"
-        ) from error
+        raise _too_small(what, device, error) from error
+
+
+def _too_small(what: str, device: int, error: Exception) -> ConfigError:
+    first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ConfigError(
+        f"GPU {device}: its memory is too small for {what} ({_free_bytes(device) / 2**20:.0f} MiB "
+        f"are free; {first_line[:200]}); unload a version, send fewer texts at a time, use a "
+        "larger GPU, or the device 'cpu'"
+    )

@@ -61,7 +61,7 @@ class GpuThread:
 def _complete(future: Future[T], work: Callable[[], T]) -> None:
     try:
         future.set_result(work())
-    except BaseException as error:  # belongs to who waits for it
+    except BaseException as error:  # noqa: BLE001  # belongs to who waits for it
         _forget_locals(error)
         future.set_exception(error)
 

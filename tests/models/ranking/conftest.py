@@ -51,7 +51,11 @@ class Gpu:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One thread alone may be in FAISS, always the same one."""
+        """One thread alone may be in FAISS, always the same one.
+
+        Yields:
+            Nothing, inside FAISS.
+        """
         self.require(self.busy.acquire(blocking=False), "two threads are in FAISS at once")
         try:
             self.threads.add(threading.get_ident())
@@ -162,7 +166,11 @@ class FlatIndex:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
-    """A machine with GPUs, which checks each rule of FAISS; they compute on the CPU."""
+    """A machine with GPUs, which checks each rule of FAISS; they compute on the CPU.
+
+    Yields:
+        What was done to it.
+    """
     gpu = Gpu()
     stand_ins = {
         "StandardGpuResources": lambda: Resources(gpu),

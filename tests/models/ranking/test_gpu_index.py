@@ -1,4 +1,4 @@
-"""Searches on a GPU against those on a CPU, to the bit, with a stand-in that checks FAISS's rules."""
+"""Searches on a GPU against those on a CPU, to the bit; a stand-in checks FAISS's rules."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from training.learning import drawing
 from training.learning.drawing import cumulative_sums, draw_with_replacement
 from training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
 from training.learning.ordered_losses import sub_sampled
+from training.learning.sampling import Pairs
 
 
 class AsOnGpu(TorchDispatchMode):
@@ -68,20 +69,14 @@ def test_draws_on_a_gpu_follow_the_weights(on_gpu) -> None:
         assert chisquare(counts[is_drawn].numpy(), expected.double().numpy()).pvalue > 1e-4
 
 
-class OfTwoPairs:
-    """What the distributions read of `Pairs`."""
-
+def two_pairs() -> Pairs:
     labels = torch.tensor([0, 5])
-
-    def is_excluded(self, labels):
-        return labels == self.labels.unsqueeze(1)
-
-    def document_vectors(self):
-        return torch.tensor([[0.5, -1.0], [1.0, 0.3]])
+    vectors = torch.tensor([[0.5, -1.0], [1.0, 0.3]])
+    return Pairs(torch.arange(2), labels, labels.unsqueeze(1), vectors)
 
 
 def test_the_softmax_draws_in_deterministic_mode(on_gpu) -> None:
-    pairs = OfTwoPairs()
+    pairs = two_pairs()
     scores = torch.randn(2, 9, generator=generator())
     drawn = SoftmaxNegatives(lambda pairs: scores, 50).draw(pairs, generator())
     assert drawn.labels.shape == (2, 50) and drawn.log_q.isfinite().all()
@@ -95,16 +90,8 @@ def test_ranks_are_drawn_in_deterministic_mode(on_gpu) -> None:
     torch.testing.assert_close(drawn.mean(dim=0, keepdim=True), theta, rtol=0.05, atol=0)
 
 
-def test_bounds_of_clusters_are_summed_in_deterministic_mode(on_gpu, monkeypatch) -> None:
-    """`draw_each` asks for more than `OfTwoPairs` has, so only the sums are taken."""
+def test_clusters_draw_in_deterministic_mode(on_gpu) -> None:
     vectors = torch.randn(16, 2, generator=generator())
-    clusters = ClusterNegatives.of(vectors, torch.zeros(16), 5, np.random.default_rng(0))
-    found = []
-
-    def noting(pairs, num_draws, sample, log_q):
-        rows = torch.arange(2).repeat_interleave(num_draws)
-        found.append(sample(rows))
-
-    monkeypatch.setattr("training.learning.model_distributions.draw_each", noting)
-    clusters.draw(OfTwoPairs(), generator())
-    assert found[0].shape == (10,) and 0 <= int(found[0].min()) <= int(found[0].max()) < 16
+    clusters = ClusterNegatives.of(vectors, torch.zeros(16), 50, np.random.default_rng(0))
+    drawn = clusters.draw(two_pairs(), generator())
+    assert drawn.labels.shape == (2, 50) and not two_pairs().is_excluded(drawn.labels).any()
