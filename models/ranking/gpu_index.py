@@ -270,16 +270,16 @@ def _memory_errors(what: str, device: int) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:  # of cuVS
-        raise _too_small(what, device, error) from error
+        raise ConfigError(_too_small(what, device, error)) from error
     except RuntimeError as error:  # of FAISS and PyTorch
         if not any(words in str(error) for words in ("alloc fail", "out of memory")):
             raise
-        raise _too_small(what, device, error) from error
+        raise ConfigError(_too_small(what, device, error)) from error
 
 
-def _too_small(what: str, device: int, error: Exception) -> ConfigError:
+def _too_small(what: str, device: int, error: Exception) -> str:
     first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return ConfigError(
+    return (
         f"GPU {device}: its memory is too small for {what} ({_free_bytes(device) / 2**20:.0f} MiB "
         f"are free; {first_line[:200]}); unload a version, send fewer texts at a time, use a "
         "larger GPU, or the device 'cpu'"
