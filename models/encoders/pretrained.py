@@ -137,7 +137,8 @@ def dtype_for(precision: Precision, device: str) -> torch.dtype:
 
 def _gpu_has_bfloat16() -> bool:
     """Whether the GPU has instructions for bfloat16; those before Ampere imitate it, slowly."""
-    return torch.cuda.is_bf16_supported(including_emulation=False)
+    found: bool = torch.cuda.is_bf16_supported(including_emulation=False)
+    return found
 
 
 def _has_bfloat16() -> bool:

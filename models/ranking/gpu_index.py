@@ -246,7 +246,7 @@ def _read(index: faiss.GpuIndexFlatIP, start: int, target: Float32[Tensor, "row 
     # FAISS and PyTorch use streams of their own, which don't wait for each other.
     torch.cuda.synchronize(target.device)
     pointer = faiss.cast_integer_to_float_ptr(target.data_ptr())
-    index.reconstruct_n_c(start, len(target), pointer)
+    index.reconstruct_n_c(start, len(target), pointer)  # type: ignore[attr-defined]
     torch.cuda.synchronize(target.device)
 
 

@@ -157,7 +157,8 @@ class InnerProductIndex:
         unit = 2.0**-24
         dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
         gamma = dim * unit / (1 - dim * unit)
-        margin = norms * (2 * gamma * self._largest_norm) + dim * 2.0**-126
+        margin: Float64[np.ndarray, row] = norms * (2 * gamma * self._largest_norm)
+        margin += dim * 2.0**-126
         if self._is_half:
             margin *= 1 + 2**-9  # of products of vectors that may have grown so much
             margin += norms * (2.0**-9.5 * self._largest_norm)
