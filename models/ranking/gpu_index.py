@@ -50,7 +50,7 @@ class GpuSearch:
 
     Attributes:
         half: Whether the GPU has float16 copies, in half the memory.
-        use_cuvs: Whether by cuVS; None: where FAISS was built with it.
+        use_cuvs: Whether by cuVS; None: as FAISS has it, which is not in faiss-gpu-cuvs 1.15.1.
     """
 
     half: bool = False

@@ -119,7 +119,8 @@ class InnerProductIndex:
         Raises:
             DataError: A query is not finite.
         """
-        return queries @ self.vectors.T, self._rounding_bound(queries)
+        margins = self._rounding_bound(queries)
+        return queries @ self.vectors.T, margins
 
     def _search(
         self, queries: Float32[np.ndarray, "row dim"], m: int

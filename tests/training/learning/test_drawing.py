@@ -95,3 +95,14 @@ def test_clusters_draw_in_deterministic_mode(on_gpu) -> None:
     clusters = ClusterNegatives.of(vectors, torch.zeros(16), 50, np.random.default_rng(0))
     drawn = clusters.draw(two_pairs(), generator())
     assert drawn.labels.shape == (2, 50) and not two_pairs().is_excluded(drawn.labels).any()
+
+
+@pytest.mark.gpu
+def test_a_gpu_draws_in_deterministic_mode() -> None:
+    weights = torch.tensor([[0.0, 1.0, 0.0, 3.0]]).cuda()
+    torch.use_deterministic_algorithms(True)
+    try:
+        drawn = draw_with_replacement(weights, 1000, torch.Generator("cuda").manual_seed(0))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert set(drawn.flatten().tolist()) == {1, 3}
