@@ -30,6 +30,7 @@ from service.middleware.telemetry import TelemetryMiddleware
 from service.middleware.tracing import TracingMiddleware
 from service.middleware.unexpected_errors import UnexpectedErrorMiddleware
 from service.process.compute_threads import ComputeSetup
+from service.process.memory import available_gpu_bytes
 from service.protocols.annif import router as annif_router
 from service.protocols.annif_schemas import SuggestForm
 from service.protocols.label_studio import event_schemas
@@ -220,7 +221,11 @@ def _redeployer(
     uri = settings.registry_source
     source = RegistrySource(uri, manager.registry) if uri else None
     loader = ModelLoader(
-        manager.registry, load, source=source, memory_factor=settings.memory_factor
+        manager.registry,
+        load,
+        source=source,
+        memory_factor=settings.memory_factor,
+        available_gpu=partial(available_gpu_bytes, settings.device),
     )
     number = settings.canary_version
     policy = Policy(

@@ -130,9 +130,15 @@ def dtype_for(precision: Precision, device: str) -> torch.dtype:
         device: "cpu" or "cuda".
     """
     if precision == "auto":
-        has_it = torch.cuda.is_bf16_supported() if device == "cuda" else _has_bfloat16()
+        has_it = _gpu_has_bfloat16() if device == "cuda" else _has_bfloat16()
         precision = "bfloat16" if has_it else "float32"
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def _gpu_has_bfloat16() -> bool:
+    """Whether the GPU has instructions for bfloat16; those before Ampere imitate it, slowly."""
+    found: bool = torch.cuda.is_bf16_supported(including_emulation=False)
+    return found
 
 
 def _has_bfloat16() -> bool:

@@ -41,7 +41,8 @@ import numpy as np
 from jaxtyping import Float32
 from transformers import TokenizersBackend
 
-from models.bundle.manifest import Calibration, RarityBlend
+from models.bundle.bundle import ENCODER_FOLDER
+from models.bundle.manifest import Calibration, Manifest, RarityBlend
 from models.encoders.dual_encoder import DualEncoder
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.name_model import NameModel
@@ -63,6 +64,7 @@ from models.scorers.sparse import SparseModel
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 RETRIEVAL_FILE = "retrieval.safetensors"
+_GPU_WORKING_BYTES = 2**30  # 256 MiB of FAISS, and activations of 16384 tokens
 CLASSIFIER_FILE = "classifier.safetensors"
 LINEAR_FILE = "linear.safetensors"
 _TREE_FILE = "tree.safetensors"
@@ -138,3 +140,19 @@ class ModelParts:
             ENSEMBLE: ENSEMBLE in self.blends,
         }
         return tuple(name for name, is_there in there.items() if is_there)
+
+
+def gpu_bytes(manifest: Manifest) -> int:
+    """Return about how much memory of a GPU a model takes there, in bytes; 0 without a dense half.
+
+    The label vectors, an eighth more for padded columns and what FAISS adds; the encoder, in
+    float32; and as much as batches are computed in. The sparse model and the label tree stay in
+    main memory. Estimated, not measured.
+    """
+    dense = (_DUAL_ENCODER_FILE, RETRIEVAL_FILE, CLASSIFIER_FILE, LINEAR_FILE)
+    sizes = [
+        info.size_bytes
+        for name, info in manifest.files.items()
+        if name in dense or name.startswith(f"{ENCODER_FOLDER}/")
+    ]
+    return sum(sizes) * 9 // 8 + _GPU_WORKING_BYTES if sizes else 0

@@ -258,8 +258,16 @@ def _shortest(values: Float32[np.ndarray, entry]) -> np.ndarray:
 
 
 def read_sparse(bundle: Bundle) -> SparseModel:
-    """Return the sparse model of a verified bundle, without loading its encoder."""
+    """Return the sparse model of a verified bundle, without loading its encoder.
+
+    Raises:
+        BundleCorruptError: A weight or bias is not finite.
+    """
     arrays = bundle.tensors(SPARSE_FILE)
+    for name in ("data", "bias", "idf"):
+        if not np.isfinite(arrays[name]).all():
+            what = f"{name} has values that are not finite"
+            raise BundleCorruptError(contradiction(bundle, SPARSE_FILE, what))
     tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
     weights = csr_array(
         (arrays["data"].astype(np.float32, copy=False), arrays["indices"], arrays["indptr"]),

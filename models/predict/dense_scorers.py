@@ -43,11 +43,13 @@ class VectorScorer:
             model: A row for each label that it knows.
             catalogue: All labels.
             traits: What is known of it.
-            tree: p_n(y|x), where its correction is "tree", on the device that is to search it.
+            tree: p_n(y|x), where its correction is "tree"; on the CPU, whose compiled walk no GPU
+                was measured to beat.
             index_device: Where FAISS searches (see `InnerProductIndex`).
 
         Raises:
-            ConfigError: FAISS sees no such device.
+            DataError: A row is not finite.
+            ConfigError: FAISS sees no such device, or its memory is too small.
         """
         self.traits = traits
         self._tree = tree
@@ -63,7 +65,7 @@ class VectorScorer:
         """Return the inner products, and log p_n(y|x) where the tree corrects them.
 
         Raises:
-            DataError: A vector is not finite, and the tree is to correct its scores.
+            DataError: A vector is not finite.
         """
         queries = self._queries(batch.vectors, correction, tail_dial)
         if correction != "tree":
@@ -104,12 +106,13 @@ def make_dense(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
     """Return the scorers of a model's dense half.
 
     Raises:
-        ConfigError: FAISS sees no such device.
+        DataError: A label vector is not finite.
+        ConfigError: FAISS sees no such device, or its memory is too small.
     """
     if parts.dense is None:
         return {}
     linear = parts.dense.linear
-    tree = None if linear is None or linear.tree is None else linear.tree.to(placement.device)
+    tree = None if linear is None else linear.tree
     traits = {
         RETRIEVAL: ScorerTraits(reads="vector", gives_logits=True, compares_texts=True),
         CLASSIFIER: ScorerTraits(reads="vector", gives_logits=True),

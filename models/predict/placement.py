@@ -21,7 +21,8 @@ class Placement:
     """Where a model computes.
 
     Attributes:
-        device: Of encoder and label tree: "cpu" or "cuda". The sparse model is always on the CPU.
+        device: Of the encoder: "cpu" or "cuda". The sparse model and the label tree are always on
+            the CPU.
         index_device: Of FAISS (see `InnerProductIndex`).
         num_threads: That rank many texts by the sparse model.
     """
@@ -55,13 +56,20 @@ class Placement:
         """Move an encoder to the device and turn it into a precision.
 
         Raises:
-            ConfigError: It can't compute in the precision.
+            ConfigError: It can't compute in the precision, or the GPU's memory is too small.
         """
-        encoder = dense.encoder.to(self.device)
         dtype = dtype_for(precision, self.device)
         if precision == "bfloat16" and self.device == "cpu" and dtype_for("auto", "cpu") != dtype:
             logger.warning(
                 "precision is 'bfloat16', which this processor only imitates, several times as "
                 "slow as float32: take 'auto', or see what 'longtail doctor' measures"
             )
-        encoder.to(usable_dtype(encoder.transformer, dtype, is_chosen=precision == "auto"))
+        try:
+            encoder = dense.encoder.to(self.device)
+            encoder.to(usable_dtype(encoder.transformer, dtype, is_chosen=precision == "auto"))
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"device {self.device!r}: the GPU's memory is too small for the encoder "
+                f"({str(error).splitlines()[0][:200]}); unload a version, use a larger GPU, or the "
+                "device 'cpu'"
+            ) from error

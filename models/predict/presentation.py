@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from models.bundle.manifest import Calibration
-from models.errors import RequestError
+from models.errors import LongtailError, RequestError
 from models.labels.catalogue import LabelCatalogue
 from models.options import RankingOptions
 from models.parts.batches import Extent, TextBatch
@@ -30,6 +31,8 @@ class Presenter:
         Raises:
             RequestError: As `ScorerSet.rank` does; or there are no probabilities to compare with
                 the threshold.
+            DataError: The vector of a text is not finite.
+            LongtailError: A score is not finite.
         """
         query = self._scorers.resolve(options)
         calibration = self._calibration(query)
@@ -47,7 +50,11 @@ class Presenter:
         threshold = options.threshold
         return [
             self._prediction(
-                self._labels(labels, scores, own, threshold), about, query, threshold, warns=warns
+                _checked(self._labels(labels, scores, own, threshold), query.scorer),
+                about,
+                query,
+                threshold,
+                warns=warns,
             )
             for labels, scores, own, about in zip(
                 ranking.labels.tolist(),
@@ -128,3 +135,18 @@ class Presenter:
             f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
             "leave the threshold out" + (f", or use one of {others}" if others else "")
         )
+
+
+def _checked(labels: tuple[LabelScore, ...], scorer: str) -> tuple[LabelScore, ...]:
+    """Return labels whose scores are numbers.
+
+    Raises:
+        LongtailError: One is not finite.
+    """
+    for label in labels:
+        if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):
+            raise LongtailError(
+                f"scorer {scorer!r} gave label {label.id!r} the score {label.score!r}; the model "
+                "is damaged or numerically unstable: train it again"
+            )
+    return labels

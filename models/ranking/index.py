@@ -7,29 +7,23 @@ text has the same scores and order whatever batch it came in, and equal vectors 
 
 from __future__ import annotations
 
-import threading
-
-import faiss
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
-from models.errors import ConfigError
+from models.errors import ConfigError, DataError
 from models.ranking.exhaustive import row_parts
+from models.ranking.gpu_index import MAX_HALF, GpuIndex, GpuSearch, num_gpus, padded_columns
 from models.ranking.inner_products import products_with_rows
 from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
 
-_GPU_MAX_RESULTS = 2048  # faiss/gpu: getMaxKSelection without cuVS
 _MAX_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
-_MAX_HALF = 65504.0
+_BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB
 _SLACK = 16  # candidates beyond k in the first search; more are asked for when ties need them
 
 
 class InnerProductIndex:
-    """Label vectors, with exact top-k search; on a GPU in a flat index of FAISS.
-
-    FAISS GPU indexes are not safe for concurrent use, so searches on a GPU hold a lock.
-    """
+    """Label vectors, with exact top-k search; on a GPU in a flat index of FAISS."""
 
     def __init__(
         self,
@@ -37,44 +31,39 @@ class InnerProductIndex:
         labels: Int64[np.ndarray, covered],
         *,
         device: str = "cpu",
-        half: bool = False,
+        gpu_search: GpuSearch | None = None,
     ) -> None:
         """Index the vectors.
 
         Args:
             vectors: One row for every label that can be scored; a shard may have none.
             labels: The label index of each row, rising.
-            device: "cpu", "cuda" (the first GPU) or "auto" (a GPU if FAISS sees one).
-            half: Whether a GPU searches float16 copies, in half the memory. What is found is the
-                same, as float64 products of the float32 vectors decide; near ties take longer.
+            device: "cpu", "cuda" (the current GPU of PyTorch) or "auto" (a GPU if there is one).
+            gpu_search: How a GPU searches; None: in float32. What is found is the same, as float64
+                products of the float32 vectors decide; in float16 near ties take longer.
 
         Raises:
-            ConfigError: A GPU is asked for and FAISS sees none, or float16 can't hold a vector.
+            DataError: A vector is not finite.
+            ConfigError: A GPU is asked for and there is none, its memory is too small, or float16
+                can't hold a vector.
         """
         assert len(vectors) == len(labels) and (np.diff(labels) > 0).all()
-        self.vectors = np.ascontiguousarray(vectors)
         self.labels = labels
         self.is_on_gpu = _wants_gpu(device)
-        if self.is_on_gpu:
-            self._resources = faiss.StandardGpuResources()
-            config = faiss.GpuIndexFlatConfig()
-            config.useFloat16 = half
-            if half:
-                config.use_cuvs = False  # which searches float32 only
-            self._index: faiss.Index = faiss.GpuIndexFlatIP(
-                self._resources, vectors.shape[1], config
-            )
-            self._index.add(self.vectors)
-        self._is_half = half and self.is_on_gpu
-        if self._is_half and np.abs(self.vectors).max(initial=0) > _MAX_HALF:
+        self._is_half = self.is_on_gpu and gpu_search is not None and gpu_search.half
+        self._largest_norm, largest = _norm_and_largest(vectors)
+        if self._is_half and largest > MAX_HALF:
             raise ConfigError(
-                f"device {device!r}: a label vector has numbers beyond {_MAX_HALF:g}, the most of "
+                f"device {device!r}: a label vector has numbers beyond {MAX_HALF:g}, the most of "
                 "float16; search in float32"
             )
-        self._largest_norm = float(np.linalg.norm(self.vectors, axis=1).max(initial=0))
+        # On a GPU with zeros behind each row, in memory once.
+        self._stored = padded_columns(vectors) if self.is_on_gpu else np.ascontiguousarray(vectors)
+        self.vectors = self._stored[:, : vectors.shape[1]]
+        if self.is_on_gpu and len(vectors):
+            self._gpu_index = GpuIndex(self._stored, gpu_search)
         self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
         self._row_of_label[labels] = np.arange(len(labels))
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -84,6 +73,10 @@ class InnerProductIndex:
 
         A search of m > k candidates is enough for a query when its k-th exact score is above the
         m-th score of the search by more than float32 rounding can explain; else m grows fourfold.
+
+        Raises:
+            DataError: A query is not finite.
+            ConfigError: The memory of the GPU is too small for it.
         """
         k_found = min(k, len(self))
         labels = np.full((len(queries), k), NO_LABEL, dtype=np.int64)
@@ -120,9 +113,14 @@ class InnerProductIndex:
 
     def products(
         self, queries: Float32[np.ndarray, "row dim"]
-    ) -> tuple[Float32[np.ndarray, "row covered"], Float32[np.ndarray, row]]:
-        """Return float32 inner products with all rows, and how far they may be from `score`."""
-        return queries @ self.vectors.T, self._rounding_bound(queries)
+    ) -> tuple[Float32[np.ndarray, "row covered"], Float64[np.ndarray, row]]:
+        """Return float32 inner products with all rows, and how far they may be from `score`.
+
+        Raises:
+            DataError: A query is not finite.
+        """
+        margins = self._rounding_bound(queries)
+        return queries @ self.vectors.T, margins
 
     def _search(
         self, queries: Float32[np.ndarray, "row dim"], m: int
@@ -131,10 +129,8 @@ class InnerProductIndex:
             everything = np.arange(m, dtype=np.int64)
             shape = (len(queries), m)
             return np.zeros(shape, dtype=np.float32), np.broadcast_to(everything, shape)
-        if self.is_on_gpu and m <= _GPU_MAX_RESULTS:
-            with self._lock:
-                scores, rows = self._index.search(queries, m)
-            return scores, rows
+        if self.is_on_gpu:
+            return self._gpu_index.search(queries, m)
         parts = [
             torch.from_numpy(queries[part] @ self.vectors.T).topk(m)
             for part in row_parts(len(queries), len(self), _MAX_PRODUCTS)
@@ -146,22 +142,28 @@ class InnerProductIndex:
         self, queries: Float32[np.ndarray, "row dim"], rows: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return inner products with indexed rows, in float64, rounded once."""
-        return products_with_rows(queries, self.vectors, rows)
+        return products_with_rows(queries, self._stored, rows)
 
-    def _rounding_bound(self, queries: Float32[np.ndarray, "row dim"]) -> Float32[np.ndarray, row]:
+    def _rounding_bound(self, queries: Float32[np.ndarray, "row dim"]) -> Float64[np.ndarray, row]:
         """Return how far a float32 inner product may lie from the exact one (Higham 2002, 3.1).
 
-        In half precision, either vector may be rounded first: by 2^-11 of each number, or 2^-25.
+        Products below 2^-126 lose digits, or become 0. In half precision, either vector may be
+        rounded first: by 2^-11 of each number, or 2^-25.
+
+        Raises:
+            DataError: A query is not finite.
         """
+        norms = _norms(queries)
+        _check_finite(norms, "text")
         unit = 2.0**-24
         dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
         gamma = dim * unit / (1 - dim * unit)
-        norms: Float32[np.ndarray, row] = np.linalg.norm(queries, axis=1).astype(np.float32)
-        margin = norms * np.float32(2 * gamma * self._largest_norm)
+        margin: Float64[np.ndarray, row] = norms * (2 * gamma * self._largest_norm)
+        margin += dim * 2.0**-126
         if self._is_half:
-            margin *= np.float32(1 + 2**-9)  # of products of vectors that may have grown so much
-            margin += norms * np.float32(2.0**-9.5 * self._largest_norm)
-            margin += (norms + np.float32(self._largest_norm)) * np.float32(dim**0.5 * 2.0**-24)
+            margin *= 1 + 2**-9  # of products of vectors that may have grown so much
+            margin += norms * (2.0**-9.5 * self._largest_norm)
+            margin += (norms + self._largest_norm) * (dim**0.5 * 2.0**-24)
         return margin
 
 
@@ -169,7 +171,12 @@ class InnerProductSource:
     """The `Source` of one batch of query vectors over an index."""
 
     def __init__(self, index: InnerProductIndex, queries: Float32[np.ndarray, "batch dim"]) -> None:
-        """Bind the queries to the index."""
+        """Bind the queries to the index.
+
+        Raises:
+            DataError: A query is not finite.
+        """
+        _check_finite(_norms(queries), "text")
         self._index = index
         self._queries = np.ascontiguousarray(queries)
 
@@ -194,13 +201,51 @@ class InnerProductSource:
         return self._index.score(self._queries[rows], labels)
 
 
+def _norms(vectors: Float32[np.ndarray, "row dim"]) -> Float64[np.ndarray, row]:
+    """Return the lengths of vectors; in float64, as float32 has no squares of 1e-24.
+
+    They are finite where the vectors are: no float32 has a square that float64 can't hold.
+    """
+    rows = np.empty(len(vectors), dtype=np.float64)
+    for part in row_parts(len(vectors), vectors.shape[1], _BLOCK_NUMBERS):
+        rows[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
+    return rows
+
+
+def _norm_and_largest(vectors: Float32[np.ndarray, "row dim"]) -> tuple[float, float]:
+    """Return the greatest length of label vectors, and the greatest size of their numbers.
+
+    Raises:
+        DataError: One is not finite.
+    """
+    norms = _norms(vectors)
+    _check_finite(norms, "label")
+    parts = row_parts(len(vectors), vectors.shape[1], _BLOCK_NUMBERS)
+    largest = max(float(np.abs(vectors[part]).max(initial=0)) for part in parts)
+    return float(norms.max(initial=0)), largest
+
+
+def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
+    """Refuse vectors whose lengths are not finite.
+
+    Raises:
+        DataError: There are some.
+    """
+    is_bad = ~np.isfinite(norms)
+    if is_bad.any():
+        raise DataError(
+            f"inner products: {int(is_bad.sum())} (the first in row {int(is_bad.argmax())}) of "
+            f"{len(norms)} {whose} vectors are not finite; the model is damaged or numerically "
+            "unstable: train it again"
+        )
+
+
 def _wants_gpu(device: str) -> bool:
-    num_gpus: int = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
     if device == "auto":
-        return num_gpus > 0
-    if device == "cuda" and num_gpus == 0:
+        return num_gpus() > 0
+    if device == "cuda" and num_gpus() == 0:
         raise ConfigError(
-            f"device {device!r}: FAISS sees no GPU; install the extra 'gpu' on a machine with an "
-            "NVIDIA GPU, or use the device 'cpu'"
+            f"device {device!r}: FAISS or PyTorch sees no GPU; install the extra 'gpu' and a "
+            "PyTorch with CUDA on a machine with an NVIDIA GPU, or use the device 'cpu'"
         )
     return device == "cuda"

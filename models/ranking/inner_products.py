@@ -14,14 +14,14 @@ from models.jit import compiled
 
 def products_with_rows(
     queries: Float32[np.ndarray, "query dim"],
-    vectors: Float32[np.ndarray, "covered dim"],
+    vectors: Float32[np.ndarray, "covered stored"],
     rows: Int64[np.ndarray, "query m"],
 ) -> Float32[np.ndarray, "query m"]:
     """Return the inner product of each query with each of its rows, rounded to float32 once.
 
     Args:
         queries: What to multiply.
-        vectors: All rows.
+        vectors: All rows; what they have beyond the length of a query plays no part.
         rows: Which rows to multiply each query with.
     """
     products = np.empty(rows.shape, dtype=np.float32)

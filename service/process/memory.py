@@ -29,6 +29,19 @@ def available_bytes(cgroup: Path = Path("/sys/fs/cgroup"), meminfo: Path = _MEMI
     return min((number for number in found if number is not None), default=None)
 
 
+def available_gpu_bytes(device: str | None = None) -> int | None:
+    """Return the free bytes of the GPU that models compute on; None where they compute on none.
+
+    Args:
+        device: "cpu" or "cuda"; None: a GPU if there is one.
+    """
+    if device == "cpu":
+        return None
+    from models.ranking.gpu_index import free_gpu_bytes
+
+    return free_gpu_bytes()
+
+
 def return_free_memory() -> None:
     """Let the C library return memory that was freed to the system, where it is glibc."""
     if sys.platform == "linux":

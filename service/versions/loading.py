@@ -12,9 +12,10 @@ from typing import Protocol
 from models.bundle.bundle import Bundle
 from models.bundle.registry import CURRENT, Registry
 from models.errors import BundleNotFoundError, LongtailError
+from models.parts.model_parts import gpu_bytes
 from models.predict.protocol import Predictor
 from service.errors import ChangeError
-from service.process.memory import available_bytes
+from service.process.memory import available_bytes, available_gpu_bytes
 from service.versions.serving import LoadedModel
 from service.versions.sources import RegistrySource
 from service.versions.warmup import (
@@ -57,6 +58,7 @@ class ModelLoader:
         source: RegistrySource | None = None,
         memory_factor: float = 0.0,
         available: Callable[[], int | None] = available_bytes,
+        available_gpu: Callable[[], int | None] = available_gpu_bytes,
     ) -> None:
         """Prepare.
 
@@ -66,6 +68,7 @@ class ModelLoader:
             source: Where versions come from that the registry does not have yet.
             memory_factor: Memory that a model needs, as a multiple of its files; 0: not checked.
             available: Says how much memory there is; None: it can't tell.
+            available_gpu: Says how much memory of the GPU there is; None: models are on none.
         """
         self.registry = registry
         self.loading: int | None = None
@@ -74,6 +77,7 @@ class ModelLoader:
         self._source = source
         self._memory_factor = memory_factor
         self._available = available
+        self._available_gpu = available_gpu
 
     def number_of(self, version: int | str) -> int:
         """Return the number of a version given as a number or as "current".
@@ -155,6 +159,23 @@ class ModelLoader:
                 f"its files), and {available / 2**20:.0f} MiB are free; unload a version, or give "
                 "the service more memory, or set LONGTAIL_SWAP_MODE=resource-preserving or another "
                 "LONGTAIL_MEMORY_FACTOR"
+            )
+        if self._memory_factor:
+            self._check_gpu_memory(gpu_bytes(bundle.manifest))
+
+    def _check_gpu_memory(self, needed: int) -> None:
+        """Refuse what the GPU can't hold, while it can still answer.
+
+        Raises:
+            ChangeError: It can't.
+        """
+        available = self._available_gpu()
+        if available is not None and needed > available:
+            raise ChangeError(
+                f"it needs about {needed / 2**20:.0f} MiB of the GPU's memory, and "
+                f"{available / 2**20:.0f} MiB are free; unload a version, or use a larger GPU, or "
+                "set LONGTAIL_SWAP_MODE=resource-preserving, or LONGTAIL_MEMORY_FACTOR=0 to check "
+                "nothing"
             )
 
     @contextmanager

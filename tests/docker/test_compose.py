@@ -41,6 +41,12 @@ def test_only_this_machine_can_connect_unless_it_is_asked_for(compose) -> None:
     )
 
 
+def test_the_service_is_started_again_when_a_gpu_fails(compose) -> None:
+    """A failed CUDA call inside FAISS ends the process."""
+    for name in ("service", "service-gpu"):
+        assert compose["services"][name]["restart"] == "unless-stopped"
+
+
 def test_a_stop_leaves_the_service_the_time_that_it_takes(compose, longest_stop_s) -> None:
     for name in ("service", "service-gpu"):
         grace_s = float(compose["services"][name]["stop_grace_period"].removesuffix("s"))

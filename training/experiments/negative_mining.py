@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from matplotlib.figure import Figure
 
@@ -45,6 +44,7 @@ from training.options import (
     SeedsOption,
     SettingsOption,
 )
+from training.runtime.machine import forked_random
 
 PLAIN = "plain"
 _KS = (1, 3, 5)
@@ -184,8 +184,7 @@ def run_negative_mining(
         epochs=plan.epochs,
         learning_rate=plan.learning_rate,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(trial.seed)
+    with forked_random(trial.seed):
         model = SphereModel(data.train.features.shape[1], num_labels, plan.width).to(device)
     train_model(model, data.train, learning, trial.seed)
     joined = join_truth(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-import torch
 import typer
 from jaxtyping import Int64
 from matplotlib.axes import Axes
@@ -58,6 +57,7 @@ from training.options import (
     SeedsOption,
     SettingsOption,
 )
+from training.runtime.machine import forked_random
 
 RETRIEVAL = "retrieval"
 TASKS = (RETRIEVAL, *get_args(Profile))
@@ -209,8 +209,7 @@ def _train_and_rank(
         epochs=plan.epochs,
         learning_rate=plan.learning_rate,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(trial.seed)
+    with forked_random(trial.seed):
         model = HiddenLayerModel(data.train.features.shape[1], num_labels, plan.width).to(device)
     train_model(model, data.train, learning, trial.seed)
     return rank_documents(model, data.measured.features, k)

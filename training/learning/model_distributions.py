@@ -16,6 +16,7 @@ from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
 from models.ranking.top_k import NO_LABEL
+from training.learning.drawing import cumulative_sums, draw_with_replacement
 from training.learning.sampling import Negatives, Pairs, draw_each
 
 LabelWeights = Callable[[], tuple[Float[Tensor, "label dim"], Float[Tensor, "label"]]]
@@ -43,9 +44,7 @@ class SoftmaxNegatives:
         scores = self.score_all(pairs)
         every = torch.arange(scores.shape[1], device=scores.device).unsqueeze(0)
         allowed = scores.masked_fill(pairs.is_excluded(every), -math.inf).log_softmax(dim=1)
-        labels = torch.multinomial(
-            allowed.exp(), self.num_draws, replacement=True, generator=generator
-        )
+        labels = draw_with_replacement(allowed.exp(), self.num_draws, generator)
         return Negatives(
             positives=pairs.labels,
             labels=labels,
@@ -137,7 +136,7 @@ class ClusterNegatives:
         num_clusters = len(self.sizes)
         # One rising sequence: row r has its cumulative probabilities between r and r + 1.
         offsets = torch.arange(len(log_clusters), device=log_clusters.device).unsqueeze(1)
-        bounds = (log_clusters.double().exp().cumsum(dim=1) + offsets).flatten()
+        bounds = (cumulative_sums(log_clusters.double().exp()) + offsets).flatten()
 
         def sample(rows: Int64[Tensor, draw]) -> Int64[Tensor, draw]:
             which, place = torch.rand(

@@ -15,6 +15,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from models.errors import ConfigError
+from training.learning.drawing import draw_with_replacement
 from training.learning.margin_losses import MarginLoss
 from training.learning.pair_losses import at_least_float32
 
@@ -114,8 +115,6 @@ def sub_sampled(
         batch: Pairs.
         generator: On the device of theta.
     """
-    drawn = torch.multinomial(
-        theta.expand(batch, -1), num_draws, replacement=True, generator=generator
-    )
+    drawn = draw_with_replacement(theta.expand(batch, -1), num_draws, generator)
     weight = (theta.sum() / num_draws).expand(drawn.shape)
     return torch.zeros_like(theta).repeat(batch, 1).scatter_add(1, drawn, weight)

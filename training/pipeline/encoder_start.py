@@ -28,6 +28,7 @@ from models.encoders.vector_head import VectorHead
 from models.errors import ConfigError, LongtailError
 from models.names import Pooling
 from training.configuration.run import TrainingConfig
+from training.runtime.machine import forked_random
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +71,7 @@ def _loaded(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
     # The packaged one is used as DEPL uses BERT, which all published figures are of.
     is_packaged = config.encoder == PACKAGED
     modules = SentenceModules() if is_packaged else read_sentence_modules(source.folder)
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)  # of weights that the encoder's files lack
+    with forked_random(config.seed):  # of weights that the encoder's files lack
         transformer = load_transformer(source.folder)
         head = _head(transformer, tokenizer, modules, config)
         check_pooling(transformer, head, source.folder)

@@ -15,9 +15,11 @@ from models.bundle.bundle import Bundle
 from models.encoders.dual_encoder import encode_all
 from models.encoders.pretrained import Precision
 from models.encoders.tokens import tokenize_texts
-from models.errors import ConfigError, RequestError
+from models.errors import ConfigError, DataError, LongtailError, RequestError
 from models.options import MAX_TAIL_DIAL, RankingOptions
 from models.parts.model_parts import DenseParts, ModelParts
+from models.predict.dense_scorers import make_dense
+from models.predict.placement import Placement
 from models.predict.predictor import Predictor
 from models.results import Prediction
 
@@ -429,3 +431,50 @@ def test_device_and_precision_are_told(bundle: Bundle, precision: Precision) -> 
 
 def test_a_model_without_an_encoder_has_no_precision(sparse_predictor: Predictor) -> None:
     assert sparse_predictor.encoder_precision is None
+
+
+@pytest.mark.parametrize("scorer", SCORERS[:3])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_text_vectors_that_are_not_finite_are_refused(predictor, scorer, bad) -> None:
+    """They had labels 0, 1, 2, ..., with scores that are no numbers."""
+    batch = predictor.read(TEXTS)
+    vectors = batch.vectors.copy()
+    vectors[1, 3] = bad
+    batch.__dict__["vectors"] = vectors
+    with pytest.raises(
+        DataError, match=r"1 \(the first in row 1\) of 4 text vectors are not finite"
+    ):
+        predictor.predict_batch(batch, RankingOptions(scorer=scorer, correction="none", k=3))
+
+
+def test_label_vectors_that_are_not_finite_are_refused(parts: ModelParts) -> None:
+    """A label of such a row was never answered, in an answer that was called exact."""
+    assert parts.dense is not None
+    vectors = parts.dense.label_vectors.copy()
+    vectors[4, 2] = math.nan
+    broken = replace(parts, dense=replace(parts.dense, label_vectors=vectors))
+    with pytest.raises(DataError, match=r"1 \(the first in row 4\) of 7 label vectors"):
+        Predictor(broken, device="cpu")
+
+
+def test_scores_that_are_not_finite_are_refused(parts: ModelParts) -> None:
+    sparse = replace(parts.sparse, bias=np.full_like(parts.sparse.bias, np.inf))
+    broken = Predictor(replace(parts, sparse=sparse), device="cpu")
+    with pytest.raises(LongtailError, match=r"scorer 'sparse' gave label 'L\d' the score inf; the"):
+        broken.predict(TEXTS, scorer="sparse", k=2)
+
+
+def test_the_label_tree_stays_on_the_cpu(parts: ModelParts) -> None:
+    """Also where the encoder is on a GPU: no GPU was measured to walk through it faster."""
+    placement = Placement(device="meta", index_device="cpu", num_threads=1)
+    scorers = make_dense(parts, placement)
+    assert scorers["linear"]._tree.uses_kernels
+
+
+def test_an_encoder_that_the_gpu_has_no_room_for_is_told(dense: DenseParts, monkeypatch) -> None:
+    def fail(*given: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore.")
+
+    monkeypatch.setattr(type(dense.encoder), "to", fail)
+    with pytest.raises(ConfigError, match=r"too small for the encoder \(CUDA .* 2\.00 GiB\.\); "):
+        Placement("cpu", "cpu", 1).place(dense, "float32")

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.errors import ConfigError
+from models.errors import ConfigError, DataError
+from models.ranking.gpu_index import GpuSearch
 from models.ranking.index import InnerProductIndex, InnerProductSource
 from models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
 
@@ -158,54 +159,72 @@ def test_vectors_need_not_lie_in_one_piece() -> None:
     assert_same(found, InnerProductIndex(vectors, all_labels(vectors)).top(queries, 5))
 
 
-@pytest.mark.parametrize("most_results", [1, 2048])
-def test_searches_as_on_a_gpu_are_exact_beyond_its_most_results(
-    most_results: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("models.ranking.index._GPU_MAX_RESULTS", most_results)
-    vectors, queries = near_ties()
-    index = InnerProductIndex(vectors, all_labels(vectors))
-    index.is_on_gpu = True
-    index._index = faiss.IndexFlatIP(DIM)
-    index._index.add(vectors)
-    assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
-
-
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("k", [1, 10, 499, 510])
-def test_searches_in_half_precision_are_exact(problem: Callable[[], Problem], k: int) -> None:
-    """As on a GPU: vectors and queries are rounded to float16 before they are multiplied."""
+@pytest.mark.parametrize("half", [False, True])
+def test_searches_as_on_a_gpu_are_exact(
+    gpu, problem: Callable[[], Problem], k: int, half: bool
+) -> None:
+    """With `half`, vectors and queries are rounded to float16 before they are multiplied."""
     vectors, queries = problem()
-    index = InnerProductIndex(vectors, all_labels(vectors))
-    index.is_on_gpu = index._is_half = True
-    index._index = Rounding(faiss.IndexFlatIP(DIM))
-    index._index.add(vectors)
+    index = on_gpu(vectors, GpuSearch(half=half))
     assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
 
 
-class Rounding:
-    """An index that is given everything in half precision."""
-
-    def __init__(self, index: faiss.Index) -> None:
-        self._index = index
-
-    def add(self, vectors: np.ndarray) -> None:
-        self._index.add(vectors.astype(np.float16).astype(np.float32))
-
-    def search(self, queries: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._index.search(queries.astype(np.float16).astype(np.float32), m)
+def on_gpu(vectors: np.ndarray, search: GpuSearch | None = None) -> InnerProductIndex:
+    return InnerProductIndex(vectors, all_labels(vectors), device="cuda", gpu_search=search)
 
 
-def test_half_precision_leads_to_more_candidates() -> None:
+def test_half_precision_leads_to_more_candidates(gpu) -> None:
     """Else the test above would say nothing of its margin."""
     vectors = np.full((200, 2), 1 + 2.0**-12, dtype=np.float32)
     vectors[150:] += np.float32(2.0**-13)  # the same in float16
     queries = np.ones((1, 2), dtype=np.float32)
-    index = InnerProductIndex(vectors, all_labels(vectors))
-    index.is_on_gpu = index._is_half = True
-    index._index = Rounding(faiss.IndexFlatIP(2))
-    index._index.add(vectors)
+    index = on_gpu(vectors, GpuSearch(half=True))
     assert index.top(queries, 3).labels.tolist() == [[150, 151, 152]]
+    assert len(gpu.asked) > 1
+
+
+@pytest.mark.parametrize(
+    ("size", "query_size"), [(1e-24, 1e10), (1e-25, 1e17), (1e-30, 1.0), (1e-38, 1e-5)]
+)
+@pytest.mark.parametrize("seed", range(15))
+def test_tiny_vectors_are_ranked_exactly(size: float, query_size: float, seed: int) -> None:
+    """Their squares are no float32 numbers, nor, in the last cases, are their products."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=DIM)
+    vectors = (common + 1e-7 * rng.normal(size=(2000, DIM))) * size
+    queries = rng.normal(size=(2, DIM)) * query_size
+    vectors, queries = vectors.astype(np.float32), queries.astype(np.float32)
+    found = InnerProductIndex(vectors, all_labels(vectors)).top(queries, 5)
+    assert_same(found, top_of_scores(exact_products(vectors, queries), 5))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_products_of_queries_that_are_not_finite_are_refused(bad: float) -> None:
+    vectors, queries = plain()
+    queries[3] = bad
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    for ask in (lambda: index.top(queries, 3), lambda: index.products(queries)):
+        with pytest.raises(DataError, match=r"1 \(the first in row 3\) of 20 text vectors"):
+            ask()
+
+
+def test_norms_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of all vectors would be as large as they are."""
+    monkeypatch.setattr("models.ranking.index._BLOCK_NUMBERS", 10 * DIM)
+    vectors = random(0, 500, DIM)
+    sizes = []
+    norm = np.linalg.norm
+
+    def noting(part: np.ndarray, axis: int) -> np.ndarray:
+        sizes.append(len(part))
+        return norm(part, axis=axis)
+
+    monkeypatch.setattr(np.linalg, "norm", noting)
+    index = InnerProductIndex(vectors, all_labels(vectors))
+    assert max(sizes) <= 10 and sum(sizes) == 500
+    assert index._largest_norm == pytest.approx(norm(vectors, axis=1).max())
 
 
 def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +237,7 @@ def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     vectors = np.ones((2, 1), dtype=np.float32)
-    with pytest.raises(ConfigError, match=r"device 'cuda': FAISS sees no GPU; .* or use .* 'cpu'"):
+    with pytest.raises(ConfigError, match=r"device 'cuda': FAISS or PyTorch sees no GPU; .* 'cpu'"):
         InnerProductIndex(vectors, all_labels(vectors), device="cuda")
     assert not InnerProductIndex(vectors, all_labels(vectors), device="auto").is_on_gpu
 
@@ -231,7 +250,7 @@ def test_top_on_a_gpu_is_a_full_sort_of_the_exact_products(
     problem: Callable[[], Problem], k: int, half: bool
 ) -> None:
     vectors, queries = problem()
-    index = InnerProductIndex(vectors, all_labels(vectors), device="cuda", half=half)
+    index = on_gpu(vectors, GpuSearch(half=half))
     assert index.is_on_gpu
     assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 import torch
 
 from training.runtime.distributed import Processes
-from training.runtime.machine import Machine, find_machine
+from training.runtime.machine import Machine, find_machine, forked_random
 
 
 @pytest.fixture
 def gpu(monkeypatch) -> None:
     """A GPU that has bfloat16."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
 
 
 @pytest.fixture
@@ -31,6 +34,41 @@ def no_gpu(monkeypatch) -> None:
 )
 def test_on_a_gpu_every_precision_is_to_be_had(gpu, precision, expected):
     assert find_machine(precision) == expected
+
+
+def test_a_gpu_that_imitates_bfloat16_computes_in_float32(gpu, monkeypatch):
+    """As a T4 does, slowly."""
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation
+    )
+    assert find_machine("auto") == Machine("cuda", is_bfloat16=False)
+    assert find_machine("bfloat16") == Machine("cuda", is_bfloat16=True)
+
+
+@pytest.mark.parametrize(("device", "devices"), [("cpu", []), ("cuda", [2])])
+def test_draws_touch_no_gpu_but_the_current_one(monkeypatch, device, devices):
+    """The state of all of them takes memory of each, for every process."""
+    asked = []
+
+    @contextmanager
+    def noting(devices=None):
+        asked.append(devices)
+        yield
+
+    monkeypatch.setattr(torch.random, "fork_rng", noting)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 2)
+    with forked_random(5, device):
+        first = torch.rand(3)
+    with Machine(device, is_bfloat16=False).forked_random(5):
+        assert torch.equal(torch.rand(3), first)
+    assert asked == [devices, devices]
+
+
+def test_all_training_forks_draws_with_devices():
+    """`fork_rng()` alone takes all GPUs."""
+    folder = Path(__file__).parents[3] / "training"
+    texts = {path: path.read_text() for path in folder.rglob("*.py")}
+    assert [path.name for path, text in texts.items() if "fork_rng(" in text] == ["machine.py"]
 
 
 def test_pytorch_that_can_not_tell_of_bfloat16_computes_in_float32(no_gpu, monkeypatch):

@@ -1,0 +1,108 @@
+"""Draws by operations that PyTorch allows on a GPU in its deterministic mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from training.learning import drawing
+from training.learning.drawing import cumulative_sums, draw_with_replacement
+from training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
+from training.learning.ordered_losses import sub_sampled
+from training.learning.sampling import Pairs
+
+
+class AsOnGpu(TorchDispatchMode):
+    """Raises where a GPU would, as the documentation of `use_deterministic_algorithms` lists."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if name == "multinomial" or (name == "cumsum" and args[0].is_floating_point()):
+            raise RuntimeError(f"{name}_cuda does not have a deterministic implementation")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(drawing, "_is_on_cpu", lambda values: False)
+    with AsOnGpu():
+        yield
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def test_the_stand_in_raises_where_a_gpu_does() -> None:
+    weights = torch.ones(2, 3)
+    with AsOnGpu():
+        with pytest.raises(RuntimeError, match="multinomial_cuda"):
+            draw_with_replacement(weights, 4, generator())
+        with pytest.raises(RuntimeError, match="cumsum_cuda"):
+            cumulative_sums(weights.double())
+
+
+def test_sums_on_a_gpu_are_those_of_a_cpu(on_gpu) -> None:
+    shares = torch.rand(5, 1000, dtype=torch.float64, generator=generator())
+    shares[:, ::3] = 0
+    shares /= shares.sum(dim=1, keepdim=True)
+    sums = cumulative_sums(shares)
+    expected = torch.tensor(shares.numpy().cumsum(axis=1))
+    torch.testing.assert_close(sums, expected, rtol=0, atol=1e-12)
+    assert bool((sums[:, 1:] >= sums[:, :-1]).all())
+    assert torch.equal(sums[:, 3::3], sums[:, 2:-1:3])  # entries of weight 0 add nothing at all
+
+
+def test_draws_on_a_gpu_follow_the_weights(on_gpu) -> None:
+    weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 4.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0, 7.0]])
+    drawn = draw_with_replacement(weights, 20_000, generator())
+    for row, of_row in zip(drawn, weights, strict=True):
+        counts = torch.bincount(row, minlength=6)
+        assert not counts[of_row == 0].any()
+        is_drawn = of_row > 0
+        expected = of_row[is_drawn] / of_row.sum() * len(row)
+        assert chisquare(counts[is_drawn].numpy(), expected.double().numpy()).pvalue > 1e-4
+
+
+def two_pairs() -> Pairs:
+    labels = torch.tensor([0, 5])
+    vectors = torch.tensor([[0.5, -1.0], [1.0, 0.3]])
+    return Pairs(torch.arange(2), labels, labels.unsqueeze(1), vectors)
+
+
+def test_the_softmax_draws_in_deterministic_mode(on_gpu) -> None:
+    pairs = two_pairs()
+    scores = torch.randn(2, 9, generator=generator())
+    drawn = SoftmaxNegatives(lambda pairs: scores, 50).draw(pairs, generator())
+    assert drawn.labels.shape == (2, 50) and drawn.log_q.isfinite().all()
+    assert not pairs.is_excluded(drawn.labels).any()
+
+
+def test_ranks_are_drawn_in_deterministic_mode(on_gpu) -> None:
+    theta = torch.tensor([[3.0, 0.0, 1.0]])
+    drawn = sub_sampled(theta, 4, 4000, generator())
+    assert not drawn[:, 1].any()
+    torch.testing.assert_close(drawn.mean(dim=0, keepdim=True), theta, rtol=0.05, atol=0)
+
+
+def test_clusters_draw_in_deterministic_mode(on_gpu) -> None:
+    vectors = torch.randn(16, 2, generator=generator())
+    clusters = ClusterNegatives.of(vectors, torch.zeros(16), 50, np.random.default_rng(0))
+    drawn = clusters.draw(two_pairs(), generator())
+    assert drawn.labels.shape == (2, 50) and not two_pairs().is_excluded(drawn.labels).any()
+
+
+@pytest.mark.gpu
+def test_a_gpu_draws_in_deterministic_mode() -> None:
+    weights = torch.tensor([[0.0, 1.0, 0.0, 3.0]]).cuda()
+    torch.use_deterministic_algorithms(True)
+    try:
+        drawn = draw_with_replacement(weights, 1000, torch.Generator("cuda").manual_seed(0))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert set(drawn.flatten().tolist()) == {1, 3}
