@@ -56,10 +56,29 @@ class OnDev(NamedTuple):
     Attributes:
         metrics: By scorer, subset of the labels, and name.
         thresholds: By scorer (see `Manifest`).
+        optimism: Of blends (see `Blending`).
     """
 
     metrics: dict[str, Any]
     thresholds: dict[str, float]
+    optimism: dict[str, dict[str, float]]
+
+    def best_of(self, scorers: Sequence[str]) -> str:
+        """Return the scorer with the highest P@5 on dev, or P@1 of fewer than 5 labels.
+
+        Blends count without what they have from being fitted on the same documents. Of equally
+        good scorers it is the last, as blends know more of rare labels; without metrics the first.
+        """
+        if not self.metrics:
+            return scorers[0]
+        measured = self.metrics[scorers[0]][ALL_LABELS]
+        choice = next(name for name in _CHOICE_METRICS if name in measured)
+
+        def value(name: str) -> float:
+            lead = self.optimism.get(name, {}).get(choice, 0.0)
+            return float(self.metrics[name][ALL_LABELS][choice]) - lead
+
+        return max(reversed(scorers), key=value)
 
 
 RUN_NAME = "run.json"
@@ -274,7 +293,7 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
             "default scorer is not chosen",
             corpus.folder,
         )
-        return parts, OnDev({}, {})
+        return parts, OnDev({}, {}, {})
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
     wanted: dict[str, tuple[str, ...]] = {
         name: made_of for name, made_of in blends.items() if name in run.config.scorers
@@ -286,19 +305,14 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
     with stage_cost(run.folder, "dev metrics"):
         metrics = dev.metrics(found)
     parts = replace(parts, calibrations=found.calibrations, blends=found.blends, aims=aims)
-    return parts, OnDev(metrics, found.thresholds)
+    return parts, OnDev(metrics, found.thresholds, found.optimism)
 
 
 def _manifest(
     run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, on_dev: OnDev
 ) -> Manifest:
     """Return what the bundle says of itself, but for its files."""
-    default, metrics = parts.scorers[0], on_dev.metrics
-    if metrics:  # of equally good scorers, the last: blends know more of rare labels
-        measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
-        choice = next(name for name in _CHOICE_METRICS if name in measured)
-        last_first = reversed(parts.scorers)
-        default = max(last_first, key=lambda name: metrics[name][ALL_LABELS][choice])
+    metrics = on_dev.metrics
     settings, encoder, correction = _settings(run, start), None, None
     if start is not None and parts.dense is not None:
         dense = parts.dense
@@ -311,7 +325,7 @@ def _manifest(
         held_out_documents=None if corpus is run.dataset else _num_documents(corpus, "dev"),
         encoder=encoder,
         scorers=parts.scorers,
-        default_scorer=default,
+        default_scorer=on_dev.best_of(parts.scorers),
         training=settings,
         data_fingerprint=run.dataset.fingerprint,
         metrics={"dev": metrics} if metrics else {},
