@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Pooling = Literal["mean", "cls", "last"]
-"""What stands for a text: the mean of the last layer over its tokens, its first one ([CLS]), or its
-last one."""
+Pooling = Literal["mean", "words", "cls", "last"]
+"""What stands for a text: the mean of the last layer over its tokens, the same without the special
+ones at both ends ([CLS] and [SEP]), its first one ([CLS]), or its last one."""
 Activation = Literal["identity", "tanh"]
 """What a pooler's numbers go through."""
 CorrectionName = Literal["none", "prior", "tree"]

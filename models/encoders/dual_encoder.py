@@ -58,8 +58,9 @@ class DualEncoder(nn.Module):
         """Return phi_doc or phi_label of a batch of texts.
 
         Documents: W_doc BERT(x, [CLS]) + b_doc. Labels: the mean of the last layer over the text's
-        tokens (DEPL Eq. 2); then W_label and b_label (Eq. 1). Another `head` pools otherwise, and
-        may turn the result into one of an activation, or of one length.
+        tokens, [CLS] and [SEP] included (DEPL Eq. 2 does not say); then W_label and b_label
+        (Eq. 1). Another `head` pools otherwise, and may turn the result into one of an activation,
+        or of one length.
         """
         if role == "label":
             label: Tensor = self.label_pooler(self._pooled(batch, self.head.label_pooling))

@@ -19,8 +19,9 @@ class VectorHead:
 
     Attributes:
         document_pooling: What stands for a document (DEPL Eq. 1: [CLS]).
-        label_pooling: What stands for a label's text (DEPL Eq. 2: the mean; Table 7 compares it
-            with [CLS]).
+        label_pooling: What stands for a label's text (DEPL Eq. 2: the mean, which does not say
+            whether over [CLS] and [SEP] too: "mean" is, "words" is not; Table 7 compares it with
+            [CLS]).
         activation: Of the pooler's output.
         is_normalized: Whether all vectors get one length, sqrt(dim), so that inner products are
             cosines times dim. At length 1 each number would be tiny, and a classifier over them
@@ -49,12 +50,22 @@ def pooled(
     Args:
         hidden: The last layer.
         mask: 1 for a token, 0 for padding, which is on the right; each text has a token.
-        pooling: Which tokens count.
+        pooling: Which tokens count. "words" leaves out the first and the last of each text, which
+            are special where this pooling is allowed; a text of no others has their mean.
     """
     if pooling == "cls":
         return hidden[:, 0]
     if pooling == "last":
         rows = torch.arange(len(hidden), device=hidden.device)
         return hidden[rows, mask.sum(dim=1) - 1]
+    if pooling == "words":
+        mask = _between(mask)
     weights = mask.unsqueeze(-1).to(hidden.dtype)  # (batch, token, 1)
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _between(mask: Int[Tensor, "batch token"]) -> Int[Tensor, "batch token"]:
+    """Return the mask without the first and the last token of each text that has others."""
+    places = torch.arange(mask.shape[1], device=mask.device)
+    is_between = (places > 0) & (places < mask.sum(dim=1, keepdim=True) - 1)
+    return torch.where(is_between.any(dim=1, keepdim=True), is_between.to(mask.dtype), mask)

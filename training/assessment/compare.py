@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
 from models.errors import DataError
@@ -57,11 +57,13 @@ class RankingComparison:
         k: Labels of a document that the tests count.
         evaluation: All metrics, by name of the ranking.
         tests: What tells them apart.
+        num_repeats: Documents that the tests leave out, as an earlier one has the same text.
     """
 
     k: int
     evaluation: Evaluation
     tests: tuple[SignificanceTest, ...]
+    num_repeats: int = 0
 
     def to_json(self) -> dict[str, object]:
         """Return everything as plain dictionaries; metrics are fractions."""
@@ -69,6 +71,7 @@ class RankingComparison:
             "k": self.k,
             "evaluation": self.evaluation.to_json(),
             "tests": [asdict(test) for test in self.tests],
+            "num_repeats": self.num_repeats,
         }
 
     def to_markdown(self) -> str:
@@ -83,6 +86,11 @@ class RankingComparison:
             ["test", "compared", "advantage", *(f"p({name} is better)" for name in names)],
             [_test_row(test, self.k) for test in self.tests],
         )
+        if self.num_repeats:
+            heading += (
+                f" The tests leave out {self.num_repeats:,} documents whose text an earlier one "
+                "has: they take documents as independent."
+            )
         return f"{heading}\n\n{metrics}\n\n{tests}"
 
     def _metric_rows(self) -> list[list[str]]:
@@ -105,11 +113,13 @@ def compare(
     training_counts: Int64[np.ndarray, label],
     num_training_documents: int,
     k: int,
+    is_repeat: Bool[np.ndarray, document] | None = None,
 ) -> RankingComparison:
     """Measure two rankings and test which is better.
 
     The macro t-test is over all labels and over those with 1 to 9 training documents, the micro
-    sign test over all decisions.
+    sign test over all decisions. Metrics are of all documents; the tests take them as independent,
+    and so count those with equal texts once.
 
     Args:
         rankings: Two, by name, of the documents of the truth.
@@ -117,13 +127,15 @@ def compare(
         training_counts: Training documents of each label.
         num_training_documents: N of the propensities.
         k: Labels of a document that the tests count, and the largest k of the metrics.
+        is_repeat: The documents that the tests leave out; by default none.
 
     Raises:
         DataError: A ranking is narrower than k or doesn't fit the truth.
     """
     ks = sorted({each for each in _KS if each < k} | {k})
     evaluation = evaluate(rankings, truth, training_counts, num_training_documents, ks)
-    first, second = (join_truth(ranking.labels, truth) for ranking in rankings.values())
+    rows = np.arange(truth.shape[0]) if is_repeat is None else np.flatnonzero(~is_repeat)
+    first, second = (join_truth(each.labels[rows], truth[rows]) for each in rankings.values())
     tests = []
     for name in (ALL_LABELS, TAIL_BIN):
         is_in = label_subsets(training_counts)[name]
@@ -138,7 +150,7 @@ def compare(
         )
     signs = micro_sign_test(first, second, k), micro_sign_test(second, first, k)
     tests.append(SignificanceTest("micro sign test", ALL_LABELS, *signs))
-    return RankingComparison(k, evaluation, tuple(tests))
+    return RankingComparison(k, evaluation, tuple(tests), truth.shape[0] - len(rows))
 
 
 def compare_predictions(
@@ -157,7 +169,8 @@ def compare_predictions(
         DataError: The corpus has no such split or no training documents, a file can't be read or is
             of other data, or as `compare`.
     """
-    truth = dataset.split(split_name).scan().labels
+    split = dataset.split(split_name)
+    truth = split.scan().labels
     if "train" not in dataset.split_names:
         raise DataError(
             f"{dataset.folder}: no training documents, which propensities and the labels with 1-9 "
@@ -169,7 +182,16 @@ def compare_predictions(
     paths = dict(zip(names, (first, second), strict=True))
     rankings = {name: read_predictions(path, *truth.shape) for name, path in paths.items()}
     num_training_documents = dataset.split("train").scan().labels.shape[0]
-    return compare(rankings, truth, dataset.catalogue.training_counts, num_training_documents, k)
+    counts, is_repeat = dataset.catalogue.training_counts, _is_repeat(split.texts())
+    return compare(rankings, truth, counts, num_training_documents, k, is_repeat)
+
+
+def _is_repeat(texts: Iterable[str]) -> Bool[np.ndarray, document]:
+    """Return whether each text is that of an earlier document."""
+    hashes = np.fromiter(map(hash, texts), dtype=np.int64)
+    is_repeat = np.ones(len(hashes), dtype=bool)
+    is_repeat[np.unique(hashes, return_index=True)[1]] = False
+    return is_repeat
 
 
 def _test_row(test: SignificanceTest, k: int) -> list[str]:

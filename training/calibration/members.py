@@ -22,15 +22,18 @@ from models.scorers.blending import DialledBlend, FittedBlend
 from training.calibration.blends import fit_blend
 from training.calibration.scored_pairs import ScoredPairs, spread_rows
 from training.evaluation.metrics import (
+    RankedEvaluation,
     inverse_propensities,
     join_truth,
     ndcg_at,
+    precision_at,
     propensity_scored_precision_at,
 )
 
 logger = logging.getLogger(__name__)
 
 _CUT_OFF = 5
+_PRECISION_KS = (1, 5)
 _NUM_FOLDS = 2
 _MAX_DOCUMENTS = 2000
 """That decide; more would only take longer."""
@@ -117,8 +120,40 @@ class DevRanking:
             chosen, value = fewer[best], values[best]
         return chosen
 
+    def optimism(
+        self, fitted: RarityBlend, calibrations: Mapping[str, Calibration]
+    ) -> dict[str, float]:
+        """Return how much better a blend ranks the documents it was fitted on than others.
+
+        Each half of them is ranked by a blend of the same scorers that is fitted on the other half.
+
+        Args:
+            fitted: On all of these documents.
+            calibrations: Of its scorers.
+
+        Returns:
+            The difference of P@1 and of P@5, as fractions, by their names.
+        """
+        own = blended(fitted, calibrations, self.pairs, self.catalogue)
+        crossed = self._cross_fitted(list(fitted.weights), calibrations)
+        ks = [k for k in _PRECISION_KS if k <= own.shape[1]]
+        return {
+            f"P@{k}": precision_at(self._joined(own, k), k)
+            - precision_at(self._joined(crossed, k), k)
+            for k in ks
+        }
+
     def _value(self, members: Sequence[str], calibrations: Mapping[str, Calibration]) -> float:
         """Return nDCG@5 + PSP@5 of cross-fitted blends of some scorers."""
+        scores = self._cross_fitted(members, calibrations)
+        k = min(_CUT_OFF, scores.shape[1])
+        joined, weights = self._joined(scores, k), self.propensity_weights
+        return ndcg_at(joined, k) + propensity_scored_precision_at(joined, k, weights)
+
+    def _cross_fitted(
+        self, members: Sequence[str], calibrations: Mapping[str, Calibration]
+    ) -> Float32[np.ndarray, "document m"]:
+        """Return the scores of each half's pairs by the blend fitted on the other half."""
         folds = np.arange(len(self.pairs.labels)) % _NUM_FOLDS
         scores = np.full(self.pairs.labels.shape, -np.inf, dtype=np.float32)
         for fold in range(_NUM_FOLDS):
@@ -127,17 +162,15 @@ class DevRanking:
                 blend = self.blend(members, calibrations, others)
                 own = self.pairs.of_documents(np.flatnonzero(folds == fold))
                 scores[folds == fold] = blended(blend, calibrations, own, self.catalogue)
-        return self._quality(scores)
+        return scores
 
-    def _quality(self, scores: Float32[np.ndarray, "document m"]) -> float:
+    def _joined(self, scores: Float32[np.ndarray, "document m"], k: int) -> RankedEvaluation:
+        """Return the best k labels of each document beside the truth."""
         scores = np.where(self.pairs.is_best, scores, -np.inf)
-        k = min(_CUT_OFF, scores.shape[1])
         order = np.lexsort((self.pairs.labels, -scores), axis=1)[:, :k]
         labels = np.take_along_axis(self.pairs.labels, order, axis=1)
         labels[np.isneginf(np.take_along_axis(scores, order, axis=1))] = NO_LABEL
-        joined = join_truth(labels, self.truth)
-        weights = self.propensity_weights
-        return ndcg_at(joined, k) + propensity_scored_precision_at(joined, k, weights)
+        return join_truth(labels, self.truth)
 
 
 def blended(

@@ -203,8 +203,9 @@ class RetrievalConfig(StageConfig):
     cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
     label_pooling: Pooling | None = None
-    """What the label encoder makes of a text's tokens: "mean" of the last layer over them, that of
-    the first token, "cls" (DEPL, Table 7), or of the "last" one. Null: as the encoder was trained,
+    """What the label encoder makes of a text's tokens: "mean" of the last layer over them, special
+    ones ([CLS] and [SEP]) included; the mean over "words" leaves those out; that of the first
+    token, "cls" (DEPL, Table 7), or of the "last" one. Null: as the encoder was trained,
     where its files say so; else "last" in decoders and "mean" in all others."""
     joint: Joint = "separate"
     """How the classifier is trained along. separate: by its own loss over all labels, beside the

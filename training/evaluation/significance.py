@@ -1,10 +1,11 @@
-"""Significance tests between two rankings (Yang & Liu 1999, section 4).
+"""Significance tests between two rankings (Yang & Liu 1999, section 4), and many of them at once.
 
 Both are one-sided: a small p-value says that the first ranking is better than the second.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,25 @@ class Comparison:
     num_compared: int
     advantage: float
     p_value: float
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values adjusted for how many were looked at (Holm 1979).
+
+    With those below a level taken for true, the probability of one that is not is at most that
+    level, whatever the tests have to do with each other: of n p-values, the i-th smallest (from 0)
+    times n - i, and no less than that of a smaller one.
+
+    Args:
+        p_values: Of all tests that were made; None, which stays, where one could not be.
+    """
+    tested = [(p_value, place) for place, p_value in enumerate(p_values) if p_value is not None]
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p_value, place) in enumerate(sorted(tested)):
+        largest = max(largest, min(1.0, (len(tested) - rank) * p_value))
+        adjusted[place] = largest
+    return adjusted
 
 
 def macro_t_test(

@@ -56,10 +56,36 @@ class Estimate:
     """A mean over seeds.
 
     Attributes:
-        values: By seed, rising.
+        values: One of each seed.
+        seeds: Of the values, rising; by default 0 to their number less one.
     """
 
     values: tuple[float, ...]
+    seeds: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Number the seeds, where none are given."""
+        if not self.seeds:
+            object.__setattr__(self, "seeds", tuple(range(len(self.values))))
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The value of each seed."""
+        return dict(zip(self.seeds, self.values, strict=True))
+
+    def at_seeds(self, seeds: Iterable[int]) -> Estimate:
+        """Return it over those of some seeds that it has; at least one."""
+        own = self.by_seed
+        kept = tuple(seed for seed in seeds if seed in own)
+        return Estimate(tuple(own[seed] for seed in kept), kept)
+
+    def less(self, other: Estimate) -> Estimate | None:
+        """Return the differences over the seeds that both have; None where there is none."""
+        others = other.by_seed
+        shared = tuple(seed for seed in self.seeds if seed in others)
+        if not shared:
+            return None
+        return Estimate(tuple(self.by_seed[seed] - others[seed] for seed in shared), shared)
 
     @property
     def mean(self) -> float:
@@ -165,9 +191,11 @@ class TrialStore:
         names = {(content["task"], content["setting"]) for content in contents}
         found: dict[str, dict[str, dict[str, Estimate]]] = {}
         for task, setting in sorted(names, key=lambda name: (ranks.get(name, len(ranks)), name)):
-            runs = [c["values"] for c in contents if (c["task"], c["setting"]) == (task, setting)]
+            own = [c for c in contents if (c["task"], c["setting"]) == (task, setting)]
+            seeds = tuple(int(content["seed"]) for content in own)
             found.setdefault(task, {})[setting] = {
-                name: Estimate(tuple(values[name] for values in runs)) for name in runs[0]
+                name: Estimate(tuple(content["values"][name] for content in own), seeds)
+                for name in own[0]["values"]
             }
         return found
 
@@ -181,6 +209,7 @@ def found_to_json(found: Found) -> dict[str, Any]:
                     "mean": estimate.mean,
                     "standard_error": estimate.standard_error,
                     "values": list(estimate.values),
+                    "seeds": list(estimate.seeds),
                 }
                 for name, estimate in estimates.items()
             }

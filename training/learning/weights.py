@@ -39,7 +39,11 @@ def relative(negatives: Negatives) -> Float[Tensor, "batch sampled"]:
     """Return log of q_y / q_y', so that rho = m q_y.
 
     q_y is that of the positive before it is excluded, where it would be 0; q_y' is that of the
-    draw. So the implicit losses of the paper's Table 2 hold as printed.
+    draw. So the implicit losses of the paper's Table 2 hold as printed where every pair has draws
+    of its own. Draws that a batch shares, and those within it, leave out what a pair excludes
+    without drawing anew, and this weight does not divide by how many are left: of m draws m (1 -
+    q_y) are then expected, so that rho = m (1 - q_y) q_y where the positive alone is excluded. That
+    is 0.56 of m q_y for a label with q = 0.44, and the same for all labels that are seldom drawn.
     """
     return _where_drawn(negatives, negatives.log_q_positive - negatives.log_q)
 

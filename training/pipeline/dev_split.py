@@ -7,7 +7,7 @@ features, vectors) is held until the ensemble, which is fitted on them, has rank
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,12 +29,14 @@ from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
 from training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from training.data.dataset import Dataset
+from training.evaluation.by_frequency import ALL_LABELS
 from training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
 
 _MAX_FITTED = 6000
 """Documents that calibrations and blends are fitted on, at most; more only take longer."""
+_CHOICE_METRICS = ("P@5", "P@1")  # the first measured one decides the default scorer, on dev
 
 
 class OnDev(NamedTuple):
@@ -43,10 +45,29 @@ class OnDev(NamedTuple):
     Attributes:
         metrics: By scorer, subset of the labels, and name.
         thresholds: By scorer (see `Manifest`).
+        optimism: Of blends (see `Blending`).
     """
 
     metrics: dict[str, Any]
     thresholds: dict[str, float]
+    optimism: dict[str, dict[str, float]]
+
+    def best_of(self, scorers: Sequence[str]) -> str:
+        """Return the scorer with the highest P@5 on dev, or P@1 of fewer than 5 labels.
+
+        Blends count without what they have from being fitted on the same documents. Of equally
+        good scorers it is the last, as blends know more of rare labels; without metrics the first.
+        """
+        if not self.metrics:
+            return scorers[0]
+        measured = self.metrics[scorers[0]][ALL_LABELS]
+        choice = next(name for name in _CHOICE_METRICS if name in measured)
+
+        def value(name: str) -> float:
+            lead = self.optimism.get(name, {}).get(choice, 0.0)
+            return float(self.metrics[name][ALL_LABELS][choice]) - lead
+
+        return max(reversed(scorers), key=value)
 
 
 def finish_on_dev(
@@ -76,7 +97,7 @@ def finish_on_dev(
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
     parts = replace(parts, calibrations=found.calibrations, blends=found.blends, aims=aims)
-    return parts, OnDev(metrics, found.thresholds)
+    return parts, OnDev(metrics, found.thresholds, found.optimism)
 
 
 @dataclass(slots=True)

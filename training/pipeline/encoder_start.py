@@ -95,6 +95,9 @@ def _head(
 
     Where nothing is said, a decoder's texts are their last token, since no other sees all; and
     documents are the mean of their tokens where none stands before a text, as [CLS] does in BERT.
+
+    Raises:
+        ConfigError: The mean over words is asked for where it can't be told which they are.
     """
     documents: Pooling = "cls" if num_leading(tokenizer) else "mean"
     labels: Pooling = "mean"
@@ -102,12 +105,29 @@ def _head(
         documents = labels = modules.pooling
     elif is_causal(transformer):
         documents = labels = "last"
-    return VectorHead(
+    head = VectorHead(
         document_pooling=config.document_pooling or documents,
         label_pooling=config.retrieval.label_pooling or labels,
         activation="identity" if modules.dense is None else modules.dense.activation,
         is_normalized=modules.is_normalized,
     )
+    _check_words(tokenizer, head)
+    return head
+
+
+def _check_words(tokenizer: TokenizersBackend, head: VectorHead) -> None:
+    """Refuse the mean over words where the tokens at both ends of a text may be words.
+
+    Raises:
+        ConfigError: It is asked for, and texts have not one special token at each end.
+    """
+    ends = num_leading(tokenizer), tokenizer.num_special_tokens_to_add()
+    if "words" in (head.document_pooling, head.label_pooling) and ends != (1, 2):
+        raise ConfigError(
+            f"pooling 'words': the tokenizer puts {ends[0]} special tokens before a text and "
+            f"{ends[1] - ends[0]} behind it, expected 1 and 1, as [CLS] and [SEP] in BERT; take "
+            "'mean'"
+        )
 
 
 @torch.no_grad()

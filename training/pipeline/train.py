@@ -28,7 +28,6 @@ from training.configuration.sections import NeighboursConfig
 from training.data.dataset import Dataset
 from training.data.held_out import with_held_out_dev
 from training.data.survey import Survey, survey
-from training.evaluation.by_frequency import ALL_LABELS
 from training.pipeline.dense import (
     DenseStart,
     check_start,
@@ -51,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 
 RUN_NAME = "run.json"
-_CHOICE_METRICS = ("P@5", "P@1")  # the first measured one decides the default scorer, on dev
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +262,7 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
             "default scorer is not chosen",
             corpus.folder,
         )
-        return parts, OnDev({}, {})
+        return parts, OnDev({}, {}, {})
     return finish_on_dev(
         corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder
     )
@@ -274,12 +272,7 @@ def _manifest(
     run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, on_dev: OnDev
 ) -> Manifest:
     """Return what the bundle says of itself, but for its files."""
-    default, metrics = parts.scorers[0], on_dev.metrics
-    if metrics:  # of equally good scorers, the last: blends know more of rare labels
-        measured = metrics[default][ALL_LABELS]  # no P@5 where there are fewer than 5 labels
-        choice = next(name for name in _CHOICE_METRICS if name in measured)
-        last_first = reversed(parts.scorers)
-        default = max(last_first, key=lambda name: metrics[name][ALL_LABELS][choice])
+    metrics = on_dev.metrics
     settings, encoder, correction = _settings(run, start), None, None
     if start is not None and parts.dense is not None:
         dense = parts.dense
@@ -292,7 +285,7 @@ def _manifest(
         held_out_documents=None if corpus is run.dataset else _num_documents(corpus, "dev"),
         encoder=encoder,
         scorers=parts.scorers,
-        default_scorer=default,
+        default_scorer=on_dev.best_of(parts.scorers),
         training=settings,
         data_fingerprint=run.dataset.fingerprint,
         metrics={"dev": metrics} if metrics else {},

@@ -203,7 +203,8 @@ def _fit_label(by_document, by_feature, positives, label, plan, scratch):
         for document in chosen.rows[:size]:
             num_sampled += scratch.kind[document] == _SAMPLED
         # Documents outside of positives and hard ones, a sampled one: N - (size - sampled) in all,
-        # so that the weighted sum over the set is an unbiased estimate of that over all documents.
+        # so that the weighted sum over the set estimates that over all documents: without bias in
+        # the first round, too heavily later (see `training.sparse.svm`).
         share = (num_documents - size + num_sampled) / max(1, num_sampled)
         tolerance = _TOLERANCE if number + 1 == plan.rounds else _ROUGH_TOLERANCE
         # alpha stays from round to round, so each starts from the solution of the one before.

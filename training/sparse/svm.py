@@ -2,8 +2,13 @@
 
 With few documents, every label is trained on all of them (exact one-versus-all). With many, on a
 working set: its positives; the documents without it that its own previous weights rank highest; and
-a uniform sample of the rest, weighted to stand for all of it. So the objective is an unbiased
-estimate of the exact one, whose variance the hard documents, being in it for sure, do not add to.
+a uniform sample of the rest, weighted to stand for all of it. In the first round the objective is
+so an unbiased estimate of the exact one, whose variance the hard documents, being in it for sure,
+do not add to. Later rounds keep the sample, and their hard documents are those that the weights
+trained on it get wrong: sampled documents, which counted many times, are seldom among them, and
+stand for others that are. So the negatives are then too heavy, on EURLEX57K by 1 % for labels with
+fewer than 10 documents, 9 % with 10-99 and 15.5 % with 100 or more; a new sample would remove that,
+and did not rank better.
 """
 
 from __future__ import annotations

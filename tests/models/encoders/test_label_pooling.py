@@ -14,6 +14,7 @@ import torch
 from models.bundle.bundle import open_bundle
 from models.encoders.dual_encoder import DEPL_HEAD, DualEncoder, encode_all
 from models.encoders.tokens import TokenizedTexts, tokenize_texts
+from models.encoders.vector_head import pooled
 from models.errors import BundleCorruptError
 from models.parts.storage import read_dual_encoder, write_parts
 
@@ -61,7 +62,26 @@ def test_a_bundle_without_a_word_of_it_has_the_mean(bundle):
     assert read_dual_encoder(bundle).head == DEPL_HEAD
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+def test_the_mean_over_words_leaves_out_the_special_tokens_at_both_ends(dual_encoder, tokens):
+    encoder = copy.deepcopy(dual_encoder)
+    encoder.head = replace(encoder.head, label_pooling="words")
+    found = encode_all(encoder, tokens, "label", pad_id=0)
+    with torch.inference_mode():
+        for row in range(len(tokens)):
+            ids = torch.tensor(tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]])[None]
+            assert ids.shape[1] == len(TEXTS[row].split()) + 2
+            words = encoder.transformer(input_ids=ids).last_hidden_state[0, 1:-1]
+            wanted = encoder.label_pooler(words.mean(dim=0)).numpy()
+            np.testing.assert_allclose(found[row], wanted, atol=1e-5)
+
+
+def test_a_text_without_words_has_the_mean_of_its_special_tokens():
+    hidden = torch.arange(24.0).reshape(2, 3, 4)
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
+    assert torch.equal(pooled(hidden, mask, "words"), pooled(hidden, mask, "mean"))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "words", "cls", "last"])
 def test_a_bundle_pools_labels_as_its_training_did(bundle_with, pooling):
     assert read_dual_encoder(bundle_with(pooling)).head.label_pooling == pooling
 

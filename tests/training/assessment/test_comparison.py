@@ -58,7 +58,10 @@ def corpus(tmp_path, truth) -> Path:
         "test": [np.flatnonzero(row).tolist() for row in truth.toarray()],
     }
     for name, rows in carried.items():
-        lines = [json.dumps({"text": "a", "labels": list(map(str, row))}) for row in rows]
+        lines = [
+            json.dumps({"text": f"text {number}", "labels": list(map(str, row))})
+            for number, row in enumerate(rows)
+        ]
         (folder / f"{name}.jsonl").write_text("\n".join(lines))
     labels = [json.dumps({"id": str(label), "name": str(label)}) for label in range(NUM_LABELS)]
     (folder / "labels.jsonl").write_text("\n".join(labels))
@@ -130,6 +133,24 @@ def test_files_are_compared_as_the_rankings_that_they_hold(tmp_path, corpus, ran
     found = compare_predictions(*paths, open_dataset(corpus), "test", 5)
     counts = np.array([0, *[1] * (NUM_LABELS - 1)])
     assert found.to_json() == compare(rankings, truth, counts, NUM_LABELS - 1, 5).to_json()
+
+
+def test_documents_with_equal_texts_are_tested_once_and_measured_each(
+    tmp_path, corpus, rankings, truth
+):
+    lines = (corpus / "test.jsonl").read_text().splitlines()
+    rows = [*range(NUM_DOCUMENTS), 0, 3, 3]
+    (corpus / "test.jsonl").write_text("\n".join(lines[row] for row in rows))
+    paths = [tmp_path / f"{name}.txt" for name in rankings]
+    for path, ranking in zip(paths, rankings.values(), strict=True):
+        repeated = Ranking(labels=ranking.labels[rows], scores=ranking.scores[rows])
+        write_predictions(path, repeated, NUM_LABELS)
+    found = compare_predictions(*paths, open_dataset(corpus), "test", 5)
+    counts = np.array([0, *[1] * (NUM_LABELS - 1)])
+    assert found.num_repeats == 3
+    assert found.evaluation.num_documents == NUM_DOCUMENTS + 3
+    assert found.tests == compare(rankings, truth, counts, NUM_LABELS - 1, 5).tests
+    assert "The tests leave out 3 documents whose text" in found.to_markdown()
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path, corpus, rankings):

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from models.errors import DataError
 from training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
-from training.evaluation.significance import macro_t_test, micro_sign_test
+from training.evaluation.significance import holm, macro_t_test, micro_sign_test
 
 
 @pytest.fixture
@@ -79,3 +79,11 @@ def test_different_truths_are_refused(judged_pair):
     other = join_truth(judged_pair[0].labels, csr_array(np.ones((40, 9), dtype=np.float32)))
     with pytest.raises(DataError, match="different truths"):
         micro_sign_test(judged_pair[0], other, 3)
+
+
+def test_holm_multiplies_by_the_tests_that_are_left():
+    # 4 x 0.01, 3 x 0.012 (raised to the one before), 2 x 0.03 and 1 x 0.9; None is no test.
+    assert holm([0.03, None, 0.01, 0.9, 0.012]) == pytest.approx([0.06, None, 0.04, 0.9, 0.04])
+    assert holm([0.4, 0.9]) == [0.8, 0.9]
+    assert holm([0.9, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []

@@ -83,7 +83,9 @@ def test_a_ratio_of_means_and_its_error():
     assert error == pytest.approx(above.standard_error / 0.2)
     value, error = ratio(Estimate((0.4, 0.6)), Estimate((0.2, 0.3)))
     assert (value, error) == (pytest.approx(2), pytest.approx(0))  # each seed has this ratio
-    assert ratio(Estimate((0.4, 0.6)), Estimate((0.2,)))[1] is None
+    assert ratio(Estimate((0.4, 0.6)), Estimate((0.2,))) == (pytest.approx(2), None)
+    shared = ratio(Estimate((0.4, 0.6, 0.8), (0, 1, 2)), Estimate((0.3, 0.4), (1, 2)))
+    assert shared == ratio(Estimate((0.6, 0.8)), Estimate((0.3, 0.4)))
     assert ratio(Estimate((0.4,)), Estimate((0.2,))) == (pytest.approx(2), None)
     assert ratio(Estimate((0.4,)), Estimate((0.0,))) == (float("inf"), None)
 

@@ -308,6 +308,18 @@ def test_the_first_token_of_a_decoder_is_not_taken_for_a_text(
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.parametrize(
+    "changes", [{"document_pooling": "words"}, {"retrieval": {"label_pooling": "words"}}]
+)
+def test_the_mean_over_words_needs_a_special_token_at_each_end(
+    encoder_of, train_in, corpus, tmp_path, changes
+):
+    config = settings_for(encoder_of("qwen2"), **changes)
+    with pytest.raises(ConfigError, match=r"pooling 'words': the tokenizer puts \d special tokens"):
+        train_in(tmp_path, config, corpus)
+    assert not (tmp_path / "work").exists()
+
+
 @pytest.mark.parametrize("name", sorted(DECODERS))
 def test_a_text_without_tokens_has_a_vector(encoder_of, name):
     """A decoder's tokenizer may put no special token beside a text."""

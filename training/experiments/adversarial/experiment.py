@@ -12,7 +12,8 @@ import typer
 
 from models.errors import ConfigError
 from training.data.dataset import Dataset, open_dataset
-from training.experiments.adversarial.report import Clock, adversarial_markdown, draw_adversarial
+from training.experiments.adversarial.curves import Clock
+from training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
 from training.experiments.adversarial.run import run_task
 from training.experiments.adversarial.tasks import (
     CORPUS_TASKS,

@@ -7,46 +7,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
-from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.configuration.linear import MethodName
 from training.evaluation.tables import markdown_table
-from training.experiments.adversarial.run import Settings, best_candidates
-from training.experiments.adversarial.trial_runner import (
-    CRITERIA,
-    TREE,
-    TRUE,
-    WITH_TREE,
-    Criterion,
-    name_at,
+from training.experiments.adversarial.curves import (
+    BASELINE,
+    SHARES,
+    Clock,
+    Settings,
+    TimeToLevel,
+    candidates_in,
+    curves_of,
+    levels,
+    time_to_level,
 )
-from training.experiments.adversarial.tuning import Candidate
+from training.experiments.adversarial.run import best_candidates
+from training.experiments.adversarial.trial_runner import CRITERIA, TREE, TRUE, Criterion
+from training.experiments.adversarial.tuning import METHODS
 from training.experiments.trials import Estimate, Found, new_figure
 
-Clock = Literal["cpu", "wall"]
-"""Seconds of the process, which other work on the machine hardly changes, or those on the wall."""
-
-_BASELINE: MethodName = "uniform"
 _WITHOUT_STEPS = {TRUE: "p_D itself", TREE: "tree alone"}
 _COLUMNS = (
     "method", "rate", "penalty", "seeds", "steps", "CPU, s", "wall, s", "log likelihood",
-    "accuracy, %", "to uniform's end, s", "times as soon", "as its whole training",
+    "accuracy, %",
 )  # fmt: skip
 _HEADING = """# Adversarial negatives
 
 At the end of training: steps, seconds of the process and by the clock on the wall (fit of the tree
 included, measuring and tuning not), nats a pair, and the share of documents whose best-scored label
 is one of theirs; mean ± standard error over the seeds. Each method with the learning rate and the
-penalty that are best by the criterion of the table, on documents that are not measured. "To
-uniform's end": seconds ({clock}) until the criterion is what
-uniform negatives end with; how
-many times as soon as they first reach it themselves; and as their whole training takes.
+penalty that are best by the criterion of the table, on documents that are not measured.
+
+How soon a method is as good as {baseline} negatives: seconds ({clock}) to 90, 95 and 99 % of the
+way from scores of zero to the best point of any of their curves, and how many times as soon as they
+are there themselves; each method with the rate and the penalty that are quickest to it on the
+documents measured, which need not be those that are best at the end.
 """
 _COLOURS: Mapping[str, str] = {
     "adversarial": "#009E73", "uniform": "#CC79A7", "frequency": "#D55E00", "nce": "#E69F00",
@@ -59,100 +58,20 @@ _PANELS: Mapping[Criterion, str] = {
 _CLOCK_NAMES: Mapping[Clock, str] = {"cpu": "CPU time", "wall": "wall-clock time"}
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A learning curve of one seed; each array has an entry a point.
-
-    Attributes:
-        seconds: Of the clock that was asked for, the tree's fit included.
-        values: Accuracy, or log likelihood.
-    """
-
-    seconds: Float64[np.ndarray, point]
-    values: Float64[np.ndarray, point]
-
-    def seconds_to(self, value: float) -> float:
-        """Return when a value is reached first, by a line between points; inf if never."""
-        reached = np.flatnonzero(self.values >= value)
-        if not len(reached):
-            return math.inf
-        around = slice(max(0, int(reached[0]) - 1), int(reached[0]) + 1)
-        return float(np.interp(value, self.values[around], self.seconds[around]))
-
-
-def curves_of(
-    settings: Settings, candidate: Candidate, quantity: Criterion, clock: Clock
-) -> list[Curve]:
-    """Return the curves of a candidate, one a seed."""
-    figures = settings[candidate.setting]
-    head = settings[TREE][f"{clock}_s"].mean if candidate.method in WITH_TREE else 0.0
-    num_points = sum(name.startswith("steps ") for name in figures)
-    seconds, values = (
-        np.array([figures[name_at(figure, point)].values for point in range(num_points)]).T
-        for figure in (f"{clock}_s", quantity)
-    )
-    return [Curve(head + own, reached) for own, reached in zip(seconds, values, strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedUp:
-    """How soon a method is as good as uniform negatives are at their end.
-
-    The target of a seed is what uniform negatives with that seed end with.
-
-    Attributes:
-        seconds: Until then; inf for a seed that never gets there.
-        quotient: The seconds until uniform negatives first were as good themselves, divided by
-            those.
-        quotient_of_whole: The seconds that uniform negatives were trained, divided by those.
-    """
-
-    seconds: Estimate
-    quotient: Estimate
-    quotient_of_whole: Estimate
-
-
-def speed_ups(settings: Settings, criterion: Criterion, clock: Clock) -> dict[MethodName, SpeedUp]:
-    """Return how soon each method is as good as uniform negatives; empty without them.
-
-    Args:
-        settings: Of a task.
-        criterion: What is to be as good, and what was tuned by.
-        clock: Whose seconds.
-    """
-    best = best_candidates(settings, criterion)
-    if _BASELINE not in best:
-        return {}
-    curves = {
-        method: curves_of(settings, candidate, criterion, clock)
-        for method, candidate in best.items()
-    }
-    baselines = curves[_BASELINE]
-    return {method: _speed_up(own, baselines) for method, own in curves.items()}
-
-
-def _speed_up(curves: list[Curve], baselines: list[Curve]) -> SpeedUp:
-    rows = []
-    for own, baseline in zip(curves, baselines, strict=False):  # as many seeds as both have
-        target = float(baseline.values[-1])
-        seconds = own.seconds_to(target)
-        whole = float(baseline.seconds[-1])
-        rows.append((seconds, baseline.seconds_to(target) / seconds, whole / seconds))
-    return SpeedUp(*(Estimate(values) for values in zip(*rows, strict=True)))
-
-
 def adversarial_markdown(found: Found, clock: Clock) -> str:
-    """Return two tables for each task, one a criterion.
+    """Return two tables for each task and criterion: the end of training, and how soon.
 
     Args:
         found: Of all tasks.
-        clock: Whose seconds the times to uniform's end are.
+        clock: Whose seconds the times to a level are.
     """
-    parts = [_HEADING.format(clock=_CLOCK_NAMES[clock])]
+    parts = [_HEADING.format(clock=_CLOCK_NAMES[clock], baseline=BASELINE)]
     for task, settings in found.items():
         for criterion in CRITERIA:
-            table = markdown_table(_COLUMNS, _rows(settings, criterion, clock))
+            table = markdown_table(_COLUMNS, _rows(settings, criterion))
             parts.append(f"## {task}, by {criterion.replace('_', ' ')}\n\n{table}\n")
+            if speed := _speed_table(settings, criterion, clock):
+                parts.append(f"{speed}\n")
         if TREE in settings:
             tree = {name: estimate.mean for name, estimate in settings[TREE].items()}
             parts.append(
@@ -162,17 +81,18 @@ def adversarial_markdown(found: Found, clock: Clock) -> str:
     return "\n".join(parts)
 
 
-def _rows(settings: Settings, criterion: Criterion, clock: Clock) -> list[list[str]]:
+def _rows(settings: Settings, criterion: Criterion) -> list[list[str]]:
     rows = [
-        [title, "-", "-", "-", "0", *_seconds_of(settings[name]), *_quality(settings[name], ""),
-         "-", "-", "-"]
+        [title, "-", "-", "-", "0", *_seconds_of(settings[name]), *_quality(settings[name], "")]
         for name, title in _WITHOUT_STEPS.items()
         if name in settings
     ]  # fmt: skip
-    found = speed_ups(settings, criterion, clock)
     for method, candidate in best_candidates(settings, criterion).items():
         figures = settings[candidate.setting]
-        cpu, wall = (curves_of(settings, candidate, criterion, each) for each in get_args(Clock))
+        cpu, wall = (
+            list(curves_of(settings, candidate, criterion, each).values())
+            for each in get_args(Clock)
+        )
         last = f" {len(cpu[0].seconds) - 1}"
         seconds = [Estimate(tuple(float(x.seconds[-1]) for x in curves)) for curves in (cpu, wall)]
         rows.append(
@@ -181,14 +101,38 @@ def _rows(settings: Settings, criterion: Criterion, clock: Clock) -> list[list[s
                 f"{figures['steps' + last].mean:.0f}",
                 *(_text(each, 1) for each in seconds),
                 *_quality(figures, last),
-                *(_speed_up_cells(found[method]) if found else ["-"] * 3),
             ]
         )  # fmt: skip
     return rows
 
 
-def _speed_up_cells(found: SpeedUp) -> list[str]:
-    return [_text(found.seconds, 2), _text(found.quotient, 2), _text(found.quotient_of_whole, 2)]
+def _speed_table(settings: Settings, criterion: Criterion, clock: Clock) -> str:
+    """Return the times of all methods to each level; nothing without the baseline."""
+    by_seed = levels(settings, criterion)
+    if not by_seed:
+        return ""
+    header = ["method"]
+    for share in SHARES:
+        level = Estimate(tuple(own[share] for own in by_seed.values()), tuple(by_seed))
+        header += [f"{share:.0%}: {_level_text(level, criterion)}, s", "times as soon", "with"]
+    rows = []
+    for method in METHODS:
+        if candidates_in(settings, method):
+            times = [time_to_level(settings, method, criterion, each, clock) for each in SHARES]
+            rows.append([method, *(cell for time in times for cell in _time_cells(time))])
+    return markdown_table(header, rows)
+
+
+def _level_text(level: Estimate, criterion: Criterion) -> str:
+    return f"{100 * level.mean:.1f} %" if criterion == "accuracy" else f"{level.mean:.3f}"
+
+
+def _time_cells(time: TimeToLevel) -> list[str]:
+    if not math.isfinite(time.seconds.mean):
+        return ["never", "-", "-"]
+    candidate = time.candidate
+    what = f"{candidate.learning_rate:g}, {candidate.penalty}"
+    return [_text(time.seconds, 2), _text(time.quotient, 2), what]
 
 
 def _seconds_of(figures: Mapping[str, Estimate]) -> list[str]:
@@ -201,8 +145,6 @@ def _quality(figures: Mapping[str, Estimate], suffix: str) -> list[str]:
 
 
 def _text(estimate: Estimate, digits: int) -> str:
-    if not math.isfinite(estimate.mean):
-        return "never"
     error = estimate.standard_error
     return f"{estimate.mean:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
 
@@ -230,7 +172,7 @@ def draw_adversarial(found: Found, clock: Clock) -> Figure:
 
 def _draw_curves(axes: Axes, settings: Settings, quantity: Criterion, clock: Clock) -> None:
     for method, candidate in best_candidates(settings, quantity).items():
-        curves = curves_of(settings, candidate, quantity, clock)
+        curves = list(curves_of(settings, candidate, quantity, clock).values())
         seconds = np.mean([each.seconds for each in curves], axis=0)
         values = np.array([each.values for each in curves])
         (line,) = axes.plot(seconds, values.mean(axis=0), label=method, marker=".")

@@ -116,15 +116,22 @@ def tune(
     for _ in range(num_rounds):
         before = best
         for axis in ("half_decade", "penalty_index"):
-            best = _best_along(axis, best, objective_value)
+            best = best_along(axis, best, objective_value)
         if best == before:
             break
     return best
 
 
-def _best_along(
+def best_along(
     axis: str, start: Candidate, objective_value: Callable[[Candidate], float]
 ) -> Candidate:
+    """Return the best candidate along one axis: up, or else down, as long as it gets better.
+
+    Args:
+        axis: "half_decade" or "penalty_index".
+        start: Where to begin.
+        objective_value: Of a candidate, higher is better; may be asked for one more than once.
+    """
     best = start
     for direction in (0, 1):
         while (near := best.neighbours(axis)[direction]) and (

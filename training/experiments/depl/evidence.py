@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,12 @@ from scipy.sparse import csr_array
 from models.ranking.top_k import Ranking
 from training.evaluation.by_frequency import TAIL_BIN, label_subsets
 from training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
-from training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
+from training.evaluation.significance import (
+    Comparison,
+    holm,
+    macro_t_test,
+    micro_sign_test,
+)
 from training.experiments.findings import SIGNIFICANT
 from training.experiments.trials import Estimate, Found
 
@@ -48,20 +53,69 @@ class Difference:
     p_worse: float | None
 
     @property
-    def verdict(self) -> str:
-        """In a word; only what every seed says is more than "no difference"."""
-        if not any(self.advantage.values):
-            return "the same"
-        if self.p_better is None or self.p_worse is None:
-            return "not tested"
-        if self.p_better < SIGNIFICANT:
-            return "better"
-        return "worse" if self.p_worse < SIGNIFICANT else "no difference"
+    def is_same(self) -> bool:
+        """Whether there is no difference at all, and so nothing to test."""
+        return not any(self.advantage.values)
 
-    @property
-    def p_value(self) -> float | None:
-        """Of the direction that the difference has."""
-        return self.p_better if self.advantage.mean > 0 else self.p_worse
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A difference, tested beside the others that are looked at with it.
+
+    Attributes:
+        difference: Which.
+        p_value: That the first arm is better, one-sided, where a paper says so; else two-sided.
+            None where it was not tested.
+        corrected: The same, corrected for how many are looked at (Holm).
+        verdict: In a word; only what every seed says is more than "no difference".
+    """
+
+    difference: Difference
+    p_value: float | None
+    corrected: float | None
+    verdict: str
+
+
+def judge(differences: Sequence[Difference], *, is_expected: bool = False) -> list[Judged]:
+    """Return differences that are looked at together, corrected for their number.
+
+    Those of two equal rankings are no tests, and count as none. What a paper expects is tested
+    one-sided; the contrary, which it doesn't expect, two-sided and corrected alike.
+
+    Args:
+        differences: Of one table.
+        is_expected: Whether a paper says that each first arm is better.
+    """
+    better = [None if each.is_same else each.p_better for each in differences]
+    worse = [None if each.is_same else each.p_worse for each in differences]
+    two_sided = [_two_sided(*pair) for pair in zip(better, worse, strict=True)]
+    p_values = better if is_expected else two_sided
+    corrected, contrary = holm(p_values), holm(two_sided)
+    return [
+        Judged(each, p_value, own, _verdict(each, own, other))
+        for each, p_value, own, other in zip(
+            differences, p_values, corrected, contrary, strict=True
+        )
+    ]
+
+
+def _two_sided(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else min(1.0, 2 * min(first, second))
+
+
+def _verdict(difference: Difference, corrected: float | None, contrary: float | None) -> str:
+    if difference.is_same:
+        return "the same"
+    if corrected is None or contrary is None:
+        return "not tested"
+    is_ahead = difference.advantage.mean > 0
+    if is_ahead and corrected < SIGNIFICANT:
+        return "better"
+    return "worse" if not is_ahead and contrary < SIGNIFICANT else "no difference"
+
+
+JudgedPairs = dict[tuple[Arm, Arm, str], Judged]
+"""By first arm, second arm and figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +171,33 @@ class Evidence:
                 `precision` the micro sign test; any other is not tested.
 
         Returns:
-            None where one of them lacks the figure.
+            None where one of them lacks the figure, or they have no seed in common.
         """
         pair = [self.estimate(arm, figure) for arm in (first, second)]
         if pair[0] is None or pair[1] is None:
             return None
-        seeds = range(min(len(pair[0].values), len(pair[1].values)))
-        ahead = Estimate(tuple(pair[0].values[seed] - pair[1].values[seed] for seed in seeds))
-        better = [self._test(first, second, figure, seed) for seed in seeds]
-        worse = [self._test(second, first, figure, seed) for seed in seeds]
+        ahead = pair[0].less(pair[1])
+        if ahead is None:
+            return None
+        better = [self._test(first, second, figure, seed) for seed in ahead.seeds]
+        worse = [self._test(second, first, figure, seed) for seed in ahead.seeds]
         return Difference(ahead, _largest(better), _largest(worse))
+
+    def judged(self, asked: Iterable[tuple[Arm, Arm, str]]) -> JudgedPairs:
+        """Return the differences of two arms by a figure, corrected for how many there are.
+
+        Args:
+            asked: First arm, second arm and figure, as for `difference`; those without are left
+                out.
+        """
+        found = {each: self.difference(*each) for each in asked}
+        known = {each: difference for each, difference in found.items() if difference is not None}
+        return dict(zip(known, judge(list(known.values())), strict=True))
 
     def label_f1(self, arm: Arm) -> Float64[np.ndarray, label]:
         """Return F1@k of each label, the mean over the seeds of an arm that was run."""
-        num_seeds = len(self.found[arm.scorer][arm.setting]["P@1"].values)
-        by_seed = [label_f1_at(self._join(arm, seed), self.k) for seed in range(num_seeds)]
+        seeds = self.found[arm.scorer][arm.setting]["P@1"].seeds
+        by_seed = [label_f1_at(self._join(arm, seed), self.k) for seed in seeds]
         mean: Float64[np.ndarray, label] = np.mean(by_seed, axis=0)
         return mean
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +14,7 @@ from training.evaluation.by_frequency import FREQUENCY_BINS, ZERO_SHOT_BIN
 from training.evaluation.plots import draw_f1_by_rank
 from training.evaluation.tables import NOT_MEASURED, markdown_table
 from training.experiments.depl.ablations import BASE, BY_NAME
-from training.experiments.depl.evidence import Arm, Difference, Evidence
+from training.experiments.depl.evidence import Arm, Evidence, Judged, JudgedPairs, judge
 from training.experiments.trials import Estimate, error_or_nan, new_figure, settings_table
 
 _KS = (1, 3, 5)
@@ -36,6 +37,12 @@ _TEXTS = (
     BASE, "name_only", "tokens_8", "tokens_16", "tokens_32", "keywords_8", "keywords_16",
     "keywords_32", "alternative_names", "parents", "names_and_parents",
 )  # fmt: skip
+_HOW_CORRECTED = (
+    "No paper gave the direction of these comparisons, so p-values are two-sided. Both kinds of "
+    "sentence are corrected for how many there are (Holm): the best of a choice as one of all "
+    "pairs of all choices, the comparisons as all that stand below them."
+)
+_HERE = {"better": "holds", "worse": "contrary"}
 _COLOURS = ("#0072B2", "#009E73", "#D55E00")
 
 
@@ -123,12 +130,14 @@ def _how_tested(evidence: Evidence) -> str:
     return (
         f"{evidence.tail_f1} by the macro t-test on the labels with 1-9 training documents, "
         f"{evidence.precision} by the micro sign test on all decisions (Yang & Liu 1999); each p "
-        "is one-sided, of the direction that the difference has, and the largest over the seeds."
+        "is one-sided, that the paper's finding holds, and the largest over the seeds. They are "
+        "corrected for the number of rows by Holm's method; contrary is what a two-sided test "
+        "says, corrected alike."
     )
 
 
 def _claim_table(evidence: Evidence) -> str:
-    rows = []
+    shown = []
     for claim in _claims():
         if not (evidence.has(claim.better) and evidence.has(claim.other)):
             continue
@@ -137,52 +146,84 @@ def _claim_table(evidence: Evidence) -> str:
         if found is not None:
             pair = [_estimate_text(evidence.estimate(arm, figure))
                     for arm in (claim.better, claim.other)]  # fmt: skip
-            here = {"better": "holds", "worse": "contrary"}.get(found.verdict, found.verdict)
-            rows.append([claim.words, figure, *pair, *_difference_cells(found), here])
-    header = ["finding", "by", "the better", "the other", "difference", "p", "here"]
+            shown.append(([claim.words, figure, *pair], found))
+    judged = judge([found for _, found in shown], is_expected=True)
+    rows = [
+        [*cells, *_difference_cells(each), _HERE.get(each.verdict, each.verdict)]
+        for (cells, _), each in zip(shown, judged, strict=True)
+    ]
+    header = ["finding", "by", "the better", "the other", "difference", "p", "corrected", "here"]
     return markdown_table(header, rows)
 
 
 def _conclusions(evidence: Evidence) -> str:
     lines = [f"- {line}" for line in (*_best_of_choices(evidence), *_compared(evidence))]
-    return "\n".join(["## What the ablations say\n", *lines])
+    return "\n".join(["## What the ablations say\n", f"{_HOW_CORRECTED}\n", *lines])
 
 
 def _best_of_choices(evidence: Evidence) -> Iterator[str]:
     """Tell which setting is best, for each choice of which at least two settings were run.
 
+    The best is chosen for being best, so it is tested as one of all pairs of all choices.
+
     Yields:
         A sentence.
     """
-    settings = evidence.found[RETRIEVAL]
-    for name, some in _CHOICES.items():
-        there = [setting for setting in some if setting in settings]
-        if len(there) > 1:
-            best = (_best(evidence, there, figure)
-                    for figure in (evidence.tail_f1, evidence.precision))  # fmt: skip
-            said = "; ".join(part for part in best if part)
-            yield f"**{name}** ({', '.join(f'`{each}`' for each in there)}): {said}."
+    settings, figures = evidence.found[RETRIEVAL], (evidence.tail_f1, evidence.precision)
+    there = {name: [each for each in some if each in settings] for name, some in _CHOICES.items()}
+    judged = evidence.judged(
+        [
+            (Arm(RETRIEVAL, first), Arm(RETRIEVAL, second), figure)
+            for some in there.values()
+            for figure in figures
+            for first, second in combinations(_from_best(evidence, some, figure), 2)
+        ],
+    )
+    for name, some in there.items():
+        if len(some) > 1:
+            said = "; ".join(
+                _best(evidence, ranked, figure, judged)
+                for figure in figures
+                if (ranked := _from_best(evidence, some, figure))
+            )
+            yield f"**{name}** ({', '.join(f'`{each}`' for each in some)}): {said}."
 
 
-def _best(evidence: Evidence, settings: Sequence[str], figure: str) -> str:
+def _from_best(evidence: Evidence, settings: Sequence[str], figure: str) -> list[str]:
+    """Return the settings that have a figure, the highest first."""
+    means = {
+        name: estimate.mean
+        for name in settings
+        if (estimate := evidence.estimate(Arm(RETRIEVAL, name), figure)) is not None
+    }
+    return sorted(means, key=lambda name: -means[name])
+
+
+def _best(evidence: Evidence, ranked: Sequence[str], figure: str, judged: JudgedPairs) -> str:
     """Return which setting has the highest figure, and which others are surely below it."""
-    measured = {}
-    for name in settings:
-        estimate = evidence.estimate(Arm(RETRIEVAL, name), figure)
-        if estimate is not None:
-            measured[name] = estimate.mean
-    if not measured:
-        return ""
-    best = max(measured, key=lambda name: measured[name])
+    best = Arm(RETRIEVAL, ranked[0])
     beaten = [
         f"`{name}`"
-        for name in measured
-        if (found := evidence.difference(Arm(RETRIEVAL, best), Arm(RETRIEVAL, name), figure))
-        and found.verdict == "better"
+        for name in ranked[1:]
+        if (found := judged.get((best, Arm(RETRIEVAL, name), figure))) and found.verdict == "better"
     ]
     than = ", ".join(beaten) if beaten else "none of the others"
-    value = f"{100 * measured[best]:.2f}"
-    return f"{figure} is best with `{best}` ({value}), beyond chance better than {than}"
+    value = _estimate_text(evidence.estimate(best, figure)).split(" ")[0]
+    return f"{figure} is best with `{ranked[0]}` ({value}), beyond chance better than {than}"
+
+
+def _judged_comparisons(evidence: Evidence) -> JudgedPairs:
+    """Return all that is compared: settings with the one that they name, scorers of the base."""
+    arms = [(Arm(RETRIEVAL, setting), Arm(RETRIEVAL, other)) for setting, other in _pairs(evidence)]
+    arms += [(Arm(scorer, BASE), Arm(other, BASE)) for scorer, other in _METHODS]
+    return evidence.judged(
+        [
+            (*pair, figure)
+            for pair in arms
+            if all(map(evidence.has, pair))
+            for figure in (evidence.tail_f1, evidence.precision)
+        ],
+    )
 
 
 def _compared(evidence: Evidence) -> Iterator[str]:
@@ -191,16 +232,20 @@ def _compared(evidence: Evidence) -> Iterator[str]:
     Yields:
         A sentence.
     """
-    for setting, other in _pairs(evidence):
-        yield (
-            f"`{setting}`, {BY_NAME[setting].what}, against `{other}`: "
-            f"{_against(evidence, Arm(RETRIEVAL, setting), Arm(RETRIEVAL, other))}"
+    said: dict[tuple[Arm, Arm], list[str]] = {}
+    for (first, second, figure), found in _judged_comparisons(evidence).items():
+        subset = "rare" if figure == evidence.tail_f1 else "all"
+        difference, p_value, corrected = _difference_cells(found)
+        said.setdefault((first, second), []).append(
+            f"{found.verdict} on {subset} labels ({figure} {difference}, p {p_value}, "
+            f"corrected {corrected})"
         )
-    for scorer, other in _METHODS:
-        first, second = Arm(scorer, BASE), Arm(other, BASE)
-        if evidence.has(first) and evidence.has(second):
-            said = _against(evidence, first, second)
-            yield f"Scorer `{scorer}` against `{other}`: {said}"
+    for (first, second), parts in said.items():
+        if first.scorer == second.scorer:
+            what = f"`{first.setting}`, {BY_NAME[first.setting].what}, against `{second.setting}`"
+        else:
+            what = f"Scorer `{first.scorer}` against `{second.scorer}`"
+        yield f"{what}: {'; '.join(parts)}."
 
 
 def _pairs(evidence: Evidence) -> list[tuple[str, str]]:
@@ -214,17 +259,6 @@ def _pairs(evidence: Evidence) -> list[tuple[str, str]]:
     return pairs
 
 
-def _against(evidence: Evidence, first: Arm, second: Arm) -> str:
-    said = []
-    for figure, subset in ((evidence.tail_f1, "rare labels"), (evidence.precision, "all labels")):
-        found = evidence.difference(first, second, figure)
-        if found is None:
-            continue
-        difference, p_value = _difference_cells(found)
-        said.append(f"{found.verdict} on {subset} ({figure} {difference}, p {p_value})")
-    return "; ".join(said) + "."
-
-
 def _setting_list(evidence: Evidence) -> str:
     def described(name: str) -> str:
         twin = "" if name in evidence.seconds else "; another setting has this configuration"
@@ -234,17 +268,17 @@ def _setting_list(evidence: Evidence) -> str:
 
 
 def _difference_table(evidence: Evidence) -> str:
-    rows = []
+    judged, rows = _judged_comparisons(evidence), []
     for setting, other in _pairs(evidence):
         arms = Arm(RETRIEVAL, setting), Arm(RETRIEVAL, other)
-        found = {name: evidence.difference(*arms, name) for name in _columns(evidence)}
-        tested = (found[evidence.precision], found[evidence.tail_f1])
+        found = [evidence.difference(*arms, name) for name in _columns(evidence)]
+        tested = [judged.get((*arms, name)) for name in (evidence.precision, evidence.tail_f1)]
         rows.append([
             setting, other,
-            *(NOT_MEASURED if each is None else _signed(each.advantage) for each in found.values()),
-            *(NOT_MEASURED if each is None else _p_text(each.p_value) for each in tested),
+            *(NOT_MEASURED if each is None else _signed(each.advantage) for each in found),
+            *(NOT_MEASURED if each is None else _p_text(each.corrected) for each in tested),
         ])  # fmt: skip
-    tests = (f"p, {evidence.precision}", f"p, {evidence.tail_f1}")
+    tests = [f"p, {name}, corrected" for name in (evidence.precision, evidence.tail_f1)]
     return markdown_table(["setting", "less", *_columns(evidence), *tests], rows)
 
 
@@ -266,8 +300,12 @@ def _time_table(evidence: Evidence) -> str:
     return f"{note}\n\n{markdown_table(['setting', 'seeds', 'minutes'], rows)}"
 
 
-def _difference_cells(found: Difference) -> tuple[str, str]:
-    return _signed(found.advantage), _p_text(found.p_value)
+def _difference_cells(found: Judged) -> tuple[str, str, str]:
+    return (
+        _signed(found.difference.advantage),
+        _p_text(found.p_value),
+        _p_text(found.corrected),
+    )
 
 
 def _signed(estimate: Estimate) -> str:

@@ -98,7 +98,7 @@ class AblationRuns:
             name: Estimate(
                 tuple(
                     read_json(self._figures(name, seed))["seconds"]
-                    for seed in range(len(found[RETRIEVAL][name]["P@1"].values))
+                    for seed in found[RETRIEVAL][name]["P@1"].seeds
                 )
             )
             for name in found[RETRIEVAL]

@@ -7,14 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from training.experiments.adversarial.report import (
+from training.experiments.adversarial.curves import (
+    SHARES,
     Curve,
-    SpeedUp,
-    adversarial_markdown,
     curves_of,
-    draw_adversarial,
-    speed_ups,
+    levels,
+    quickest,
+    time_to_level,
 )
+from training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
 from training.experiments.adversarial.run import best_candidates
 from training.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
 from training.experiments.adversarial.tuning import Candidate
@@ -65,44 +66,77 @@ def test_the_best_is_the_one_with_the_best_accuracy_where_it_was_tuned():
 
 
 def test_curves_of_methods_with_a_tree_begin_when_it_is_fitted():
-    first, second = curves_of(SETTINGS, ADVERSARIAL, "log_likelihood", "cpu")
+    first, second = curves_of(SETTINGS, ADVERSARIAL, "log_likelihood", "cpu").values()
     np.testing.assert_array_equal(first.seconds, [1, 2, 4])
     np.testing.assert_allclose(second.values, [-3.75, -3.55, -3.35])
-    (curve, _) = curves_of(SETTINGS, ADVERSARIAL, "accuracy", "wall")
+    curve = curves_of(SETTINGS, ADVERSARIAL, "accuracy", "wall")[0]
     np.testing.assert_array_equal(curve.seconds, [0.5, 1, 2])
-    (curve, _) = curves_of(SETTINGS, UNIFORM, "accuracy", "cpu")
+    curve = curves_of(SETTINGS, UNIFORM, "accuracy", "cpu")[1]
     np.testing.assert_array_equal(curve.seconds, [0, 4, 8])
 
 
-def test_how_much_sooner_a_method_is_where_uniform_negatives_end():
-    found = speed_ups(SETTINGS, "accuracy", "cpu")
-    once = Estimate((1.0, 1.0))
-    assert found["uniform"] == SpeedUp(Estimate((8.0, 8.0)), once, once)
-    # 0.5 lies a quarter of the way from 0.45 to 0.65.
-    assert found["adversarial"].seconds.values == pytest.approx([2.5, 2.5])
-    assert found["adversarial"].quotient.values == pytest.approx([3.2, 3.2])
+QUICK = Candidate("uniform", -1, 3)
+WITH_QUICK = SETTINGS | {QUICK.setting: figures([0, 1, 8], [0.1, 0.48, 0.49], 0.49)}
 
 
-def test_uniform_negatives_are_timed_where_they_reach_their_end_first_and_as_a_whole():
-    flat = {UNIFORM.setting: figures([0, 4, 8], [0.1, 0.5, 0.5], 0.5)}
-    found = speed_ups(flat, "accuracy", "cpu")["uniform"]
-    assert found == SpeedUp(Estimate((4.0,)), Estimate((1.0,)), Estimate((2.0,)))
+def test_levels_are_shares_of_the_way_from_the_start_to_the_best_of_any_uniform_curve():
+    assert list(levels(SETTINGS, "accuracy")) == [0, 1]
+    assert levels(SETTINGS, "accuracy")[1] == pytest.approx({0.9: 0.46, 0.95: 0.48, 0.99: 0.496})
+    assert levels(SETTINGS, "log_likelihood")[0][0.9] == pytest.approx(-4 + 0.46)
+    falling = {UNIFORM.setting: figures([0, 4, 8], [0.1, 0.5, 0.2], 0.2)}
+    assert levels(falling, "accuracy")[0][0.9] == pytest.approx(0.46)
+
+
+def test_a_method_is_timed_with_the_candidate_that_is_quickest_to_the_level_not_best_at_the_end():
+    assert best_candidates(WITH_QUICK, "accuracy")["uniform"] == UNIFORM
+    assert quickest(WITH_QUICK, "uniform", "accuracy", 0.46) == QUICK
+    assert quickest(WITH_QUICK, "uniform", "accuracy", 0.496) == UNIFORM
+    found = time_to_level(WITH_QUICK, "uniform", "accuracy", 0.9, "cpu")
+    assert found.candidate == QUICK
+    # The second seed has the slow candidate alone: from 0.3 after 4 s to 0.5 after 8 s.
+    assert found.seconds.by_seed == pytest.approx({0: 0.36 / 0.38, 1: 7.2})
+    assert found.quotient.values == (1, 1)
+    found = time_to_level(WITH_QUICK, "adversarial", "accuracy", 0.9, "cpu")
+    # 0.46 lies a twentieth of the way from 0.45, after 2 s, to 0.65, after 4 s.
+    assert found.seconds.values == pytest.approx([2.1, 2.1])
+    assert found.quotient.by_seed == pytest.approx({0: 0.36 / 0.38 / 2.1, 1: 7.2 / 2.1})
+
+
+def test_every_time_is_that_of_the_plain_search_over_all_curves():
+    rng = np.random.default_rng(0)
+    settings = {TREE: tree(0.7)}
+    for half_decade in range(-3, 3):
+        for method in ("uniform", "adversarial"):
+            candidate = Candidate(method, half_decade, 0)
+            rising = np.sort(rng.random(4))
+            settings[candidate.setting] = figures(np.arange(4) * rng.random(), rising, 0.5)
+    for share in SHARES:
+        target = levels(settings, "accuracy")[0][share]
+        for method in ("uniform", "adversarial"):
+            all_seconds = [
+                curves_of(settings, Candidate(method, each, 0), "accuracy", "cpu")[0].seconds_to(
+                    target
+                )
+                for each in range(-3, 3)
+            ]
+            found = time_to_level(settings, method, "accuracy", share, "cpu")
+            assert found.seconds.values == (min(all_seconds),)
 
 
 def test_who_never_gets_there_is_never_there():
     low = SETTINGS | {ADVERSARIAL.setting: figures([0, 1], [0.25, 0.45], 0.6)}
-    found = speed_ups(low, "accuracy", "cpu")["adversarial"]
-    assert found == SpeedUp(Estimate((math.inf,)), Estimate((0.0,)), Estimate((0.0,)))
-    assert "| never |" in " ".join(adversarial_markdown({"task": low}, "cpu").split())
+    found = time_to_level(low, "adversarial", "accuracy", 0.9, "cpu")
+    assert (found.seconds.values, found.quotient.values) == ((math.inf,), (0.0,))
+    assert "| never | - | - |" in " ".join(adversarial_markdown({"task": low}, "cpu").split())
 
 
-def test_without_uniform_negatives_there_is_no_target():
+def test_without_uniform_negatives_there_is_no_level():
     alone = {TREE: tree(1.0), ADVERSARIAL.setting: SETTINGS[ADVERSARIAL.setting]}
-    assert speed_ups(alone, "accuracy", "cpu") == {}
-    assert "| - | - | - |" in " ".join(adversarial_markdown({"task": alone}, "cpu").split())
+    assert levels(alone, "accuracy") == {}
+    assert "| times as soon |" not in adversarial_markdown({"task": alone}, "cpu")
 
 
-def test_the_report_has_two_tables_a_task_and_a_row_a_method():
+def test_the_report_has_two_headings_a_task_and_a_row_a_method():
     truth = {"log_likelihood": Estimate((-1.5,)), "accuracy": Estimate((0.9,))}
     others = {UNIFORM.setting: SETTINGS[UNIFORM.setting]}
     text = adversarial_markdown({"a": {TRUE: truth} | SETTINGS, "b": others}, "wall")
@@ -118,12 +152,14 @@ def test_the_report_has_two_tables_a_task_and_a_row_a_method():
         if line.startswith("| ")
     ]
     found = {row[0]: row[1:] for row in rows[:6]}
-    assert found["p_D itself"] == ["-", "-", "-", "0", "-", "-", "-1.500", "90.0", *"---"]
+    assert found["p_D itself"] == ["-", "-", "-", "0", "-", "-", "-1.500", "90.0"]
     assert found["tree alone"][4:8] == ["1.0", "0.5", "-4.000", "25.0"]
     assert found["adversarial"] == [
         "0.1", "λ=0", "2", "20", "4.0 ± 0.0", "2.0 ± 0.0", "-3.350 ± 0.000", "65.0 ± 0.0",
-        "1.25 ± 0.00", "3.20 ± 0.00", "3.20 ± 0.00",
     ]  # fmt: skip
+    times = next(row for row in rows[6:] if row[0] == "adversarial")
+    # 90 % of the way from 0.1 to 0.5 is 0.46; uniform is there after 7.2 s, on the wall 3.6 s.
+    assert times[1:4] == ["1.05 ± 0.00", "3.43 ± 0.00", "0.1, λ=0"]
     assert "lambda_n = 10" in text
     assert text.count("The tree took") == 1
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.stats import norm
 
 from models.ranking.top_k import Ranking, top_of_scores
 from training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
 from training.evaluation.metrics import join_truth, label_f1_at
 from training.evaluation.plots import macro_f1_by_rank
 from training.evaluation.significance import macro_t_test, micro_sign_test
-from training.experiments.depl.evidence import Arm, Evidence
+from training.experiments.depl.evidence import Arm, Difference, Evidence, judge
 from training.experiments.depl.report import ablation_markdown, draw_ablations
 from training.experiments.trials import Estimate
 
@@ -84,7 +86,49 @@ def test_p_values_are_the_largest_over_the_seeds(evidence):
     assert found.p_better == max(wanted) != min(wanted)
     found = evidence.difference(DEPL, NAME, "P@5")
     assert found.p_worse == max(micro_sign_test(b, a, 5).p_value for a, b in pairs)
-    assert found.verdict == "better" and found.p_value == found.p_better
+    (alone,) = judge([found])
+    assert alone.verdict == "better" and alone.p_value == 2 * found.p_better
+
+
+def difference(ahead: int | float, p_better: float) -> Difference:
+    return Difference(Estimate((float(ahead),)), p_better, 1 - p_better)
+
+
+def test_what_is_looked_at_together_is_corrected_for_its_number():
+    looked_at = [
+        difference(1, 0.01),
+        difference(-1, 0.999),
+        difference(0, 0.5),
+        difference(1, 0.02),
+    ]
+    judged = judge(looked_at)
+    assert [each.p_value for each in judged] == pytest.approx([0.02, 0.002, None, 0.04])
+    assert [each.corrected for each in judged] == pytest.approx([0.04, 0.006, None, 0.04])
+    assert [each.verdict for each in judged] == ["better", "worse", "the same", "better"]
+    judged = judge([*looked_at, difference(1, 0.3)])
+    assert [each.verdict for each in judged] == [
+        "no difference", "worse", "the same", "no difference", "no difference",
+    ]  # fmt: skip
+
+
+def test_what_a_paper_expects_is_tested_one_sided_and_its_contrary_two_sided():
+    looked_at = [difference(1, 0.04), difference(-1, 0.96), difference(-1, 0.99)]
+    assert [judge([each], is_expected=True)[0].verdict for each in looked_at] == [
+        "better", "no difference", "worse",
+    ]  # fmt: skip
+
+
+def test_the_best_of_several_equal_settings_seldom_surely_beats_one_of_them():
+    rng = np.random.default_rng(0)
+    told = 0
+    for _ in range(400):
+        values = np.sort(rng.normal(size=4))[::-1]
+        pairs = [
+            difference(a - b, float(norm.sf((a - b) / np.sqrt(2))))
+            for a, b in combinations(values, 2)
+        ]
+        told += any(each.verdict == "better" for each in judge(pairs)[:3])
+    assert told <= 35  # 5 % are 20, three standard errors more 33; without correction 35 %
 
 
 def test_a_difference_is_of_the_seeds_that_both_have(evidence):
@@ -95,12 +139,13 @@ def test_a_difference_is_of_the_seeds_that_both_have(evidence):
     found = fewer.difference(NAME, DEPL, "PSP@5")
     wanted = one["PSP@5"].values[0] - settings["base"]["PSP@5"].values[0]
     assert found.advantage.values == pytest.approx((wanted,))
-    assert (found.verdict, found.p_value) == ("not tested", None)
+    (judged,) = judge([found])
+    assert (judged.verdict, judged.p_value) == ("not tested", None)
 
 
 def test_equal_rankings_are_the_same(evidence):
     found = evidence.difference(Arm("retrieval", "tokens_8"), DEPL, "P@5")
-    assert found.verdict == "the same"
+    assert found.is_same and judge([found])[0].verdict == "the same"
     assert found.advantage == Estimate((0.0, 0.0))
 
 
@@ -111,9 +156,11 @@ def test_a_figure_that_was_not_measured_has_no_difference(evidence):
 def test_too_few_rare_labels_are_not_tested(evidence):
     counts = np.where(COUNTS < 10, 0, COUNTS)
     few = Evidence(evidence.found, rank, TRUTH, counts, evidence.seconds)
-    assert few.difference(DEPL, NAME, evidence.tail_f1).verdict == "not tested"
+    assert judge([few.difference(DEPL, NAME, evidence.tail_f1)])[0].verdict == "not tested"
     text = ablation_markdown(few, "dev split: 50 documents.")
-    assert re.search(r"not tested on rare labels \(macro-F1@5 \(1-9\) \S+ ± \S+, p -\)", text)
+    assert re.search(
+        r"not tested on rare labels \(macro-F1@5 \(1-9\) \S+ ± \S+, p -, corrected -\)", text
+    )
 
 
 def test_fewer_labels_leave_fewer_places():
