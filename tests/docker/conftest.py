@@ -88,7 +88,7 @@ def samples() -> dict[str, dict[str, set[str]]]:
     telemetry.models.set_registry_problem(True)
     for known in (0, 1):
         telemetry.drift.observe(Query(("a",)), answer_of(model, Familiarity(1, known, 0.5)))
-    telemetry.feedback.count(Counter({("accepted", "1"): 1, ("rejected", "1"): 1}), is_new=True)
+    telemetry.feedback.count(1, Counter({("accepted", "1"): 1, ("rejected", "1"): 1}), is_new=True)
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for family in text_string_to_metric_families(telemetry.exposition().decode()):
         for sample in family.samples:

@@ -38,7 +38,8 @@ def encoder(tmp_path):
     return TriedEncoder(read, tmp_path, TokenizedTexts(ids, offsets, counts, counts), 0)
 
 
-def test_each_precision_is_timed_and_compared_with_float32(encoder):
+def test_each_precision_is_timed_and_compared_with_float32(encoder, monkeypatch):
+    monkeypatch.setattr("models.encoders.onnx.find_spec", lambda name: None)
     found = {each.precision: each for each in try_precisions(encoder, seconds=0.01)}
     assert list(found) == list(PRECISIONS)
     exact, rounded = found["float32"], found["bfloat16"]

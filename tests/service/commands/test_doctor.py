@@ -14,6 +14,12 @@ from service.commands.doctor import advice_on
 RUNNER = CliRunner()
 
 
+@pytest.fixture(autouse=True)
+def without_onnx(monkeypatch):
+    """Making a graph of ONNX takes half a minute, and its own tests do it."""
+    monkeypatch.setattr("models.encoders.onnx.find_spec", lambda name: None)
+
+
 def trial(precision, texts_per_second):
     return Trial(precision, "traced", 3.0, float(texts_per_second), 0.05)
 
