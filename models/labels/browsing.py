@@ -184,7 +184,8 @@ class LabelBrowser:
         return above
 
     def _sorted(self, rows: Iterable[int]) -> _Level:
-        pairs = sorted((self._folded(row), row) for row in rows)
+        in_use = (row for row in rows if not self._catalogue[row].is_retired)
+        pairs = sorted((self._folded(row), row) for row in in_use)
         return _Level([name for name, _ in pairs], [row for _, row in pairs])
 
     def _folded(self, row: int) -> str:

@@ -360,6 +360,7 @@ def _items(model: LoadedModel, path: Sequence[str], query: str) -> list[Taxonomy
         nodes = [
             Node(browser.element_of(row), predictor.catalogue[row].name, row, has_more=False)
             for row in rows
+            if not predictor.catalogue[row].is_retired
         ]
     return [
         TaxonomyItem(

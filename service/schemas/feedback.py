@@ -27,7 +27,21 @@ def _check_unicode(value: str) -> str:
     return value
 
 
+def _check_says_something(value: str) -> str:
+    """Return a name that has a letter or a digit, without blanks around it.
+
+    Raises:
+        PydanticCustomError: It has none.
+    """
+    if not any(sign.isalnum() for sign in value):
+        raise PydanticCustomError(
+            "name_blank", "The name has neither a letter nor a digit; send the label's name"
+        )
+    return value.strip()
+
+
 _Unicode = AfterValidator(_check_unicode)
+_SaysSomething = AfterValidator(_check_says_something)
 EntryId = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN), _Unicode]
 LabelId = Annotated[str, Field(min_length=1, max_length=2000), _Unicode]
 LabelIds = Annotated[list[LabelId], Field(max_length=MAX_LABELS)]
@@ -40,8 +54,10 @@ class NewLabel(BaseModel):
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
     )
 
-    name: Annotated[str, Field(min_length=1, max_length=1000, pattern=_PLAIN), _Unicode]
-    """What people read."""
+    name: Annotated[
+        str, Field(min_length=1, max_length=1000, pattern=_PLAIN), _Unicode, _SaysSomething
+    ]
+    """What people read; with a letter or a digit."""
     id: LabelId | None = None
     """The identifier that it should have; no label of the version may have it. Absent: open."""
 

@@ -137,7 +137,8 @@ def in_words(learned: LearnedFrom) -> Iterator[str]:
             "documents that the model was not trained on."
         )
     share = (
-        f"{learned.unknown_words:.1%} of the words of the new documents are not in the vocabulary"
+        f"{learned.unknown_words:.1%} of the words that several new documents have are not in the "
+        "vocabulary"
     )
     advice = "; train again to learn them" if learned.unknown_words >= MANY_UNKNOWN_WORDS else ""
     if learned.new_documents:

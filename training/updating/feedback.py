@@ -99,7 +99,7 @@ def open_feedback(path: Path, export: ExportFeedback) -> Feedback:
     with TemporaryDirectory(prefix="longtail-") as folder:
         file = Path(folder) / "feedback.jsonl"
         export(path, file)
-        return read_feedback(file)
+        return read_feedback(file, place=path)
 
 
 def sha256_of(text: str) -> str:
@@ -107,20 +107,26 @@ def sha256_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_feedback(path: Path) -> Feedback:
+def read_feedback(path: Path, place: Path | None = None) -> Feedback:
     """Return the entries of a file; those that it says were deleted are left out.
+
+    Args:
+        path: The file.
+        place: Of the feedback, for messages; None: the file.
 
     Raises:
         DataError: A line is no entry; names the first ones, with what was expected. Or there is no
             entry at all.
     """
-    problems = ProblemList(path, _MAX_PROBLEMS)
+    place = place or path
+    problems = ProblemList(place, _MAX_PROBLEMS)
     entries: list[tuple[str, Entry]] = []
     deleted: set[str] = set()
     for number, row in json_rows(path):
         if isinstance(row, BadLine):
             problems.add(row)
             continue
+        name = ""
         try:
             name = string_of(row, "id")
             if string_of(row, "deleted_at"):
@@ -128,16 +134,18 @@ def read_feedback(path: Path) -> Feedback:
             else:
                 entries.append((name, _entry_of(row)))
         except DataError as error:
-            problems.add(BadLine(number, str(error)))
+            of_entry = f" (entry {name[:100]!r})" if name else ""
+            problems.add(BadLine(number, f"{error}{of_entry}"))
     if problems.num_problems:
         raise DataError(
-            f"{path}: {counted_lines(problems.num_problems)} can't be used; mend or remove them:\n"
+            f"{place}: {counted_lines(problems.num_problems)} can't be used; mend or remove them "
+            "(in a store, 'longtail feedback delete' removes an entry):\n"
             f"{list_problems(problems.kept, problems.num_problems)}"
         )
     kept = tuple(entry for name, entry in entries if not name or name not in deleted)
     if not kept:
         raise DataError(
-            f"{path}: holds no feedback; expected one JSON object a line, as 'longtail feedback "
+            f"{place}: holds no feedback; expected one JSON object a line, as 'longtail feedback "
             "export' writes them"
         )
     return Feedback(kept, len(deleted))
@@ -224,6 +232,6 @@ def _proposed_of(value: object) -> ProposedLabel:
     if not isinstance(value, dict):
         raise DataError(f"proposed holds {shown(value)}; expected objects with a name")
     label = ProposedLabel(string_of(value, "name").strip(), string_of(value, "id").strip())
-    if not label.name:
-        raise DataError(f"proposed holds {shown(value)}; expected a name that is not blank")
+    if not any(sign.isalnum() for sign in label.name):
+        raise DataError(f"proposed holds {shown(value)}; expected a name with a letter or a digit")
     return label

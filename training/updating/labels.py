@@ -50,9 +50,12 @@ class SaidOfLabels:
 def read_labels(texts: Sequence[TextFeedback], catalogue: LabelCatalogue) -> SaidOfLabels:
     """Look up the labels, and make those that are proposed.
 
-    Of several verdicts on a label of a text, the last one counts. A label that is proposed without
-    an id is the label of the model, or the other proposed one, that has its name in whatever case,
-    if there is just one; else a new one whose id is made of its name.
+    Of several verdicts on a label of a text, the last one counts. What is said of a retired label
+    is said of the one that replaces it; where none or several do, its id is unknown.
+
+    A label that is proposed without an id is the label of the model, or the other proposed one,
+    that has its name in whatever case, if there is just one; else a new one whose id is made of its
+    name.
 
     Args:
         texts: What was said of each.
@@ -68,13 +71,25 @@ def read_labels(texts: Sequence[TextFeedback], catalogue: LabelCatalogue) -> Sai
     known, unknown = [], set[str]()
     for text in texts:
         verdicts = _verdicts(text.entries, ids)
-        rows = {extended.row_of_id(label_id): x for label_id, x in verdicts.items()}
-        unknown |= {label_id for label_id in verdicts if extended.row_of_id(label_id) is None}
+        rows = {row_in_use(extended, label_id): x for label_id, x in verdicts.items()}
+        unknown |= {label_id for label_id in verdicts if row_in_use(extended, label_id) is None}
         right = frozenset(row for row, is_right in rows.items() if is_right and row is not None)
         wrong = frozenset(row for row, is_right in rows.items() if not is_right and row is not None)
         if right or wrong:
             known.append(SaidOfText(text.text, text.document_id, right, wrong))
     return SaidOfLabels(extended, len(new), known, tuple(sorted(unknown)))
+
+
+def row_in_use(catalogue: LabelCatalogue, label_id: str) -> int | None:
+    """Return the row of a label, or of the one that replaces it; None where there is none."""
+    row, seen = catalogue.row_of_id(label_id), set[str]()
+    while row is not None and catalogue[row].is_retired:
+        label = catalogue[row]
+        if len(label.replaced_by) != 1 or label.id in seen:
+            return None
+        seen.add(label.id)
+        row = catalogue.row_of_id(label.replaced_by[0])
+    return row
 
 
 def _verdicts(entries: Iterable[Entry], ids: dict[ProposedLabel, str]) -> dict[str, bool]:
@@ -94,8 +109,10 @@ def _ids_of_proposed(
     each_once = list(dict.fromkeys(proposed))
     ids_by_name: dict[str, set[str]] = {}
     if each_once:
-        for label in (*catalogue, *(label for label in each_once if label.id)):
-            ids_by_name.setdefault(_folded(label.name), set()).add(label.id)
+        pairs = [(label.name, label.id) for label in catalogue if not label.is_retired]
+        pairs += [(label.name, label.id) for label in each_once if label.id]
+        for name, label_id in pairs:
+            ids_by_name.setdefault(_folded(name), set()).add(label_id)
     return {label: label.id or _id_of(label.name, ids_by_name) for label in each_once}
 
 

@@ -225,7 +225,8 @@ def _check_said(run: LearningRun, gathered: GatheredTexts, said: SaidOfLabels) -
     if found:
         logger.warning("feedback: left out: %s", "; ".join(found))
     if not said.texts:
-        advice = "" if run.corpus is not None else "; name the corpus, which may have the texts"
+        is_text_missing = gathered.num_unresolved and run.corpus is None
+        advice = "; name the corpus, which may have the texts" if is_text_missing else ""
         raise DataError(
             f"feedback: nothing can be learned from {len(run.feedback.entries)} entries: "
             f"{'; '.join(found) or f'no label of the model is named, but {_shown(said.unknown)}'}"

@@ -122,9 +122,11 @@ def _with_new_words(
             known[number] += documents
     documents = np.minimum(known.round().astype(np.int64) + counted.documents, most)
     documents[: len(before.counts.words)] = counts.documents[: len(before.counts.words)]
-    is_new_pair = ~np.isin(counts.pairs, before.counts.pairs)
+    # Names of retired labels are counted no more, but their pairs keep their places.
+    places = np.searchsorted(counts.pairs, counted.pairs)
+    is_new_pair = ~np.isin(counted.pairs, before.counts.pairs)
     pair_documents = counts.pair_documents.copy()
-    pair_documents[is_new_pair] = np.minimum(counted.pair_documents[is_new_pair], most)
+    pair_documents[places[is_new_pair]] = np.minimum(counted.pair_documents[is_new_pair], most)
     return replace(
         model, counts=replace(counts, documents=documents, pair_documents=pair_documents)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from models.labels.changes.changes import (
     VocabularyChanges,
 )
 
+logger = logging.getLogger(__name__)
 Replacements = Mapping[str, tuple[str, ...]]
 """By the id of a label that is out of use, the ids of those that are to be used instead."""
 
@@ -34,6 +36,10 @@ class _State:
     def uses(self, label_id: str) -> bool:
         label = self.labels.get(label_id)
         return label is not None and not label.is_deprecated and label_id not in self._replacements
+
+    def names_replacement(self, label_id: str) -> bool:
+        """Whether something is said to replace a label, whether or not it can be followed."""
+        return label_id in self._replacements
 
     def replaced_by(self, label_id: str) -> tuple[str, ...]:
         """Return the labels in use that stand for one that isn't, through all replacements."""
@@ -138,6 +144,12 @@ def _replaced(before: _State, now: _State, ids: Iterable[str]) -> list[Replaceme
             continue
         by = now.replaced_by(label_id)
         if before.uses(label_id) or (by and by != before.replaced_by(label_id)):
+            if now.names_replacement(label_id) and not by:
+                logger.warning(
+                    "label %r is to be replaced by what leads to no label in use: it is taken as "
+                    "deprecated",
+                    label_id,
+                )
             name = before.labels[label_id].name
             found.append(Replacement(label_id, name, by, label_id not in now.labels))
     return found

@@ -41,7 +41,7 @@ def test_the_digest_is_of_what_was_said_and_not_of_when(write_feedback):
         ({"text": "a", "accepted": "1"}, "accepted is '1' (str); expected a list"),
         ({"text": "a", "accepted": [1]}, "accepted holds 1 (int); expected ids of labels"),
         ({"text": "a", "proposed": ["oil"]}, "proposed holds 'oil' (str); expected objects"),
-        ({"text": "a", "proposed": [{"name": " "}]}, "expected a name that is not blank"),
+        ({"text": "a", "proposed": [{"name": " "}]}, "expected a name with a letter or a digit"),
         ({"text": "a", "accepted": ["1"], "rejected": ["1"]}, "label '1' is right and rejected"),
         ({"text_sha256": "ab", "accepted": ["1"]}, "expected 64 hexadecimal digits"),
         ({"text": "a", "text_sha256": "0" * 64, "accepted": ["1"]}, "is not that of the text"),

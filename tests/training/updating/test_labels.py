@@ -51,3 +51,24 @@ def test_ids_of_no_label_are_counted_and_a_text_of_only_them_is_left_out() -> No
     said = read_labels(texts, CATALOGUE)
     assert said.unknown == ("x", "y")
     assert [text.text for text in said.texts] == ["one"]
+
+
+def test_what_is_said_of_a_retired_label_is_said_of_the_one_that_replaces_it() -> None:
+    retired = [
+        Label("old", "oil duty", is_retired=True, replaced_by=("older",)),
+        Label("older", "duty", is_retired=True, replaced_by=("1",)),
+        Label("split", "s", is_retired=True, replaced_by=("1", "2")),
+        Label("gone", "g", is_retired=True),
+        Label("circle", "c", is_retired=True, replaced_by=("circle",)),
+    ]
+    text = TextFeedback("text", "d", [entry(right=["old", "split", "gone", "circle"])])
+    found = read_labels([text], LabelCatalogue([*CATALOGUE, *retired]))
+    assert [each.right for each in found.texts] == [frozenset({0})]
+    assert found.unknown == ("circle", "gone", "split")
+
+
+def test_a_proposed_name_that_only_a_retired_label_has_becomes_a_new_label() -> None:
+    retired = Label("old", "sea", is_retired=True)
+    text = TextFeedback("text", "d", [entry(proposed=[ProposedLabel("Sea")])])
+    found = read_labels([text], LabelCatalogue([*CATALOGUE, retired]))
+    assert (found.num_new, found.catalogue[len(found.catalogue) - 1].id) == (1, "new:sea")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from models.labels.catalogue import Label
+from models.labels.catalogue import Label, LabelCatalogue
 from models.parts.storage import read_parts
 from training.data.dataset import open_dataset
 from training.updating import names as module
@@ -64,3 +66,16 @@ def test_finds_of_new_names_in_old_documents_are_of_no_label(
     sampled = SampledTexts.of(corpus, changed)
     assert (len(sampled.texts), sampled.stands_for) == (20, 3)
     assert list(sampled.texts) == texts[::3]
+
+
+def test_names_of_retired_labels_are_counted_no_more_and_keep_their_places(parts, changed):
+    tfidf, model = parts.sparse.tfidf, parts.names
+    several = next(i for i, label in enumerate(model.catalogue) if len(label.name.split()) == 2)
+    labels = list(model.catalogue)
+    labels[several] = replace(labels[several], is_retired=True)
+    retired = model.with_catalogue(LabelCatalogue(labels), model.history)
+    new = [Label("new", "zebra hides")]
+    wanted = update_names(model, changed, new, tfidf, None).counts
+    counts = update_names(retired, changed, new, tfidf, None).counts
+    np.testing.assert_array_equal(counts.pairs, wanted.pairs)
+    np.testing.assert_array_equal(counts.pair_documents, wanted.pair_documents)
