@@ -47,6 +47,11 @@ def test_few_labels_need_no_headings():
     ]
 
 
+def test_retired_labels_are_not_offered():
+    _, browser = browser_of([Label("1", "b"), Label("2", "a", is_retired=True)])
+    assert [node.element for node in browser.below()] == ["b"]
+
+
 def test_labels_stand_below_their_broader_ones():
     labels = [
         Label("1", "trade"),

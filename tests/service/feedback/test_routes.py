@@ -90,6 +90,7 @@ def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
     [
         ({"accepted": ["L99"]}, "entries/0/accepted: version 2 has no label with the id 'L99'"),
         ({"proposed": [{"name": "x", "id": "L5"}]}, "has a label with the id 'L5' already"),
+        ({"proposed": [{"name": " \u200b-"}]}, "has neither a letter nor a digit"),
         ({"added": ["L1"]}, "Name each label once"),
         ({"accepted": [], "rejected": [], "added": []}, "Name a label in one of"),
         ({"text": None}, "Give one of 'text', 'text_sha256' and 'document_id'"),
