@@ -14,6 +14,22 @@ RegistryOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 VersionArgument = Annotated[str, typer.Argument(help="A version's number, or 'current'.")]
 NumberArgument = Annotated[int, typer.Argument(min=1, help="A version's number.")]
+TextColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns (or fields) of the text, between commas, joined in this order.",
+        show_default="text, or title and content",
+    ),
+]
+IdColumnOption = Annotated[
+    str | None, typer.Option(help="Column (or field) of the id.", show_default="id")
+]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="cpu or cuda (the first GPU).", show_default="automatic")
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="Threads for computing.", show_default="automatic")
+]
 DEFAULT_REGISTRY = Path("registry")
 
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from models.options import MAX_TAIL_DIAL
-from service.commands.options import DEFAULT_REGISTRY, RegistryOption
+from service.commands.options import (
+    DEFAULT_REGISTRY,
+    DeviceOption,
+    IdColumnOption,
+    RegistryOption,
+    TextColumnsOption,
+    ThreadsOption,
+)
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from service.offline.unfinished import Task
@@ -91,16 +98,8 @@ def predict(
         str | None,
         typer.Option(help="Of the labels' names, where the vocabulary has it."),
     ] = None,
-    text_columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns (or fields) of the text, between commas, joined in this order.",
-            show_default="text, or title and content",
-        ),
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="Column (or field) of the id.", show_default="id")
-    ] = None,
+    text_columns: TextColumnsOption = None,
+    id_column: IdColumnOption = None,
     label_sets: Annotated[
         Path | None,
         typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
@@ -108,14 +107,8 @@ def predict(
     explain: Annotated[
         bool, typer.Option("--explain", help="Explain why each label was found.")
     ] = False,
-    device: Annotated[
-        str | None,
-        typer.Option(help="cpu or cuda (the first GPU).", show_default="automatic"),
-    ] = None,
-    num_threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="Threads for computing.", show_default="automatic"),
-    ] = None,
+    device: DeviceOption = None,
+    num_threads: ThreadsOption = None,
     precision: Annotated[
         str, typer.Option(help="auto, float32, bfloat16, onnx-float32 or onnx-int8.")
     ] = "auto",
@@ -161,8 +154,7 @@ def predict(
         checked_precision(precision),
         checked_engine(engine),
     )
-    named = (name.strip() for name in (text_columns or "").split(","))
-    columns = DocumentColumns(tuple(name for name in named if name), id_column)
+    columns = DocumentColumns.named(text_columns, id_column)
     remarks = check_source(source, columns)
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.options import DEFAULT_REGISTRY, RegistryOption
+from service.commands.options import (
+    DEFAULT_REGISTRY,
+    DeviceOption,
+    IdColumnOption,
+    RegistryOption,
+    TextColumnsOption,
+    ThreadsOption,
+)
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from service.offline.select import Documents, Wanted
@@ -56,24 +63,10 @@ def select(
             show_default="the model's default",
         ),
     ] = None,
-    text_columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns (or fields) of the text, between commas, joined in this order.",
-            show_default="text, or title and content",
-        ),
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="Column (or field) of the id.", show_default="id")
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(help="cpu or cuda (the first GPU).", show_default="automatic"),
-    ] = None,
-    num_threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="Threads for computing.", show_default="automatic"),
-    ] = None,
+    text_columns: TextColumnsOption = None,
+    id_column: IdColumnOption = None,
+    device: DeviceOption = None,
+    num_threads: ThreadsOption = None,
 ) -> None:
     """Choose the unlabelled documents that would teach a model the most, and say why."""
     from models.bundle.registry import Registry
@@ -89,8 +82,7 @@ def select(
         write_selection,
     )
 
-    named = (name.strip() for name in (text_columns or "").split(","))
-    columns = DocumentColumns(tuple(name for name in named if name), id_column)
+    columns = DocumentColumns.named(text_columns, id_column)
     remarks = check_source(source, columns, "DOCUMENTS")
     check_output_file(output, inputs=[source], registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)

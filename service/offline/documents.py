@@ -63,6 +63,12 @@ class DocumentColumns:
     text: tuple[str, ...] = ()
     id: str | None = None
 
+    @classmethod
+    def named(cls, text_columns: str | None, id_column: str | None) -> DocumentColumns:
+        """Return the columns that a command line names, those of the text between commas."""
+        names = (name.strip() for name in (text_columns or "").split(","))
+        return cls(tuple(name for name in names if name), id_column)
+
     def __bool__(self) -> bool:
         """Whether any is named."""
         return bool(self.text or self.id)
