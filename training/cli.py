@@ -21,12 +21,14 @@ from training.experiments.cli import make_experiment_app
 from training.formats.options import RECOGNISED, CorpusOptions
 from training.options import (
     DEFAULT_REGISTRY,
+    BudgetOption,
     DataArgument,
     EngineOption,
     RegistryOption,
     SkipBadOption,
     VerboseOption,
     WorkersOption,
+    seconds_of,
 )
 
 
@@ -67,6 +69,7 @@ def train(
             help="Train all that needs no encoder, and the ensemble of it: seconds to minutes.",
         ),
     ] = False,
+    budget: BudgetOption = None,
     tensorboard: Annotated[
         bool,
         typer.Option("--tensorboard", help="Write files for TensorBoard to WORK/tensorboard."),
@@ -90,6 +93,7 @@ def train(
     from models.files.outputs import check_not_in_registry, check_own_folder, check_readable_file
     from training.configuration.run import read_config
     from training.data.dataset import open_dataset
+    from training.pipeline.budget import BUDGET_NAME, train_within
     from training.pipeline.train import RUN_NAME, Run, follow
     from training.pipeline.train import train as train_run
     from training.runtime.distributed import joined_processes
@@ -101,6 +105,7 @@ def train(
         check_readable_file(config, "--config")
     settings = read_config(config, overrides)
     computing = checked_engine(engine, workers)
+    seconds = None if budget is None else seconds_of(budget, "--budget")
     if tensorboard:
         check_tensorboard()
     with joined_processes() as processes:
@@ -109,10 +114,13 @@ def train(
             return
         check_not_in_registry(work, registry, "--work")
         Registry(registry).check_writable()
-        check_own_folder(work, RUN_NAME, "--work")
+        check_own_folder(work, RUN_NAME if seconds is None else BUDGET_NAME, "--work")
         dataset = open_dataset(data, corpus, skip_bad=skip_bad)
         run = Run(settings, dataset, work, processes, tensorboard, computing, activate)
-        version = train_run(run, Registry(registry))
+        if seconds is None:
+            version = train_run(run, Registry(registry))
+        else:
+            version = train_within(run, Registry(registry), seconds, tell=print)
     manifest = Registry(registry).open(version).manifest
     print(
         f"Version {version} of {str(registry)!r} is trained, in {time.monotonic() - started:.0f} s."

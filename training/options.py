@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,6 +38,14 @@ JsonOption = Annotated[
     ),
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log every stage.")]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Train the best that this time allows, such as 30m or 2h: first without an encoder, "
+        "then with one for as long as is left. Both are published.",
+    ),
+]
 EngineOption = Annotated[
     str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
 ]
@@ -61,3 +70,26 @@ MeasuredSplitOption = Annotated[
         help="What is measured on; without a dev split a tenth of training is held out.",
     ),
 ]
+
+_UNITS = {"h": 3600, "m": 60, "s": 1}
+_TIME = re.compile(r"(?=.)(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)
+
+
+def seconds_of(value: str, option: str) -> int:
+    """Return the seconds of a time as options have it: "90s", "30m", "1h30m".
+
+    Args:
+        value: The time.
+        option: Its name.
+
+    Raises:
+        ConfigError: It is no such time, or none at all.
+    """
+    from models.errors import ConfigError
+
+    found = _TIME.fullmatch(value.strip().lower())
+    counts = [] if found is None else [int(each or 0) for each in found.groups()]
+    seconds = sum(count * unit for count, unit in zip(counts, _UNITS.values(), strict=False))
+    if not seconds:
+        raise ConfigError(f"{option} {value!r}: expected a time such as 90s, 30m, 2h or 1h30m")
+    return seconds

@@ -16,7 +16,7 @@ from pydantic import (
 from models.bundle.warmup_texts import MAX_PROBES
 from models.errors import ConfigError
 from models.files.validation import problem_in_words
-from models.names import Pooling
+from models.names import ENSEMBLE, WITHOUT_ENCODER, Pooling
 from training.configuration.linear import LinearConfig
 from training.configuration.sections import (
     ClassifierConfig,
@@ -160,6 +160,19 @@ class TrainingConfig(_Section):
     def is_dense(self) -> bool:
         """Whether an encoder is trained."""
         return "retrieval" in self.scorers
+
+    @property
+    def without_encoder(self) -> TrainingConfig:
+        """The part of it that trains no encoder."""
+        given = self.model_dump(exclude_unset=True)
+        for section, name in _DENSE_KEYS:
+            if not name:
+                given.pop(section, None)
+            elif section in given:
+                given[section].pop(name, None)
+        needs_none = (*WITHOUT_ENCODER, ENSEMBLE)
+        given["scorers"] = [name for name in self.scorers if name in needs_none]
+        return TrainingConfig.model_validate(given)
 
     @property
     def settings_used(self) -> dict[str, Any]:

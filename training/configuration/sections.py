@@ -142,6 +142,9 @@ class StageConfig(_Section):
 
     epochs: Positive
     """Passes over the training documents."""
+    max_steps: Positive | None = None
+    """Steps after which the stage ends, if its epochs have more; the rates fall to the last one.
+    None: all of the epochs. `longtail train --budget` chooses it."""
     batch_size: Positive
     """Documents a step; with `batch_tokens`, at most."""
     batch_tokens: Positive | None = None

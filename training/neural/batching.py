@@ -10,6 +10,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int64
 
+from training.configuration.sections import StageConfig
+
 ORDER = 1
 """What the seed of a stage is for: the order of an epoch."""
 _POOL = 64
@@ -28,6 +30,7 @@ class BatchPlan:
             length; None: documents come together whatever their length. At least the greatest
             length.
         seed: Of the stage; the order of an epoch follows from it and the number of the epoch.
+        max_steps: Steps after which the stage ends, within its epochs; None: with the last epoch.
     """
 
     lengths: Int64[np.ndarray, document]
@@ -35,6 +38,16 @@ class BatchPlan:
     batch_size: int
     batch_tokens: int | None
     seed: Sequence[int]
+    max_steps: int | None = None
+
+    @classmethod
+    def of(
+        cls, lengths: Int64[np.ndarray, document], config: StageConfig, seed: Sequence[int]
+    ) -> BatchPlan:
+        """Return the plan of a stage."""
+        return cls(
+            lengths, config.epochs, config.batch_size, config.batch_tokens, seed, config.max_steps
+        )
 
     @cached_property
     def _ends(self) -> Int64[np.ndarray, epochs]:
@@ -46,28 +59,30 @@ class BatchPlan:
 
     @property
     def num_steps(self) -> int:
-        """Steps of all epochs."""
-        return int(self._ends[-1]) if self.epochs else 0
+        """Steps of all epochs, or as many as there may be."""
+        of_epochs = int(self._ends[-1]) if self.epochs else 0
+        return of_epochs if self.max_steps is None else min(of_epochs, self.max_steps)
 
     @property
     def num_documents(self) -> int:
-        """Documents of all epochs."""
-        return self.epochs * len(self.lengths)
+        """Documents of all steps; one counts as often as it is read."""
+        return self.num_seen(self.num_steps)
 
-    def batches(self, first: int) -> itertools.chain[Int64[np.ndarray, batch]]:
-        """Return the batches from a step on, to the end of the last epoch."""
+    def batches(self, first: int) -> itertools.islice[Int64[np.ndarray, batch]]:
+        """Return the batches from a step on, to the last one."""
         epoch = int(np.searchsorted(self._ends, first, side="right"))
         before = int(self._ends[epoch - 1]) if epoch else 0
-        return itertools.chain.from_iterable(
+        left = itertools.chain.from_iterable(
             self.epoch(each)[first - before if each == epoch else 0 :]
             for each in range(epoch, self.epochs)
         )
+        return itertools.islice(left, self.num_steps - first)
 
     def num_seen(self, step: int) -> int:
         """Return the documents of the first steps."""
         epoch = int(np.searchsorted(self._ends, step, side="right"))
         if epoch == self.epochs:
-            return self.num_documents
+            return self.epochs * len(self.lengths)
         before = int(self._ends[epoch - 1]) if epoch else 0
         seen = sum(map(len, self.epoch(epoch)[: step - before])) if step > before else 0
         return epoch * len(self.lengths) + seen

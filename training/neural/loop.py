@@ -98,7 +98,7 @@ class Stages:
             model=model,
             step=step,
             config=config,
-            plan=BatchPlan(lengths, config.epochs, config.batch_size, config.batch_tokens, seed),
+            plan=BatchPlan.of(lengths, config, seed),
             seed=seed,
             machine=self.machine,
             folder=folder,

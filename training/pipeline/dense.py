@@ -174,7 +174,7 @@ def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -
 def read_training_texts(
     start: DenseStart,
     config: TrainingConfig,
-    dataset: Dataset,
+    documents: Iterable[str],
     catalogue: LabelCatalogue,
     truth: Float32[csr_array, "document label"],
 ) -> TrainingTexts:
@@ -183,9 +183,9 @@ def read_training_texts(
     Args:
         start: Its tokenizer is used.
         config: How many tokens are read.
-        dataset: The corpus.
+        documents: The texts of the training documents.
         catalogue: The labels with their pseudo descriptions.
-        truth: The labels of the training documents.
+        truth: The labels of the documents.
     """
     max_tokens, dropout = config.descriptions.max_tokens, config.retrieval.keyword_dropout
     descriptions = [label.pseudo_description for label in catalogue]
@@ -197,7 +197,7 @@ def read_training_texts(
         bare = [pseudo_description(label) for label in catalogue]
         views = TokenizedTexts.joined([labels, read(bare)])
     return TrainingTexts(
-        documents=_tokenized(start, config, dataset.split("train").texts()),
+        documents=_tokenized(start, config, documents),
         labels=labels,
         truth=truth,
         pad_id=int(start.tokenizer.pad_token_id or 0),

@@ -60,7 +60,7 @@ def train_stages(
         stages.train("classifier", model, step, config.classifier, dev_metric=dev_metric)
     start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
     with stage_cost(folder, "retrieval"):
-        step = _retrieval_step(start, texts, inputs.subsets, config, folder)
+        step = make_retrieval_step(start, texts, inputs.subsets, config, folder)
         dev_metric = _dev_metric(start, inputs, config, "retrieval")
         stages.train("retrieval", model, step, config.retrieval, dev_metric=dev_metric)
     machine.processes.leave()
@@ -82,7 +82,7 @@ def _dev_metric(
     return make(start.model, inputs.texts, sample, metric, start.machine)
 
 
-def _retrieval_step(
+def make_retrieval_step(
     start: DenseStart,
     texts: TrainingTexts,
     subsets: LabelSubsets,

@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_FITTED = 6000
 """Documents that calibrations and blends are fitted on, at most; more only take longer."""
-_CHOICE_METRICS = ("P@5", "P@1")  # the first measured one decides the default scorer, on dev
+CHOICE_METRICS = ("P@5", "P@1")
+"""The first measured one decides the default scorer, on dev."""
 
 
 class OnDev(NamedTuple):
@@ -61,7 +62,7 @@ class OnDev(NamedTuple):
         if not self.metrics:
             return scorers[0]
         measured = self.metrics[scorers[0]][ALL_LABELS]
-        choice = next(name for name in _CHOICE_METRICS if name in measured)
+        choice = next(name for name in CHOICE_METRICS if name in measured)
 
         def value(name: str) -> float:
             lead = self.optimism.get(name, {}).get(choice, 0.0)

@@ -85,21 +85,30 @@ def train(run: Run, registry: Registry) -> int:
         DataError: The corpus has broken lines, no training documents, or no usable token.
         ConfigError: The folder holds another run, or the configuration asks for what there isn't.
     """
-    _check_input(run)
-    registry.check_writable()
-    check_writable_folder(run.folder, "--work")
-    run.dataset.check()
-    training = run.dataset.split("train")
-    if training.scan().labels.nnz == 0:
-        raise DataError(f"{run.dataset.folder}: no training document has a label")
-    corpus = _with_dev_split(run)
-    surveyed = survey(training, run.config.warmup_texts)
+    check_run(run, registry)
+    corpus = with_dev_split(run)
+    surveyed = survey(run.dataset.split("train"), run.config.warmup_texts)
     start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
     run.folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"
     with doing("training", run.folder), held(run.folder / ".lock", refusal):
         _claim_folder(run, start)
         return _train_all(run, corpus, start, surveyed, registry)
+
+
+def check_run(run: Run, registry: Registry) -> None:
+    """Refuse a run that could not be trained or published, before anything is written.
+
+    Raises:
+        DataError: As `train`.
+        ConfigError: As `train`.
+    """
+    _check_input(run)
+    registry.check_writable()
+    check_writable_folder(run.folder, "--work")
+    run.dataset.check()
+    if run.dataset.split("train").scan().labels.nnz == 0:
+        raise DataError(f"{run.dataset.folder}: no training document has a label")
 
 
 def _train_all(
@@ -123,8 +132,8 @@ def _train_all(
         return _publish(run, parts, manifest, surveyed.warmup_texts, registry)
 
 
-def _with_dev_split(run: Run) -> Dataset:
-    """Return the corpus; one that lacks a dev split as a view that has one, if it can be made.
+def with_dev_split(run: Run) -> Dataset:
+    """Return the run's corpus; one that lacks a dev split as a view that has one, if it can be.
 
     Raises:
         ConfigError: It can't, and the configuration has early stopping.
@@ -242,7 +251,8 @@ def _check_early_stopping(config: TrainingConfig, corpus: Dataset) -> None:
 
 def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFree) -> DenseParts:
     with stage_cost(run.folder, "tokens and hard negatives"):
-        texts = read_training_texts(start, run.config, corpus, found.catalogue, found.truth)
+        documents = corpus.split("train").texts()
+        texts = read_training_texts(start, run.config, documents, found.catalogue, found.truth)
         subsets = find_label_subsets(
             run.config.retrieval, found.sparse, found.features, found.truth
         )

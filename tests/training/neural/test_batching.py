@@ -14,8 +14,8 @@ from training.neural.batching import BatchPlan
 some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=150).map(np.array)
 
 
-def plan_of(lengths, *, epochs=3, batch_size=8, batch_tokens=None, seed=(5, 1)) -> BatchPlan:
-    return BatchPlan(np.asarray(lengths), epochs, batch_size, batch_tokens, seed)
+def plan_of(lengths, *, epochs=3, batch_size=8, batch_tokens=None, seed=(5, 1), max_steps=None):
+    return BatchPlan(np.asarray(lengths), epochs, batch_size, batch_tokens, seed, max_steps)
 
 
 def padded(plan: BatchPlan, rows: np.ndarray) -> int:
@@ -45,6 +45,18 @@ def test_batches_from_any_step_on_are_those_of_the_whole(lengths, tokens, data):
     first = data.draw(st.integers(0, len(whole)))
     assert flat(plan.batches(first)) == whole[first:]
     assert plan.num_seen(first) == sum(map(len, whole[:first]))
+
+
+@given(some_lengths, st.sampled_from([None, 60]), st.data())
+def test_at_most_so_many_steps_are_the_first_of_the_epochs(lengths, tokens, data):
+    whole = plan_of(lengths, batch_tokens=tokens)
+    most = data.draw(st.integers(1, whole.num_steps + 3))
+    plan = plan_of(lengths, batch_tokens=tokens, max_steps=most)
+    taken = min(most, whole.num_steps)
+    first = data.draw(st.integers(0, taken))
+    assert plan.num_steps == taken
+    assert plan.num_documents == plan.num_seen(taken) == whole.num_seen(taken)
+    assert flat(plan.batches(first)) == flat(whole.batches(first))[: taken - first]
 
 
 def test_without_a_token_bound_batches_are_slices_of_a_permutation():

@@ -34,7 +34,9 @@ def read(tiny_corpus, tiny_encoder):
         catalogue = catalogue.replaced(
             pseudo_description=[f"{label.name}. fishery" for label in catalogue]
         )
-        texts = read_training_texts(start_dense(config, truth), config, dataset, catalogue, truth)
+        texts = read_training_texts(
+            start_dense(config, truth), config, dataset.split("train").texts(), catalogue, truth
+        )
         return texts, catalogue
 
     return read

@@ -1,0 +1,199 @@
+"""Training within a time: what is planned, published, taken over, kept, resumed and refused."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.registry import Registry
+from models.errors import ConfigError
+from models.parts.storage import read_parts
+from training.data.dataset import open_dataset
+from training.neural.batching import BatchPlan
+from training.options import seconds_of
+from training.pipeline import budget
+from training.pipeline.budget import DensePlan, plan_dense, train_within
+from training.pipeline.dense_costs import DenseCosts, StageTime, measure_dense_costs
+from training.pipeline.train import Run
+from training.runtime.distributed import Processes
+
+COSTS = DenseCosts({"classifier": StageTime(8, 1.0), "retrieval": StageTime(8, 2.0)}, other_s=3.0)
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Let a few steps be worth their time, as they are all that the tiny corpus has."""
+    monkeypatch.setattr(budget, "_FEWEST_STEPS", 2)
+    monkeypatch.setattr(budget, "measure_dense_costs", lambda *_: COSTS)
+
+
+@pytest.fixture
+def start(tiny_config, tiny_corpus, tmp_path):
+    """Return what trains the tiny corpus within a time, at a second for each look at the clock."""
+    run = Run(tiny_config, open_dataset(tiny_corpus), tmp_path / "work")
+    registry = Registry(tmp_path / "registry")
+
+    def trained(seconds: float = 100.0, **changes) -> tuple[int, Registry, list[str]]:
+        said: list[str] = []
+        clock = map(float, count()).__next__
+        version = train_within(replace_run(run, changes), registry, seconds, said.append, clock)
+        return version, registry, said
+
+    return trained
+
+
+def replace_run(run: Run, changes) -> Run:
+    fields = ("config", "dataset", "folder", "processes", "is_activated")
+    return Run(**({name: getattr(run, name) for name in fields} | changes))
+
+
+# ---- the plan ----
+
+some_times = st.builds(StageTime, st.integers(0, 5000), st.floats(0.001, 10))
+
+
+@given(some_times, some_times, st.floats(0, 1000), st.floats(0, 1000), st.floats(1, 1e5))
+def test_a_plan_is_within_the_time_and_wastes_less_than_a_step_of_each_stage(
+    classifier, retrieval, dense_s, other_s, left_s
+):
+    retrieval = StageTime(retrieval.steps + 1, retrieval.step_s)
+    stages = {"classifier": classifier, "retrieval": retrieval}
+    plan = plan_dense(DenseCosts(stages, dense_s), other_s, left_s)
+    usable = 0.95 * left_s - dense_s - other_s
+    whole = classifier.seconds + retrieval.seconds
+    if plan is None:
+        assert usable * retrieval.steps / whole < 51
+    elif plan.max_steps is None:
+        assert usable >= whole * (1 - 1e-9)
+        assert plan.seconds == pytest.approx(dense_s + other_s + whole)
+    else:
+        assert plan.max_steps["retrieval"] >= 50
+        most_wasted = classifier.step_s + retrieval.step_s
+        assert 0.95 * left_s - most_wasted - 1e-6 <= plan.seconds <= 0.95 * left_s + 1e-6
+
+
+def test_a_plan_says_how_long_the_encoder_is_trained():
+    half = DensePlan({"classifier": 0, "retrieval": 70}, 90.0)
+    assert half.in_words == (
+        "The encoder is trained for 70 steps of retrieval: about 1.5 min are left."
+    )
+    assert "in full: about 2.0 min" in DensePlan(None, 120.0).in_words
+
+
+def test_a_stage_without_steps_is_left_out(tiny_config):
+    config = DensePlan({"classifier": 0, "retrieval": 7}, 1.0).applied(tiny_config)
+    assert (config.classifier.epochs, config.retrieval.max_steps) == (0, 7)
+    assert config.sparse == tiny_config.sparse
+
+
+def test_costs_are_of_the_steps_that_the_run_would_take(tiny_config, tiny_corpus, trained_sparse):
+    corpus = open_dataset(tiny_corpus)
+    costs = measure_dense_costs(tiny_config, corpus, read_parts(trained_sparse.bundle))
+    lengths = corpus.split("train").scan().lengths
+    for name in ("classifier", "retrieval"):
+        plan = BatchPlan.of(lengths, getattr(tiny_config, name), [0])
+        assert costs.stages[name].steps == plan.num_steps
+        assert costs.stages[name].step_s > 0
+    assert costs.other_s > 0
+
+
+# ---- both runs ----
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_first_without_an_encoder_then_with_one_for_the_time_that_is_left(
+    start, train_in, tiny_config, tiny_corpus, tmp_path
+):
+    version, registry, said = start()
+    without, with_encoder = (registry.open(number).manifest for number in (1, 2))
+    assert registry.versions() == [1, 2]
+    assert (without.encoder, with_encoder.encoder is None) == (None, False)
+    plain = train_in(tmp_path / "plain", tiny_config.without_encoder, tiny_corpus)
+    assert without.digest == plain.bundle.manifest.digest
+    whole = train_in(tmp_path / "whole", tiny_config, tiny_corpus)
+    assert with_encoder.digest == whole.bundle.manifest.digest
+    assert version == registry.current()
+    assert "Version 1, without an encoder, is published" in said[0]
+    assert "in full" in said[1]
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_a_shorter_time_gives_shorter_stages_and_the_same_again(
+    start, train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
+):
+    version, registry, said = start(22.0)
+    plan = budget._kept_plan(tmp_path / "work" / "plan.json", lambda: None)
+    assert 2 <= plan.max_steps["retrieval"] < 8
+    shorter = train_in(tmp_path / "plain", plan.applied(tiny_config), tiny_corpus)
+    assert registry.open(2).manifest.digest == shorter.bundle.manifest.digest
+    monkeypatch.setattr(budget, "measure_dense_costs", None)
+    monkeypatch.setattr("training.neural.loop._train_step", None)  # nothing is trained again
+    monkeypatch.setattr("training.sparse.svm.SvmProblem.fit", None)
+    assert start(22.0)[0] == version
+    assert registry.versions() == [1, 2]
+    assert "steps of retrieval" in said[1]
+
+
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("seconds", [3.0, 9.0])
+def test_too_short_a_time_leaves_the_model_without_an_encoder(start, seconds, caplog):
+    version, registry, _ = start(seconds)
+    assert (version, registry.versions(), registry.current()) == (1, [1], 1)
+    assert "too little to train the encoder" in caplog.text
+    assert start(seconds)[0] == 1
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_a_worse_model_with_an_encoder_is_published_but_not_the_current_one(
+    start, monkeypatch, caplog
+):
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(budget, "_on_dev", lambda _, version: 0.5 if version == 1 else 0.25)
+    version, registry, _ = start()
+    assert (version, registry.versions(), registry.current()) == (1, [1, 2], 1)
+    assert "25.00 % on dev, and version 1, without, 50.00 %" in caplog.text
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_where_current_is_to_stay_neither_version_becomes_it(start):
+    version, registry, _ = start(is_activated=False)
+    assert (version, registry.current()) == (2, None)
+
+
+# ---- what is refused ----
+
+
+def test_another_time_in_the_same_folder_is_refused(start, few_steps):
+    start(3.0)
+    with pytest.raises(ConfigError, match="holds another run \\(its budget_s differs\\)"):
+        start(4.0)
+
+
+def test_a_run_without_an_encoder_has_nothing_to_fit_into_a_time(start, tiny_config):
+    with pytest.raises(ConfigError, match="this run has none"):
+        start(config=tiny_config.without_encoder)
+
+
+def test_several_processes_are_refused(start):
+    with pytest.raises(ConfigError, match="trains in one process"):
+        start(processes=Processes(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), (" 1H5S", 3605), ("10m0s", 600)],
+)
+def test_times_are_read(value, seconds):
+    assert seconds_of(value, "--budget") == seconds
+
+
+@pytest.mark.parametrize(
+    "value", ["", "30", "m", "0s", "1.5h", "-3m", "5m1h", "٣m", "9" * 30 + "h"]
+)
+def test_what_is_no_time_is_refused(value):
+    with pytest.raises(ConfigError, match="expected a time such as 90s, 30m, 2h or 1h30m"):
+        seconds_of(value, "--budget")
