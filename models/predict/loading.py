@@ -8,10 +8,11 @@ from transformers import PreTrainedModel
 
 from models.bundle.bundle import Bundle
 from models.encoders.cpu.backend import choose_backend
+from models.encoders.dual_encoder import DualEncoder
 from models.encoders.onnx import OnnxPrecision, load_onnx_transformer
 from models.encoders.pretrained import Precision
 from models.errors import ConfigError
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts
 
 
@@ -54,10 +55,10 @@ def load_parts(
     return parts, "cpu", "float32"  # which is of the poolers
 
 
-def take_fastest_backend(dense: DenseParts) -> None:
-    """Let the fastest backend that answers as an encoder on the CPU does replace it."""
-    transformer = dense.encoder.transformer
+def take_fastest_backend(encoder: DualEncoder) -> None:
+    """Let the fastest backend that answers as a transformer on the CPU does replace it."""
+    transformer = encoder.transformer
     if isinstance(transformer, PreTrainedModel):
         backend = choose_backend(transformer)
         if backend is not None:
-            dense.encoder.transformer = backend  # type: ignore[assignment]  # only read from now on
+            encoder.transformer = backend  # type: ignore[assignment]  # only read from now on

@@ -107,7 +107,7 @@ class Predictor:
             precision=of_pytorch,
         )
         if parts.dense is not None and predictor.device == "cpu":
-            take_fastest_backend(parts.dense)
+            take_fastest_backend(parts.dense.encoder)
         return predictor
 
     def with_blending(

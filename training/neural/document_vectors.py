@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,28 @@ from jaxtyping import Float32
 from safetensors.numpy import load_file
 from tqdm import tqdm
 
+from models.encoders.check import usable_dtype
 from models.encoders.dual_encoder import DualEncoder, encode_all
 from models.encoders.tokens import TokenizedTexts
+from models.predict.loading import take_fastest_backend
 from training.runtime.checkpoints import save_arrays
+from training.runtime.machine import Machine
 
 _PART_SIZE = 2**14  # documents whose vectors lie in one file
+
+
+def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
+    """Return a copy of a trained encoder that computes as a service does: as fast as it can.
+
+    Args:
+        encoder: Left as it is.
+        machine: Where and how precisely it was trained.
+    """
+    twin = copy.deepcopy(encoder).eval()
+    twin.to(usable_dtype(twin.transformer, machine.dtype, is_chosen=True))
+    if machine.device == "cpu":
+        take_fastest_backend(twin)
+    return twin
 
 
 def encode_documents(
@@ -22,7 +40,7 @@ def encode_documents(
     """Return phi_doc of the training documents; parts that lie in the folder are not made again.
 
     Args:
-        encoder: The trained one.
+        encoder: The trained one, or its `inference_copy`.
         documents: As tokens.
         pad_id: The tokenizer's padding id.
         device: Where the encoder is.

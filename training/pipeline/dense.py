@@ -33,7 +33,7 @@ from training.configuration.sections import RetrievalConfig
 from training.data.chunks import chunks
 from training.data.dataset import Dataset
 from training.linear.stage import train_linear_scorer
-from training.neural.document_vectors import encode_documents
+from training.neural.document_vectors import encode_documents, inference_copy
 from training.neural.early_stopping import DevSample
 from training.neural.label_subsets import LabelSubsets, hard_negatives
 from training.neural.layers import checkpoint_gradients, freeze_layers
@@ -314,7 +314,7 @@ def _trained_linear(
     """Train the linear scorer on the document vectors of the trained dual encoder."""
     with stage_cost(folder, "document vectors"):
         vectors = encode_documents(
-            start.model.encoder,
+            inference_copy(start.model.encoder, start.machine),
             texts.documents,
             pad_id=texts.pad_id,
             device=start.machine.device,

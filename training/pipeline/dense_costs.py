@@ -19,6 +19,7 @@ from training.configuration.run import TrainingConfig
 from training.configuration.sections import StageConfig
 from training.data.dataset import Dataset
 from training.neural.batching import BatchPlan
+from training.neural.document_vectors import inference_copy
 from training.neural.label_subsets import LabelSubsets
 from training.neural.loop import Stages
 from training.neural.model import TrainingTexts
@@ -61,8 +62,8 @@ class DenseCosts:
 
     Attributes:
         stages: By name: "classifier", "retrieval".
-        other_s: Seconds of all that doesn't depend on the number of steps: tokens, hard negatives,
-            vectors of documents and labels, the linear scorer.
+        other_s: Seconds of what doesn't depend on the number of steps: hard negatives, vectors of
+            documents, the linear scorer.
     """
 
     stages: Mapping[str, StageTime]
@@ -85,12 +86,12 @@ def measure_dense_costs(config: TrainingConfig, corpus: Dataset, parts: ModelPar
     most = max(_NUM_DOCUMENTS, _TRIAL_STEPS * config.retrieval.batch_size)
     rows = np.linspace(0, truth.shape[0] - 1, min(most, truth.shape[0])).astype(np.int64)
     scale = truth.shape[0] / len(rows)
-    begun = time.monotonic()
     documents = _texts_of(corpus, rows)
     texts = read_training_texts(start, config, documents, parts.catalogue, truth[rows])
     features = parts.sparse.tfidf.transform(documents)
+    begun = time.monotonic()
     subsets = find_label_subsets(config.retrieval, parts.sparse, features, texts.truth)
-    read_s = (time.monotonic() - begun) * scale
+    hard_s = (time.monotonic() - begun) * scale
     with TemporaryDirectory(prefix="longtail-") as folder:
         stages = _stage_times(start, texts, subsets, config, Path(folder), scale)
     num_texts = truth.shape[0] + (
@@ -101,7 +102,7 @@ def measure_dense_costs(config: TrainingConfig, corpus: Dataset, parts: ModelPar
     if LINEAR in config.scorers:
         linear = config.linear
         linear_s = _LINEAR_STEP_S * truth.nnz * linear.epochs / linear.batch_size
-    return DenseCosts(stages, read_s + encode_s + linear_s)
+    return DenseCosts(stages, hard_s + encode_s + linear_s)
 
 
 def _texts_of(corpus: Dataset, rows: Int64[np.ndarray, row]) -> list[str]:
@@ -155,7 +156,7 @@ def _stage_times(
         )
         stages.train(name, start.model, make_step(), trial)
         points = read_progress(progress_path(folder / name))
-        step_s = (points[-1].seconds - points[0].seconds) / max(1, len(points) - 1)
+        step_s = float(np.median(np.diff([point.seconds for point in points])))
         one_epoch = stage.model_copy(update={"epochs": 1, "max_steps": None})
         plan = BatchPlan.of(texts.documents.lengths, one_epoch, [config.seed])
         steps_of_all = round(plan.num_steps * scale * stage.epochs)
@@ -165,9 +166,10 @@ def _stage_times(
 
 def _encode_seconds(start: DenseStart, texts: TrainingTexts) -> float:
     """Return what the vectors of these documents take."""
+    encoder = inference_copy(start.model.encoder, start.machine)
     begun = time.monotonic()
     encode_all(
-        start.model.encoder,
+        encoder,
         texts.documents,
         "document",
         pad_id=texts.pad_id,

@@ -6,6 +6,7 @@ features, vectors) is held until the ensemble, which is fitted on them, has rank
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,12 @@ from typing import Any, NamedTuple
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
+from models.encoders.pretrained import Precision
 from models.lexical.name_model import NameModel
 from models.names import BLENDABLE, ENSEMBLE, FAST, WITHOUT_ENCODER
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
+from models.predict.loading import take_fastest_backend
 from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
 from models.scorers.aims import Aims
@@ -77,6 +80,7 @@ def finish_on_dev(
     num_training_documents: int,
     scorers: Collection[str],
     folder: Path,
+    precision: Precision = "float32",
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and aims, and what it reaches with them.
 
@@ -86,13 +90,14 @@ def finish_on_dev(
         num_training_documents: For the propensities.
         scorers: Names of all scorers that the model is to have; blends are made of the others.
         folder: Of the run; what was fitted there is not fitted again.
+        precision: What its encoder computes in.
     """
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
     wanted: dict[str, tuple[str, ...]] = {
         name: made_of for name, made_of in blends.items() if name in scorers
     }
     with stage_cost(folder, "probabilities"):
-        dev = DevSplit.of(corpus, parts, num_training_documents)
+        dev = DevSplit.of(corpus, parts, num_training_documents, precision)
         found = dev.blending(wanted, folder / "blending")
         aims = dev.aims(found, folder / "blending")
     with stage_cost(folder, "dev metrics"):
@@ -121,9 +126,21 @@ class DevSplit:
     _pairs: ScoredPairs | None = None
 
     @classmethod
-    def of(cls, dataset: Dataset, parts: ModelParts, num_training_documents: int) -> DevSplit:
-        """Make the model ready to rank; nothing is read yet."""
-        return cls(dataset, Predictor(parts), num_training_documents, parts.names)
+    def of(
+        cls,
+        dataset: Dataset,
+        parts: ModelParts,
+        num_training_documents: int,
+        precision: Precision = "float32",
+    ) -> DevSplit:
+        """Make a copy of the model ready to rank, as a service does; nothing is read yet."""
+        if parts.dense is not None:
+            encoder = copy.deepcopy(parts.dense.encoder)
+            parts = replace(parts, dense=replace(parts.dense, encoder=encoder))
+        predictor = Predictor(parts, precision=precision)
+        if parts.dense is not None and predictor.device == "cpu":
+            take_fastest_backend(parts.dense.encoder)
+        return cls(dataset, predictor, num_training_documents, parts.names)
 
     @property
     def _truth(self) -> Float32[csr_array, "document label"]:

@@ -17,6 +17,7 @@ import torch
 
 from models.bundle.manifest import Manifest
 from models.bundle.registry import Registry
+from models.encoders.pretrained import Precision
 from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, held
@@ -156,7 +157,8 @@ def _fitted(
         found.catalogue, found.sparse, dense, found.names,
         neighbours=found.neighbours, has_hybrid=HYBRID in config.scorers,
     )  # fmt: skip
-    return _finished_on_dev(run, corpus, parts)
+    precision = start.machine.precision if start is not None else "float32"
+    return _finished_on_dev(run, corpus, parts, precision)
 
 
 def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelParts:
@@ -264,7 +266,9 @@ def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFre
     return finish_dense(start, texts, run.config, run.folder)
 
 
-def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[ModelParts, OnDev]:
+def _finished_on_dev(
+    run: Run, corpus: Dataset, parts: ModelParts, precision: Precision
+) -> tuple[ModelParts, OnDev]:
     """Return the parts with what is fitted on the dev split; or as they are."""
     if "dev" not in corpus.split_names:
         logger.warning(
@@ -274,7 +278,7 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
         )
         return parts, OnDev({}, {}, {})
     return finish_on_dev(
-        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder
+        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder, precision
     )
 
 

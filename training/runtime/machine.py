@@ -26,6 +26,16 @@ class Machine:
     is_bfloat16: bool
     processes: Processes = ALONE
 
+    @property
+    def precision(self) -> Precision:
+        """What matrix products run in, by its name."""
+        return "bfloat16" if self.is_bfloat16 else "float32"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What matrix products run in."""
+        return torch.bfloat16 if self.is_bfloat16 else torch.float32
+
     @contextmanager
     def autocast(self) -> Iterator[None]:
         """Compute inside in bfloat16, if this machine does."""
