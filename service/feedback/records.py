@@ -91,9 +91,7 @@ class Records:
         statement = (
             "SELECT sequence, id, content FROM {records} WHERE sequence > :after ORDER BY sequence "
         )
-        found = self._fetch(
-            statement + self._connection.limit, {"after": after, "limit": limit}
-        )
+        found = self._fetch(statement + self._connection.limit, {"after": after, "limit": limit})
         return [Record(sequence, name, json.loads(content)) for sequence, name, content in found]
 
     def _append(self, rows: Sequence[tuple[str, str | None, str]]) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from models.errors import ConfigError
-from models.files.urls import is_url
+from models.files.urls import is_url, without_secrets
 from service.errors import FeedbackConflictError, FeedbackStoreError
 from service.feedback.entries import Counts, Entry, Receipt, Record
 from service.feedback.records import Database, Records
@@ -26,7 +26,7 @@ _PAGE = 1000
 
 
 class FeedbackStore:
-    """The records in one place; of one thread. It is opened at its first use, and after failures."""
+    """The records in one place; of one thread. Opened at its first use, and after failures."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ def sqlite_file(place: str | Path) -> Path | None:
     name = str(place).removeprefix(f"{_SQLITE_URL}/")
     if not name or "?" in name or name in {str(place), ":memory:"}:
         raise ConfigError(
-            f"feedback: {str(place)!r} names no file alone; expected 'sqlite:///file' or "
+            f"feedback: {without_secrets(str(place))!r} names no file alone; expected 'sqlite:///file' or "
             "'sqlite:////path/to/file'"
         )
     return Path(name)
