@@ -183,8 +183,8 @@ def sqlite_file(place: str | Path) -> Path | None:
     name = str(place).removeprefix(f"{_SQLITE_URL}/")
     if not name or "?" in name or name in {str(place), ":memory:"}:
         raise ConfigError(
-            f"feedback: {without_secrets(str(place))!r} names no file alone; expected 'sqlite:///file' or "
-            "'sqlite:////path/to/file'"
+            f"feedback: {without_secrets(str(place))!r} names no file alone; expected "
+            "'sqlite:///file' or 'sqlite:////path/to/file'"
         )
     return Path(name)
 

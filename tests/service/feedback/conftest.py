@@ -49,7 +49,11 @@ def place(request, tmp_path):
 
 @pytest.fixture
 def postgresql():
-    """The URL of a schema of its own."""
+    """Gives the URL of a schema of its own, which goes with the test.
+
+    Yields:
+        The URL.
+    """
     if (url := os.environ.get(POSTGRESQL)) is None:
         pytest.skip(f"{POSTGRESQL} names no database")
     sqlalchemy = pytest.importorskip("sqlalchemy")

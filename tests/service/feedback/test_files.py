@@ -17,12 +17,15 @@ SAID = [
 ]
 
 
-@pytest.fixture
-def command(registry, tmp_path):
+@pytest.fixture(params=["folder", "sqlalchemy"])
+def command(request, registry, tmp_path):
     """Runs `longtail feedback`; with a registry where it takes one."""
+    if is_url := request.param == "sqlalchemy":
+        pytest.importorskip("sqlalchemy")
 
     def run(*words, store="store", **environment):
-        options = ["--feedback", str(tmp_path / store)]
+        place = f"sqlite+pysqlite:///{tmp_path / store}" if is_url else str(tmp_path / store)
+        options = ["--feedback", place]
         if words[0] == "import":
             options += ["--registry", str(registry.folder)]
         line = ["feedback", *map(str, words), *options]
