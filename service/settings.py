@@ -147,7 +147,7 @@ class Settings(BaseSettings):
     """Origins whose pages may send requests from a browser, separated by commas; `*` for all."""
     language: str = Field("en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)
     """Language of texts and labels (IETF BCP 47), which clients of Annif are told."""
-    feedback: str | None = Field(None, min_length=1, repr=False)
+    feedback: str | None = Field(None, repr=False)
     """Folder, or URL of a database, that keeps what people say of labels (`POST /v1/feedback`).
     Feedback is off where it is not set. The folder must lie on a disk of this machine, not on a
     network file system. A URL is one of SQLAlchemy, such as
@@ -185,7 +185,7 @@ class Settings(BaseSettings):
     @field_validator("feedback", mode="before")
     @classmethod
     def _as_text(cls, value: object) -> object:
-        return str(value) if isinstance(value, Path) else value
+        return str(value) if isinstance(value, Path) else value or None
 
     @field_validator("cors_origins", mode="before")
     @classmethod

@@ -7,8 +7,8 @@ their sequence numbers, which readers of pages rely on. Many entries share a tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, TypeVar
@@ -151,12 +151,22 @@ class SqlDatabase:
             if not self._is_prepared:
                 self._prepare(connection)
                 self._is_prepared = True
-            with connection.begin():
-                if self._dialect.begin:
-                    connection.execute(sqlalchemy.text(self._dialect.begin), self._times)
+            with self._begun(connection):
                 if locks:
                     connection.execute(sqlalchemy.text(_LOCK))
                 return work(Records(_Connection(connection, self._dialect.limit)))
+
+    @contextmanager
+    def _begun(self, connection: sqlalchemy.Connection) -> Iterator[None]:
+        """Keep a transaction open, whose waits end.
+
+        Yields:
+            Nothing.
+        """
+        with connection.begin():
+            if self._dialect.begin:
+                connection.execute(sqlalchemy.text(self._dialect.begin), self._times)
+            yield
 
     def _prepare(self, connection: sqlalchemy.Connection) -> None:
         """Make the tables, unless they are there."""
@@ -170,7 +180,7 @@ class SqlDatabase:
         Raises:
             FeedbackStoreError: They are missing and must not be, or are those of another Longtail.
         """
-        with connection.begin():
+        with self._begun(connection):
             if self._must_exist and not sqlalchemy.inspect(connection).has_table(_STORE.name):
                 raise FeedbackStoreError(
                     f"{self._shown!r} holds no feedback (table {_STORE.name}); name the database "
