@@ -8,7 +8,7 @@ their sequence numbers, which readers of pages rely on. Many entries share a tra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, TypeVar
@@ -169,10 +169,17 @@ class SqlDatabase:
             yield
 
     def _prepare(self, connection: sqlalchemy.Connection) -> None:
-        """Make the tables, unless they are there."""
-        with suppress(DBAPIError):  # another process may make them at the same time
-            return self._make_tables(connection)
-        return self._make_tables(connection)
+        """Make the tables, unless they are there.
+
+        Raises:
+            DBAPIError: The connection is lost, or they can't be made.
+        """
+        try:
+            self._make_tables(connection)
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise
+            self._make_tables(connection)  # another process may have made them meanwhile
 
     def _make_tables(self, connection: sqlalchemy.Connection) -> None:
         """Make those that are missing.

@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from sqlalchemy import URL, Engine, QueuePool, create_engine, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
 from models.errors import ConfigError
 from models.files.urls import without_secrets
-
-try:
-    from sqlalchemy import URL, Engine, QueuePool, create_engine, make_url
-    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-except ImportError as missing:
-    raise ConfigError(
-        "feedback: the URL of a database needs SQLAlchemy, which is not installed; "
-        "pip install 'longtail[database]', or name a folder"
-    ) from missing
 
 SLOW_S = 30
 """Seconds after which a statement, or a silent network, is given up."""
@@ -92,7 +86,8 @@ def make_engine(url: str, wait_s: float) -> Engine:
     try:
         parsed = make_url(url)
         parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
-        engine = create_engine(
+        _check_usable(parsed, shown)
+        return create_engine(
             parsed,
             poolclass=QueuePool,
             pool_size=1,
@@ -117,8 +112,6 @@ def make_engine(url: str, wait_s: float) -> Engine:
             "DIALECT+DRIVER://USER:PASSWORD@HOST:PORT/DATABASE, with other signs than letters and "
             "digits of the password as %XX"
         ) from None
-    _check_usable(engine, shown)
-    return engine
 
 
 def _isolation(url: URL) -> dict[str, str]:
@@ -131,18 +124,18 @@ def _arguments(url: URL, wait_s: int) -> dict[str, int | str]:
     return {name: value for name, value in by_driver(wait_s).items() if name not in url.query}
 
 
-def _check_usable(engine: Engine, shown: str) -> None:
+def _check_usable(url: URL, shown: str) -> None:
     """Refuse what works, but not as a store.
 
     Raises:
         ConfigError: The driver needs an event loop, or the database is in memory.
     """
-    if engine.dialect.is_async:
+    if url.get_dialect().is_async:
         raise ConfigError(
             f"feedback: {shown!r} names a driver for asyncio; expected another one, such as "
             "postgresql+psycopg:// or mysql+pymysql://"
         )
-    if engine.dialect.name == "sqlite" and engine.url.database in {None, "", ":memory:"}:
+    if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
         raise ConfigError(
             f"feedback: {shown!r} is a database in memory, which keeps nothing; name a file"
         )

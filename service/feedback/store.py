@@ -52,9 +52,7 @@ class FeedbackStore:
         self.file = sqlite_file(place)
         self._database: Database
         if self.file is None:
-            from service.feedback.sql_database import SqlDatabase  # brings SQLAlchemy
-
-            self._database = SqlDatabase(str(place), wait_s=wait_s, must_exist=must_exist)
+            self._database = _sql_database(str(place), wait_s=wait_s, must_exist=must_exist)
         else:
             self._database = SqliteDatabase(
                 self.file, max_bytes=max_bytes, wait_s=wait_s, must_exist=must_exist
@@ -187,6 +185,24 @@ def sqlite_file(place: str | Path) -> Path | None:
             "'sqlite:///file' or 'sqlite:////path/to/file'"
         )
     return Path(name)
+
+
+def _sql_database(url: str, *, wait_s: float, must_exist: bool) -> Database:
+    """Return the database of a URL.
+
+    Raises:
+        ConfigError: SQLAlchemy is not installed, or the URL can't be used.
+    """
+    try:
+        import sqlalchemy  # noqa: F401
+    except ImportError as missing:
+        raise ConfigError(
+            "feedback: the URL of a database needs SQLAlchemy, which is not installed; "
+            "pip install 'longtail[database]', or name a folder"
+        ) from missing
+    from service.feedback.sql_database import SqlDatabase
+
+    return SqlDatabase(url, wait_s=wait_s, must_exist=must_exist)
 
 
 def _append(

@@ -22,6 +22,8 @@ from models.files.urls import is_url, without_secrets
         ("x://ada:?secret@db/said", "x://***"),
         ("x://ada:#secret@db/said", "x://***"),
         ("x://db/said?password=x@secret", "x://***"),
+        ("x://ada:secret/said", "x://***"),
+        ("x://ada:secret", "x://***"),
         ("x://ada:secret\n@db/said", "x://***@db/said"),
     ],
 )

@@ -12,8 +12,8 @@ import pytest
 from service.feedback.entries import Entry, sha256_of
 from service.feedback.store import FeedbackStore, now
 
-POSTGRESQL = "LONGTAIL_TEST_POSTGRESQL"
-"""Names the URL of a database in which tests may make schemas, and remove them."""
+POSTGRESQL = os.environ.get("LONGTAIL_TEST_POSTGRESQL")
+"""The URL of a database in which tests may make schemas, and remove them."""
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def postgresql():
     Yields:
         The URL.
     """
-    if (url := os.environ.get(POSTGRESQL)) is None:
-        pytest.skip(f"{POSTGRESQL} names no database")
+    if POSTGRESQL is None:
+        pytest.skip("LONGTAIL_TEST_POSTGRESQL names no database")
     sqlalchemy = pytest.importorskip("sqlalchemy")
     schema = f"test_{secrets.token_hex(8)}"
-    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT")
+    engine = sqlalchemy.create_engine(POSTGRESQL, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(sqlalchemy.text(f"CREATE SCHEMA {schema}"))
-        yield f"{url}?options={quote(f'-csearch_path={schema}')}"
+        yield f"{POSTGRESQL}?options={quote(f'-csearch_path={schema}')}"
         connection.execute(sqlalchemy.text(f"DROP SCHEMA {schema} CASCADE"))
     engine.dispose()
 

@@ -32,18 +32,22 @@ def losing_the_answer_to_a_commit(url):
     """Yields a URL of the same database: of the first commit over it, no answer comes back."""
     parsed = sqlalchemy.make_url(url)
     listener = socket.create_server(("127.0.0.1", 0))
-    is_lost = threading.Event()
+    is_committing, is_lost = threading.Event(), threading.Event()
 
-    def pump(source, target):
-        with source, target:
-            while data := source.recv(65_536):
-                is_commit = b"COMMIT\0" in data and not is_lost.is_set()
-                target.sendall(data)
-                if is_commit:
-                    target.recv(65_536)  # so that it is committed
+    def ask(client, server):
+        while data := client.recv(65_536):
+            if b"COMMIT\0" in data:
+                is_committing.set()
+            server.sendall(data)
+
+    def answer(client, server):
+        with client, server:
+            while data := server.recv(65_536):
+                if is_committing.is_set() and not is_lost.is_set():
                     is_lost.set()
-                    source.shutdown(socket.SHUT_RDWR)
+                    client.shutdown(socket.SHUT_RDWR)
                     return
+                client.sendall(data)
 
     def serve():
         while True:
@@ -52,8 +56,8 @@ def losing_the_answer_to_a_commit(url):
             except OSError:
                 return
             server = socket.create_connection((parsed.host, parsed.port or 5432))
-            for pair in ((client, server), (server, client)):
-                threading.Thread(target=pump, args=pair, daemon=True).start()
+            for pump in (ask, answer):
+                threading.Thread(target=pump, args=(client, server), daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
     port = listener.getsockname()[1]

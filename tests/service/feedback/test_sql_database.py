@@ -49,7 +49,7 @@ def failed(error):
         (f"postgresql://ada:{PASSWORD}@db:port/said", "can't be read as a URL; expected DIALECT"),
         (f"postgresql://ada:{PASSWORD}@db:{PASSWORD}/said", "can't be read as a URL"),
         (f"mysql+pymysql://ada:{PASSWORD}@db/said", "needs the driver 'pymysql'"),
-        (f"postgresql+psycopg_async://ada:{PASSWORD}@db/said", "names a driver for asyncio"),
+        (f"postgresql+asyncpg://ada:{PASSWORD}@db/said", "names a driver for asyncio"),
         ("sqlite+pysqlite://", "is a database in memory, which keeps nothing"),
     ],
 )
@@ -157,7 +157,7 @@ class DriverError(Exception):
         (DriverError("42P01"), False, "lost its tables", False),
         (DriverError("XX001"), False, "is damaged", False),
         (DriverError("53300"), False, "too many connections", False),
-        (DriverError("P0001"), False, "can't be used (Driver, code P0001)", False),
+        (DriverError("P0001"), False, "can't be used (DriverError, code P0001)", False),
         (DriverError(None, 1205, "Lock wait timeout exceeded"), False, "is locked", False),
         (DriverError(None, 1114, "The table is full"), False, "is full", False),
         (DriverError(None, "connection reset"), True, "can't be reached", True),
