@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import suppress
 
 import pytest
 
@@ -27,42 +27,53 @@ def beside(postgresql):
     engine.dispose()
 
 
-@contextmanager
-def losing_the_answer_to_a_commit(url):
-    """Yields a URL of the same database: of the first commit over it, no answer comes back."""
-    parsed = sqlalchemy.make_url(url)
-    listener = socket.create_server(("127.0.0.1", 0))
-    is_committing, is_lost = threading.Event(), threading.Event()
+class LossyProxy:
+    """Stands before a server: of the first commit that it passes on, no answer comes back."""
 
-    def ask(client, server):
+    def __init__(self, url):
+        self._server = sqlalchemy.make_url(url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._is_committing = threading.Event()
+        self.is_lost = threading.Event()
+
+    def __enter__(self):
+        self._start(self._serve)
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    @property
+    def url(self):
+        there = self._server.set(host="127.0.0.1", port=self._listener.getsockname()[1])
+        return there.render_as_string(hide_password=False)
+
+    def _start(self, work, *sockets):
+        threading.Thread(target=work, args=sockets, daemon=True).start()
+
+    def _serve(self):
+        with suppress(OSError):  # it was closed
+            while True:
+                client, _ = self._listener.accept()
+                address = (self._server.host, self._server.port or 5432)
+                server = socket.create_connection(address)
+                self._start(self._ask, client, server)
+                self._start(self._answer, client, server)
+
+    def _ask(self, client, server):
         while data := client.recv(65_536):
             if b"COMMIT\0" in data:
-                is_committing.set()
+                self._is_committing.set()
             server.sendall(data)
 
-    def answer(client, server):
+    def _answer(self, client, server):
         with client, server:
             while data := server.recv(65_536):
-                if is_committing.is_set() and not is_lost.is_set():
-                    is_lost.set()
+                if self._is_committing.is_set() and not self.is_lost.is_set():
+                    self.is_lost.set()
                     client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(data)
-
-    def serve():
-        while True:
-            try:
-                client = listener.accept()[0]
-            except OSError:
-                return
-            server = socket.create_connection((parsed.host, parsed.port or 5432))
-            for pump in (ask, answer):
-                threading.Thread(target=pump, args=(client, server), daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    port = listener.getsockname()[1]
-    yield parsed.set(host="127.0.0.1", port=port).render_as_string(hide_password=False), is_lost
-    listener.close()
 
 
 def test_connections_that_the_server_ends_are_opened_again(store_of_postgresql, beside, make_entry):
@@ -90,10 +101,10 @@ def store_of_postgresql(postgresql):
 def test_a_commit_whose_answer_is_lost_is_not_done_twice(postgresql, make_entry):
     with FeedbackStore(postgresql) as store:
         store.append([[make_entry("a")]])
-    with losing_the_answer_to_a_commit(postgresql) as (url, is_lost), FeedbackStore(url) as store:
+    with LossyProxy(postgresql) as proxy, FeedbackStore(proxy.url) as store:
         store._database._prepare = lambda _: None  # which commits, too
         ((receipt,),) = store.append([[make_entry("b")]])
-        assert is_lost.is_set() and receipt.id == "b" and not receipt.is_new
+        assert proxy.is_lost.is_set() and receipt.id == "b" and not receipt.is_new
         assert [record.id for record in store.page(0, 9)] == ["a", "b"]
 
 
