@@ -20,10 +20,15 @@ T = TypeVar("T")
 class Connection(Protocol):
     """A connection within a transaction."""
 
-    table: str
-    """Name of the table of records."""
-    limit: str
-    """The clause by which the database gives the first `:limit` rows."""
+    @property
+    def table(self) -> str:
+        """Name of the table of records."""
+        ...
+
+    @property
+    def limit(self) -> str:
+        """The clause by which the database gives the first `:limit` rows."""
+        ...
 
     def fetch(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
         """Return all rows that a query finds; values stand in it as `:name`."""
@@ -108,7 +113,7 @@ class Records:
     def _last_sequence(self) -> int:
         """Return the highest number; nobody else writes before this transaction ends."""
         ((last,),) = self._fetch("SELECT max(sequence) FROM {records}", {})
-        return last or 0
+        return int(last or 0)
 
     def _fetch(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
         return self._connection.fetch(self._of_table(statement), values)

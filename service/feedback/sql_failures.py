@@ -75,7 +75,7 @@ def words_of(error: SQLAlchemyError) -> str:
     if isinstance(code, str):
         found = [code[:length] for length in (5, 3, 2) if code[:length] in _REASONS]
         code = found[0] if found else code
-    if code in _REASONS:
+    if code is not None and code in _REASONS:
         return _REASONS[code]
     if error.connection_invalidated:
         return _UNREACHABLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -106,7 +106,10 @@ def promote_command(
         rollout = None
         if url is not None:
             rollout = partial(_try, trial(), url, key, written, rules)
-        with nullcontext() if feedback is None else feedback_file(feedback, export) as said:
+        opened: AbstractContextManager[Path | None] = (
+            nullcontext() if feedback is None else feedback_file(feedback, export)
+        )
+        with opened as said:
             held_out = HeldOut(open_dataset(data, corpus, skip_bad=skip_bad), split, said)
             _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
 

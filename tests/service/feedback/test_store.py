@@ -76,7 +76,8 @@ def test_ids_are_compared_character_by_character(store, make_entry):
 
 
 def test_many_and_large_entries_come_back(store, make_entry):
-    texts = {f"e{number}": "\N{OLIVE}\0\n" * 20 * number for number in range(1201)}
+    texts = {f"e{number}": "\N{OLIVE}\0\n" * (number % 97) for number in range(1201)}
+    texts["large"] = "\N{OLIVE}" * 100_000
     (receipts,) = store.append([[make_entry(name, text) for name, text in texts.items()]])
     assert all(receipt.is_new for receipt in receipts)
     (again,) = store.append([[make_entry(name, text) for name, text in texts.items()]])
