@@ -50,8 +50,8 @@ def main() -> None:
         folder = chosen.store or Path(temporary)
         disk = syncs_per_second(folder)
         place = chosen.url or str(folder / "store")
-        options = ["--feedback", place, "--feedback-texts"]
-        with served(chosen.registry, *options) as service:
+        os.environ["LONGTAIL_FEEDBACK"] = place  # not an option: it may hold a password
+        with served(chosen.registry, "--feedback-texts") as service:
             requests = requests_of(label_ids, chosen.entries)
             load = run(saturate(service.port, requests, chosen.clients, chosen.seconds))
         with FeedbackStore(place) as store:
