@@ -69,3 +69,22 @@ def test_a_failure_reaches_all_who_wait_and_the_thread_goes_on(tmp_path, make_en
     writer.close()
     assert len([each for each in caplog.records if each.name == "service.feedback.writer"]) == 1
     assert not [thread for thread in threading.enumerate() if thread.name == "feedback"]
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path, make_entry, monkeypatch, caplog):
+    gate = threading.Event()
+
+    class Hanging(FeedbackStore):
+        def append(self, groups):
+            assert gate.wait(60)
+            return super().append(groups)
+
+    monkeypatch.setattr("service.feedback.writer._MAX_STOP_S", 0.1)
+    writer = FeedbackWriter(Hanging(tmp_path), max_waiting=10)
+    writer.start()
+    late = writer.add([make_entry("a")])
+    writer.close()
+    assert not late.done() and "the feedback store hangs" in caplog.text
+    gate.set()
+    assert late.result(60)[0].is_new
+    writer._thread.join(60)
