@@ -12,17 +12,26 @@ from service.feedback.sql_dialects import SLOW_S
 from service.feedback.sqlite import LOCKED, reason_in_words
 
 _MAX_CHARACTERS = 500
-_UNREACHABLE = "can't be reached: its database is not running, or is starting or stopping"
-_REFUSED = "can't be opened: its database refuses the user or the password"
+_UNREACHABLE = (
+    "can't be reached: its database is not running, or is starting or stopping; try again later"
+)
+_REFUSED = "can't be opened: its database refuses the user or the password; correct them"
 _MISSING = "can't be opened: there is no such database; make it first"
-_FULL = "is full: no space is left for its database"
-_READ_ONLY = "can't be written to: its database is read-only, or the user may not write to it"
+_FULL = "is full: no space is left for its database; free some"
+_READ_ONLY = (
+    "can't be written to: its database is read-only, or the user may not write to it; name others"
+)
 _DAMAGED = "is damaged: its database can't be read; restore a backup or an export of the feedback"
 _TABLES = "lost its tables, or they are not those of Longtail; name another database, or schema"
+_NOT_CONNECTED = (
+    "can't be reached, or its server refuses the user, the password or the name of the database; "
+    "correct the URL, or start the server"
+)
+_LOOK = "look at the logs of this program and of the database"
 _REASONS: dict[str | int, str] = {
     # SQLSTATE
     "08": _UNREACHABLE,
-    "22P05": "can't be written to: its database has an encoding other than UTF-8",
+    "22P05": "can't be written to: its database has an encoding other than UTF-8; use one in UTF-8",
     "25006": _READ_ONLY,
     "28": _REFUSED,
     "3D000": _MISSING,
@@ -30,10 +39,10 @@ _REASONS: dict[str | int, str] = {
     "42501": _READ_ONLY,
     "42": _TABLES,
     "53100": _FULL,
-    "53300": "can't be reached: its database has too many connections",
-    "53": "can't be used: its database has too little memory, or too much to do",
+    "53300": "can't be reached: its database has too many connections; close some, or allow more",
+    "53": "can't be used: its database has too little memory, or too much to do; try later",
     "55P03": LOCKED,
-    "57014": f"is too slow: its database took more than {SLOW_S} s",
+    "57014": f"is too slow: its database took more than {SLOW_S} s; look what keeps it busy",
     "57P": _UNREACHABLE,
     "XX": _DAMAGED,
     # MySQL and MariaDB
@@ -68,7 +77,7 @@ def is_worth_a_retry(error: SQLAlchemyError) -> bool:
 def words_of(error: SQLAlchemyError) -> str:
     """Return what is wrong, as the end of a sentence about the store; nothing of texts or names."""
     if not isinstance(error, DBAPIError):
-        return f"can't be used ({type(error).__name__})"
+        return f"can't be used ({type(error).__name__}); {_LOOK}"
     if isinstance(error.orig, sqlite3.Error):
         return reason_in_words(error.orig)
     code = _code_of(error)
@@ -80,8 +89,8 @@ def words_of(error: SQLAlchemyError) -> str:
     if error.connection_invalidated:
         return _UNREACHABLE
     if code is None and error.statement is None:
-        return "can't be reached, or its database refuses the user or the password"
-    return f"can't be used ({type(error.orig).__name__}, code {code})"
+        return _NOT_CONNECTED
+    return f"can't be used ({type(error.orig).__name__}, code {code}); {_LOOK}"
 
 
 def driver_says(error: SQLAlchemyError, url: URL) -> str:

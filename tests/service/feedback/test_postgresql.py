@@ -137,7 +137,7 @@ def test_a_wrong_password_and_a_missing_database_are_told_by_the_driver(postgres
         place = wrong.render_as_string(hide_password=False)
         with FeedbackStore(place) as store, pytest.raises(FeedbackStoreError) as caught:
             store.page(0, 1)
-        assert "can't be reached, or its database refuses the user" in str(caught.value)
+        assert "can't be reached, or its server refuses the user" in str(caught.value)
         assert words in caught.value.__notes__[0] and "hunter2" not in caught.value.__notes__[0]
 
 
