@@ -61,13 +61,14 @@ class LossyProxy:
                 self._start(self._answer, client, server)
 
     def _ask(self, client, server):
-        while data := client.recv(65_536):
-            if b"COMMIT\0" in data:
-                self._is_committing.set()
-            server.sendall(data)
+        with suppress(OSError):  # the other thread closed them
+            while data := client.recv(65_536):
+                if b"COMMIT\0" in data:
+                    self._is_committing.set()
+                server.sendall(data)
 
     def _answer(self, client, server):
-        with client, server:
+        with suppress(OSError), client, server:
             while data := server.recv(65_536):
                 if self._is_committing.is_set() and not self.is_lost.is_set():
                     self.is_lost.set()
