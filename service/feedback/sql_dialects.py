@@ -120,8 +120,9 @@ def _isolation(url: URL) -> dict[str, str]:
 
 
 def _arguments(url: URL, wait_s: int) -> dict[str, int | str]:
-    by_driver = _ARGUMENTS.get(url.get_driver_name(), lambda _: {})
-    return {name: value for name, value in by_driver(wait_s).items() if name not in url.query}
+    by_driver = _ARGUMENTS.get(url.get_driver_name())
+    arguments = {} if by_driver is None else by_driver(wait_s)
+    return {name: value for name, value in arguments.items() if name not in url.query}
 
 
 def _check_usable(url: URL, shown: str) -> None:
