@@ -196,7 +196,7 @@ def learn(
     """Learn from feedback, publish a version made from one that there is, and return its number.
 
     Args:
-        feedback: Folder that a service keeps feedback in, or an export of it.
+        feedback: Folder, or URL of a database, that a service keeps feedback in, or an export.
         data: The corpus that the model was trained on; None: probabilities and blends stay.
         registry: Folder of the registry.
         version: A version's number, or "current".
@@ -213,17 +213,17 @@ def learn(
     from training.updating.learn import LearningRun
     from training.updating.learn import learn as learn_from
 
-    said = open_feedback(Path(feedback), _export_feedback)
+    said = open_feedback(feedback, _export_feedback)
     dataset = None if data is None else open_dataset(Path(data), corpus, skip_bad=skip_bad)
     return learn_from(LearningRun(said, dataset, Registry(registry), version, Path(work))).version
 
 
-def _export_feedback(folder: Path, target: Path) -> None:
-    """Write the feedback that a service keeps in a folder to a file."""
+def _export_feedback(place: str | Path, target: Path) -> None:
+    """Write the feedback that a service keeps in a folder or a database to a file."""
     from service.feedback.store import FeedbackStore
     from service.offline.feedback import export_feedback
 
-    with FeedbackStore(folder, must_exist=True) as store:
+    with FeedbackStore(place, must_exist=True) as store:
         export_feedback(store, target)
 
 
@@ -322,7 +322,7 @@ def _app() -> typer.Typer:
 
         training.cli.add_commands(app)
         app.command("learn")(training.commands.learn.make_learn_command(_export_feedback))
-        app.command("promote")(training.commands.promote.promote_command(_trial))
+        app.command("promote")(training.commands.promote.promote_command(_trial, _export_feedback))
         app.command("demo")(_demo_command())
     service.cli.add_commands(app)
     return app

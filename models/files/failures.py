@@ -118,7 +118,9 @@ def explain(error: BaseException, command: str = "") -> Failure:
         command: Its name, such as "train".
     """
     if isinstance(error, LongtailError):
-        return Failure(FAILED, f"Error: {error}")
+        return Failure(
+            FAILED, f"Error: {'; '.join([str(error), *getattr(error, '__notes__', ())])}"
+        )
     if isinstance(error, KeyboardInterrupt):
         error = CommandStoppedError(INTERRUPTED)
     if isinstance(error, BrokenPipeError):

@@ -17,9 +17,13 @@ feedback_app = typer.Typer(
     no_args_is_help=True, help="Import, export, count and delete what people said of labels."
 )
 
-FolderOption = Annotated[
-    Path,
-    typer.Option("--feedback", envvar="LONGTAIL_FEEDBACK", help="Folder that keeps the feedback."),
+PlaceOption = Annotated[
+    str,
+    typer.Option(
+        "--feedback",
+        envvar="LONGTAIL_FEEDBACK",
+        help="Folder, or URL of a database, that keeps the feedback.",
+    ),
 ]
 
 
@@ -32,7 +36,7 @@ def import_file(
             help="JSON lines, an entry each as POST /v1/feedback takes it, or an export.",
         ),
     ],
-    feedback: FolderOption,
+    feedback: PlaceOption,
     registry: RegistryOption = DEFAULT_REGISTRY,
     version: Annotated[
         str, typer.Option(help="Of the model, for entries that name none: a number, or 'current'.")
@@ -56,8 +60,9 @@ def import_file(
     from service.offline.feedback import Versions, import_feedback
 
     check_readable_file(source, "FILE")
-    check_not_in_registry(feedback, registry, "--feedback")
     with FeedbackStore(feedback) as store:
+        if store.file is not None:
+            check_not_in_registry(store.file.parent, registry, "--feedback")
         done = import_feedback(source, store, Versions(registry, version), keeps_text=keeps_texts)
     if as_json:
         print_json(asdict(done))
@@ -71,18 +76,19 @@ def export_file(
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File for the entries, JSON lines.")
     ],
-    feedback: FolderOption,
+    feedback: PlaceOption,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a file that is there already.")
     ] = False,
 ) -> None:
     """Write all entries to a file, in the order in which they came; deleted ones as their ids."""
     from models.files.outputs import check_output_file
-    from service.feedback.store import FILE_NAME, FeedbackStore
+    from service.feedback.store import FeedbackStore
     from service.offline.feedback import export_feedback
 
-    check_output_file(target, inputs=[feedback / FILE_NAME], overwrite=overwrite, option="OUT")
     with FeedbackStore(feedback, must_exist=True) as store:
+        inputs = [store.file] if store.file is not None else []
+        check_output_file(target, inputs=inputs, overwrite=overwrite, option="OUT")
         number = export_feedback(store, target)
     print(f"Written: {target}, {number} entries.")
 
@@ -90,7 +96,7 @@ def export_file(
 @feedback_app.command("delete")
 def delete_entry(
     entry_id: Annotated[str, typer.Argument(metavar="ID", help="Of the entry.")],
-    feedback: FolderOption,
+    feedback: PlaceOption,
 ) -> None:
     """Erase all but the id of an entry; exports and backups made before keep it."""
     from service.feedback.store import FeedbackStore
@@ -101,7 +107,7 @@ def delete_entry(
 
 
 @feedback_app.command("show")
-def show(feedback: FolderOption, as_json: JsonOption = False) -> None:
+def show(feedback: PlaceOption, as_json: JsonOption = False) -> None:
     """Count the entries and what they say, after a check of the store."""
     from service.feedback.store import FeedbackStore
 

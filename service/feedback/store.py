@@ -1,74 +1,36 @@
-"""The store of feedback: an SQLite database in write-ahead mode, to which records are appended.
+"""The store of feedback: records that are appended, in a file of SQLite or in another database.
 
-A record is acknowledged after its transaction is on the disk (`synchronous=FULL`), so a process may
-be killed at any byte. Deleting overwrites (`secure_delete`) and empties the write-ahead log.
+What is acknowledged is on the disk. Ids are taken once, whoever writes at the same time; of a
+deleted entry nothing but its id is left.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from models.files.durable import sync_folder
-from models.files.failures import reason_of
+from models.errors import ConfigError
+from models.files.urls import is_url, without_secrets
 from service.errors import FeedbackConflictError, FeedbackStoreError
 from service.feedback.entries import Counts, Entry, Receipt, Record
+from service.feedback.records import Database, Records
+from service.feedback.sqlite import FILE_NAME, SqliteDatabase
 
-FILE_NAME = "feedback.sqlite3"
-_APPLICATION_ID = 0x4C544642  # "LTFB"
-_TABLE = """
-CREATE TABLE IF NOT EXISTS records (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    digest TEXT,
-    content TEXT NOT NULL
-)
-"""
-"""`digest` is that of an entry; null of one that was deleted."""
-_COUNTS = """
-SELECT count(digest), count(*) - count(digest), count(json_extract(content, '$.text')),
-    sum(json_array_length(content, '$.accepted')), sum(json_array_length(content, '$.rejected')),
-    sum(json_array_length(content, '$.added')), sum(json_array_length(content, '$.proposed'))
-FROM records
-"""
-_FULL = (
-    "is full: no space is left on its disk, or it has LONGTAIL_MAX_FEEDBACK_BYTES; free some "
-    "space, or raise the limit"
-)
-_DAMAGED = (
-    "is damaged, or no database; move its files away and restore an export with "
-    "'longtail feedback import'"
-)
-_UNREACHABLE = "can't be opened or written to; check its folder and the permissions"
-_REASONS = {
-    sqlite3.SQLITE_BUSY: "is locked by another process; try again when that has ended",
-    sqlite3.SQLITE_LOCKED: "is locked by another process; try again when that has ended",
-    sqlite3.SQLITE_FULL: _FULL,
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_NOTADB: _DAMAGED,
-    sqlite3.SQLITE_CANTOPEN: _UNREACHABLE,
-    sqlite3.SQLITE_READONLY: _UNREACHABLE,
-    sqlite3.SQLITE_PERM: _UNREACHABLE,
-    sqlite3.SQLITE_IOERR: "can't be read or written: the disk failed, or is full",
-}
-_LAST = "\U0010ffff"
-"""Behind all that ids hold."""
-_PRIMARY_CODE = 0xFF
-"""Of SQLite's result codes; the bits above say more of the same."""
+_SQLITE_URL = "sqlite://"
+_PAGE = 1000
+"""Records that are counted at a time."""
 
 
 class FeedbackStore:
-    """The records in a folder; of one thread. It is opened at its first use, and after failures."""
+    """The records in one place; of one thread. Opened at its first use, and after failures."""
 
     def __init__(
         self,
-        folder: Path,
+        place: str | Path,
         *,
         max_bytes: int | None = None,
         wait_s: float = 5.0,
@@ -77,16 +39,24 @@ class FeedbackStore:
         """Name a store.
 
         Args:
-            folder: Where it lies; made when it is needed.
-            max_bytes: Most bytes of its database; None: as many as the disk has.
+            place: The folder of an SQLite database; or the URL of a database, as SQLAlchemy reads
+                it. What is not there is made when it is needed.
+            max_bytes: Most bytes of an SQLite database; None: as many as the disk has. Any other
+                database has limits of its own.
             wait_s: Seconds to wait for other processes.
             must_exist: Whether a store that is not there is an error, and not made.
+
+        Raises:
+            ConfigError: The URL can't be used, or what it needs is not installed.
         """
-        self._folder = folder
-        self._max_bytes = max_bytes
-        self._wait_s = wait_s
-        self._must_exist = must_exist
-        self._database: sqlite3.Connection | None = None
+        self.file = sqlite_file(place)
+        self._database: Database
+        if self.file is None:
+            self._database = _sql_database(str(place), wait_s=wait_s, must_exist=must_exist)
+        else:
+            self._database = SqliteDatabase(
+                self.file, max_bytes=max_bytes, wait_s=wait_s, must_exist=must_exist
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -100,11 +70,8 @@ class FeedbackStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the files; the next use opens them again."""
-        if self._database is not None:
-            with suppress(sqlite3.Error):
-                self._database.close()
-            self._database = None
+        """Let go of the database; the next use opens it again."""
+        self._database.close()
 
     def append(
         self, groups: Sequence[Sequence[Entry]]
@@ -120,8 +87,7 @@ class FeedbackStore:
         Raises:
             FeedbackStoreError: Nothing was stored; the message says why.
         """
-        with self._opened() as database, _transaction(database):
-            return [_append_group(database, group) for group in groups]
+        return self._database.write(partial(_append, groups=groups))
 
     def replace(self, series: str, record_id: str, entry: Entry | None) -> bool:
         """Store an entry in place of all earlier ones of its series, which are erased.
@@ -140,42 +106,25 @@ class FeedbackStore:
         Raises:
             FeedbackStoreError: It can't be done.
         """
-        with self._opened() as database:
-            with _transaction(database):
-                if _is_late(database, series, record_id):
-                    return False
-                earlier = database.execute(
-                    "SELECT id FROM records WHERE id >= ? AND id < ? AND digest IS NOT NULL",
-                    (series, record_id),
-                ).fetchall()
-                for (entry_id,) in earlier:
-                    _bury(database, entry_id)
-                if entry is None:
-                    _bury(database, record_id)
-                else:
-                    _insert(database, [entry])
-            if earlier:
-                database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return True
+        earlier = self._database.write(
+            partial(_replace, series=series, record_id=record_id, entry=entry)
+        )
+        if earlier:
+            self._database.erase()
+        return earlier is not None
 
     def delete(self, entry_id: str) -> bool:
         """Erase an entry but for its id, which stays taken; return whether there is such an id.
 
-        It is no error if that was done before: it makes sure that no bytes are left.
+        It is no error if that was done before: it makes sure that no bytes are left, as far as the
+        database overwrites them.
 
         Raises:
             FeedbackStoreError: It can't be done, or another process still reads what was erased.
         """
-        with self._opened() as database:
-            with _transaction(database):
-                found = database.execute("SELECT digest FROM records WHERE id = ?", (entry_id,))
-                row = found.fetchone()
-                if row is None:
-                    return False
-                if row[0] is not None:
-                    _bury(database, entry_id)
-            (is_busy, *_) = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if is_busy:
+        if not self._database.write(partial(_delete, entry_id=entry_id)):
+            return False
+        if not self._database.erase():
             raise FeedbackStoreError(
                 f"{entry_id[:100]!r} is deleted, but its bytes are not erased yet, because another "
                 "process reads the store; delete it once more"
@@ -188,13 +137,7 @@ class FeedbackStore:
         Raises:
             FeedbackStoreError: They can't be read.
         """
-        with self._opened() as database:
-            rows = database.execute(
-                "SELECT sequence, id, content FROM records WHERE sequence > ? "
-                "ORDER BY sequence LIMIT ?",
-                (after, limit),
-            ).fetchall()
-        return [Record(sequence, name, json.loads(content)) for sequence, name, content in rows]
+        return self._database.read(lambda records: records.page(after, limit))
 
     def counts(self) -> Counts:
         """Return how much there is, after a check of the whole database.
@@ -202,120 +145,117 @@ class FeedbackStore:
         Raises:
             FeedbackStoreError: It is damaged or can't be read.
         """
-        with self._opened() as database:
-            (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
-            if state != "ok":
-                raise FeedbackStoreError(f"the feedback store {_DAMAGED}")
-            return Counts(*(number or 0 for number in database.execute(_COUNTS).fetchone()))
+        self._database.check()
+        entries = deleted = with_text = 0
+        num_labels = dict.fromkeys(("accepted", "rejected", "added", "proposed"), 0)
+        for record in self._all():
+            if "deleted_at" in record.content:
+                deleted += 1
+                continue
+            entries += 1
+            with_text += record.content["text"] is not None
+            for name in num_labels:
+                num_labels[name] += len(record.content[name])
+        return Counts(entries, deleted, with_text, **num_labels)
 
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection, and tell its errors; after one it is opened anew.
-
-        Yields:
-            The connection.
-
-        Raises:
-            FeedbackStoreError: The store can't be used.
-        """
-        try:
-            if self._database is None:
-                self._database = self._open()
-            yield self._database
-        except (sqlite3.Error, OSError) as error:
-            self.close()
-            raise FeedbackStoreError(f"the feedback store {_reason(error)}") from error
-
-    def _open(self) -> sqlite3.Connection:
-        path = self._folder / FILE_NAME
-        is_new = not path.exists()
-        if is_new and self._must_exist:
-            raise FeedbackStoreError(
-                f"{str(self._folder)!r} holds no feedback ({FILE_NAME}); name the folder that "
-                "LONGTAIL_FEEDBACK names"
-            )
-        self._folder.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(path, timeout=self._wait_s, isolation_level=None)
-        try:
-            self._prepare(database)
-        except BaseException:
-            database.close()
-            raise
-        if is_new:
-            sync_folder(self._folder)
-            sync_folder(self._folder.resolve().parent)
-        return database
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        (application,) = database.execute("PRAGMA application_id").fetchone()
-        (num_tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if num_tables and application != _APPLICATION_ID:
-            raise FeedbackStoreError(
-                f"{FILE_NAME} is the database of another program; choose another folder"
-            )
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        database.execute("PRAGMA secure_delete = ON")
-        if not num_tables:
-            with _transaction(database):
-                database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                database.execute(_TABLE)
-        if self._max_bytes is not None:
-            (page_bytes,) = database.execute("PRAGMA page_size").fetchone()
-            database.execute(f"PRAGMA max_page_count = {max(1, self._max_bytes // page_bytes)}")
+    def _all(self) -> Iterator[Record]:
+        last = 0
+        while records := self.page(last, _PAGE):
+            last = records[-1].sequence
+            yield from records
 
 
-@contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Do all or nothing; at the end it is on the disk."""
-    database.execute("BEGIN IMMEDIATE")
+def sqlite_file(place: str | Path) -> Path | None:
+    """Return the file of an SQLite database; None for the URL of another one.
+
+    Args:
+        place: A folder; or a URL, of which "sqlite:///file" and "sqlite:////path/file" name files.
+
+    Raises:
+        ConfigError: A URL of SQLite does not name a file and nothing else.
+    """
+    if not is_url(place):
+        return Path(place) / FILE_NAME
+    if not str(place).startswith(_SQLITE_URL):
+        return None
+    name = str(place).removeprefix(f"{_SQLITE_URL}/")
+    if not name or "?" in name or name in {str(place), ":memory:"}:
+        raise ConfigError(
+            f"feedback: {without_secrets(str(place))!r} names no file alone; expected "
+            "'sqlite:///file' or 'sqlite:////path/to/file'"
+        )
+    return Path(name)
+
+
+def _sql_database(url: str, *, wait_s: float, must_exist: bool) -> Database:
+    """Return the database of a URL.
+
+    Raises:
+        ConfigError: SQLAlchemy is not installed, or the URL can't be used.
+    """
     try:
-        yield
-        database.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # SQLite may have done it by itself
-            database.execute("ROLLBACK")
-        raise
+        import sqlalchemy  # noqa: F401
+    except ImportError as missing:
+        raise ConfigError(
+            "feedback: the URL of a database needs SQLAlchemy, which is not installed; "
+            "pip install 'longtail[database]', or name a folder"
+        ) from missing
+    from service.feedback.sql_database import SqlDatabase
+
+    return SqlDatabase(url, wait_s=wait_s, must_exist=must_exist)
 
 
-def _append_group(
-    database: sqlite3.Connection, group: Sequence[Entry]
-) -> list[Receipt] | FeedbackConflictError:
+def _append(
+    records: Records, groups: Sequence[Sequence[Entry]]
+) -> list[list[Receipt] | FeedbackConflictError]:
+    known = records.digests(entry.id for group in groups for entry in group)
+    results: list[list[Receipt] | FeedbackConflictError] = []
     new: dict[str, Entry] = {}
+    for group in groups:
+        taken: dict[str, Entry] = {}
+        results.append(_receipts(group, known, taken))
+        if isinstance(results[-1], list):
+            new |= taken
+            known |= {entry.id: entry.digest for entry in taken.values()}
+    records.add(new.values())
+    return results
+
+
+def _receipts(
+    group: Sequence[Entry], known: dict[str, str | None], taken: dict[str, Entry]
+) -> list[Receipt] | FeedbackConflictError:
+    """Return what becomes of the entries of a group; those that are new are added to `taken`."""
     receipts = []
     for entry in group:
-        known = _known_digest(database, entry.id, new)
-        if known not in ("", entry.digest):
-            return _conflict(entry.id, is_deleted=known is None)
-        receipts.append(Receipt(entry.id, is_new=not known))
-        if not known:
-            new[entry.id] = entry
-    _insert(database, new.values())
+        digest = taken[entry.id].digest if entry.id in taken else known.get(entry.id, "")
+        if digest not in ("", entry.digest):
+            return _conflict(entry.id, is_deleted=digest is None)
+        receipts.append(Receipt(entry.id, is_new=not digest))
+        if not digest:
+            taken[entry.id] = entry
     return receipts
 
 
-def _insert(database: sqlite3.Connection, entries: Iterable[Entry]) -> None:
-    database.executemany(
-        "INSERT INTO records (id, digest, content) VALUES (?, ?, ?)",
-        [(entry.id, entry.digest, entry.to_json()) for entry in entries],
-    )
+def _replace(
+    records: Records, series: str, record_id: str, entry: Entry | None
+) -> list[str] | None:
+    """Return the ids of the entries that gave way; None where this one comes late."""
+    if records.has_since(series, record_id):
+        return None
+    earlier = records.before(series, record_id)
+    records.bury(earlier, now())
+    if entry is None:
+        records.add_deleted(record_id, now())
+    else:
+        records.add([entry])
+    return earlier
 
 
-def _is_late(database: sqlite3.Connection, series: str, record_id: str) -> bool:
-    """Whether a series has this id, or a later one."""
-    found = database.execute(
-        "SELECT 1 FROM records WHERE id >= ? AND id < ? LIMIT 1", (record_id, series + _LAST)
-    )
-    return found.fetchone() is not None
-
-
-def _known_digest(database: sqlite3.Connection, entry_id: str, new: dict[str, Entry]) -> str | None:
-    """Return the digest of what has an id; None where that was deleted, "" where nothing has it."""
-    if entry_id in new:
-        return new[entry_id].digest
-    row = database.execute("SELECT digest FROM records WHERE id = ?", (entry_id,)).fetchone()
-    digest: str | None = "" if row is None else row[0]
-    return digest
+def _delete(records: Records, entry_id: str) -> bool:
+    found = records.digests([entry_id])
+    if found.get(entry_id) is not None:
+        records.bury([entry_id], now())
+    return bool(found)
 
 
 def _conflict(entry_id: str, *, is_deleted: bool) -> FeedbackConflictError:
@@ -326,20 +266,6 @@ def _conflict(entry_id: str, *, is_deleted: bool) -> FeedbackConflictError:
     )
 
 
-def _bury(database: sqlite3.Connection, entry_id: str) -> None:
-    """Put a record without content in the place of an entry."""
-    deleted_at = json.dumps({"deleted_at": now()})
-    database.execute("DELETE FROM records WHERE id = ?", (entry_id,))
-    database.execute("INSERT INTO records (id, content) VALUES (?, ?)", (entry_id, deleted_at))
-
-
 def now() -> str:
     """Return the time as records have it: ISO 8601, UTC, in milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _reason(error: sqlite3.Error | OSError) -> str:
-    if isinstance(error, OSError):
-        return f"can't be used: {reason_of(error)}"
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-    return _REASONS.get(code, f"can't be used ({error}); look at its files")

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 _MAX_BATCH = 1000
 """Requests in one transaction."""
 _RETRY_AFTER_S = 1
+_MAX_STOP_S = 10.0
+"""Until a store that hangs is left alone; nobody was told that what it has not written is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,14 @@ class FeedbackWriter:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what waits, then end; nothing is taken any more."""
+        """Write what waits, then end; nothing is taken any more, and a store that hangs is left."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(_MAX_STOP_S)
+            if self._thread.is_alive():
+                logger.error("the feedback store hangs; %d entries wait in vain", self._num_waiting)
 
     def add(self, entries: Sequence[Entry]) -> Future[list[Receipt]]:
         """Take entries, all or none; the result is there when they are on the disk.

@@ -8,8 +8,6 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from service.feedback.entries import Record
-from service.feedback.store import FeedbackStore
 from service.schemas.base import ModelReference
 from service.schemas.feedback import (
     FeedbackDeleted,
@@ -17,8 +15,8 @@ from service.schemas.feedback import (
     FeedbackReceipts,
     FeedbackRequest,
 )
-from service.web.deps import Service, ServiceDep, require_json, require_known_query
-from service.web.feedback import store_feedback, writer_of, written
+from service.web.deps import ServiceDep, require_json, require_known_query
+from service.web.feedback import read_records, store_feedback, writer_of, written
 from service.web.problem_handlers import responses
 from service.wire.problems import Kind, KindError
 
@@ -41,7 +39,7 @@ async def give_feedback(
     """Keep which labels of texts were accepted, rejected and added; answer when it is on the disk.
 
     All entries are stored, or none: an unknown label (422) or an id that is taken (409) refuses
-    them all. Off (403) unless the service has a folder for feedback.
+    them all. Off (403) unless the service has a folder or a database for feedback.
     """
     stored = await store_feedback(request, service, body.entries)
     return FeedbackReceipts(
@@ -79,7 +77,7 @@ async def read_feedback(
     Go on with the `sequence` of the last line; a page without lines is the end. A deleted entry
     comes again as its id and `deleted_at`.
     """
-    records = await run_in_threadpool(_page, service, after, limit)
+    records = await run_in_threadpool(read_records, service, after, limit)
     content = "".join(f"{record.to_line()}\n" for record in records)
     return Response(content, media_type=_LINES)
 
@@ -105,17 +103,3 @@ async def delete_feedback(
     if not await written(service, writer_of(service).delete(id)):
         raise KindError(_NOT_FOUND, f"There is no feedback with the id {id[:100]!r}")
     return FeedbackDeleted(id=id)
-
-
-def _page(service: Service, after: int, limit: int) -> list[Record]:
-    """Return records, read over a connection of their own.
-
-    Raises:
-        KindError: Feedback is off.
-        FeedbackStoreError: They can't be read.
-    """
-    writer_of(service)
-    folder = service.settings.feedback
-    assert folder is not None  # it has a writer
-    with FeedbackStore(folder) as store:
-        return store.page(after, limit)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import email.message
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import BoundedSemaphore
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -27,6 +28,9 @@ from service.web.api_keys import Keys
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
+MAX_READERS = 4
+"""Who may read feedback at a time, each over a connection of its own."""
+
 _Result = TypeVar("_Result")
 
 
@@ -45,6 +49,9 @@ class Service:
     tracing: Tracing | None
     self_check: SelfCheck
     feedback: FeedbackWriter | None
+    feedback_readers: BoundedSemaphore = field(
+        default_factory=lambda: BoundedSemaphore(MAX_READERS)
+    )
 
     def check_ready(self) -> None:
         """Do nothing if requests should be sent here.

@@ -14,14 +14,15 @@ from starlette.requests import Request
 
 from models.errors import RequestError
 from models.labels.catalogue import LabelCatalogue
-from service.errors import DeadlineError
+from service.errors import DeadlineError, FeedbackStoreError
 from service.feedback.checks import Meant, entry_of
-from service.feedback.entries import Entry, Receipt
+from service.feedback.entries import Entry, Receipt, Record
+from service.feedback.store import FeedbackStore
 from service.feedback.writer import FeedbackWriter
 from service.schemas.feedback import FeedbackEntry
 from service.settings import Settings
 from service.telemetry.feedback_metrics import Verdicts, band_of
-from service.web.deps import Service
+from service.web.deps import MAX_READERS, Service
 from service.web.request_state import add_log_fields, log_fields_of
 from service.wire.problems import Kind, KindError
 
@@ -41,7 +42,10 @@ def writer_of(service: Service) -> FeedbackWriter:
         KindError: Nobody does.
     """
     if service.feedback is None:
-        raise KindError(OFF, "This service keeps no feedback; set LONGTAIL_FEEDBACK to a folder")
+        raise KindError(
+            OFF,
+            "This service keeps no feedback; set LONGTAIL_FEEDBACK to a folder, or a URL",
+        )
     return service.feedback
 
 
@@ -104,6 +108,27 @@ async def _checked(
     work = partial(_prepared, service.settings, said, models, who)
     is_small = sum(map(_size_of, said)) <= _MAX_INLINE
     return work() if is_small else await run_in_threadpool(work)
+
+
+def read_records(service: Service, after: int, limit: int) -> list[Record]:
+    """Return the records that come after a sequence number, read over a connection of its own.
+
+    Raises:
+        KindError: Feedback is off.
+        FeedbackStoreError: They can't be read, or too many read already.
+    """
+    writer_of(service)
+    place = service.settings.feedback
+    assert place is not None  # it has a writer
+    if not service.feedback_readers.acquire(blocking=False):
+        raise FeedbackStoreError(
+            f"the feedback store is read by {MAX_READERS} others, as many as may; try again"
+        )
+    try:
+        with FeedbackStore(place) as store:
+            return store.page(after, limit)
+    finally:
+        service.feedback_readers.release()
 
 
 async def written(service: Service, work: Future[_Result]) -> _Result:

@@ -1,12 +1,17 @@
-"""Kills a process that writes feedback, again and again, and counts what is lost or doubled.
+"""Kills processes that write feedback, again and again, and counts what is lost or doubled.
 
-    python tests/bench/feedback_kills.py [--kills 100] [--store FOLDER]
+    python tests/bench/feedback_kills.py [--kills 100] [--store FOLDER | --url URL] [--writers 1]
+        [--restart COMMAND]
 
-The process writes pairs of entries, eight pairs at a time, and tells which were acknowledged. It is
+A process writes pairs of entries, eight pairs at a time, and tells which were acknowledged. It is
 killed (SIGKILL) after a random number of these and a random time; the next one goes on with the
 same store. After each kill, all that was ever acknowledged must be there, once, and of no pair one
 entry alone. This is what a crash of the process does; a loss of power is the disk's matter, which
 is asked to write (fsync) before each acknowledgement.
+
+With `--url` the store is a database, which must hold no feedback yet. `--restart` is a command that
+stops its server, however roughly, and starts it again: it is given in the middle of every fifth
+turn. What fails meanwhile is sent again under its id, as clients do.
 """
 
 from __future__ import annotations
@@ -19,13 +24,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from concurrent.futures import Future
 from itertools import count
-from pathlib import Path
 
 from recording import Table, add_json_option, keep
 
+from service.errors import FeedbackStoreError
 from service.feedback.entries import Entry, Receipt, sha256_of
 from service.feedback.store import FeedbackStore, now
 from service.feedback.writer import FeedbackWriter
@@ -33,35 +38,45 @@ from service.feedback.writer import FeedbackWriter
 _IN_FLIGHT = 8
 _MAX_LINES = 200
 _MAX_MORE_S = 0.02
+_TURNS_A_RESTART = 5
+_PLACE = "FEEDBACK_KILLS_PLACE"
 
 
 def main() -> int:
     """Kill, look, and print a table; return 1 where anything was lost or doubled."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--store", type=Path, help="an empty folder; else a temporary one")
+    parser.add_argument("--store", help="an empty folder; else a temporary one")
+    parser.add_argument("--url", help="of a database, instead of a folder")
+    parser.add_argument("--writers", type=int, default=1, help="processes that write at a time")
+    parser.add_argument("--restart", metavar="COMMAND", help="restarts the server of the database")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--write", metavar="NAME", help=argparse.SUPPRESS)
     add_json_option(parser)
     chosen = parser.parse_args()
     if chosen.write is not None:
-        write(chosen.store, chosen.write)
+        write(os.environ[_PLACE], chosen.write)
     with tempfile.TemporaryDirectory() as folder:
-        store = chosen.store or Path(folder)
-        found = kill(store, chosen.kills, random.Random(chosen.seed))  # noqa: S311
+        place = chosen.url or chosen.store or folder
+        chance = random.Random(chosen.seed)  # noqa: S311
+        found = kill(place, chosen.kills, chance, chosen.writers, chosen.restart)
     table = Table(dict.fromkeys(found, ".0f"))
     table.add(*found.values())
     keep(chosen.json, {"kills": table}, seeds=[chosen.seed])
     return int(any(found[name] for name in ("lost", "doubled", "halves of pairs")))
 
 
-def kill(folder: Path, num_kills: int, chance: random.Random) -> dict[str, int]:
+def kill(
+    place: str, num_kills: int, chance: random.Random, num_writers: int, restart: str | None
+) -> dict[str, int]:
     """Return how much was acknowledged and stored, lost and doubled, after so many kills."""
     acknowledged: set[str] = set()
     lost, doubled, halves, stored = 0, 0, 0, 0
     for turn in range(num_kills):
-        acknowledged |= acknowledged_before_a_kill(folder, f"t{turn}", chance)
-        with FeedbackStore(folder) as store:
+        names = [f"t{turn}w{number}" for number in range(num_writers)]
+        command = restart if turn % _TURNS_A_RESTART == 0 else None
+        acknowledged |= acknowledged_before_a_kill(place, names, chance, command)
+        with FeedbackStore(place) as store:
             ids = Counter(all_ids(store))
             assert store.counts().entries == ids.total()  # which checks the whole database
         lost += len(acknowledged - ids.keys())
@@ -69,21 +84,35 @@ def kill(folder: Path, num_kills: int, chance: random.Random) -> dict[str, int]:
         halves += sum(number != 2 for number in Counter(x.rpartition("-")[0] for x in ids).values())
         stored = ids.total()
     return {
-        "kills": num_kills, "acknowledged": len(acknowledged), "stored": stored, "lost": lost,
-        "doubled": doubled, "halves of pairs": halves,
+        "kills": num_kills * num_writers, "acknowledged": len(acknowledged), "stored": stored,
+        "lost": lost, "doubled": doubled, "halves of pairs": halves,
     }  # fmt: skip
 
 
-def acknowledged_before_a_kill(folder: Path, name: str, chance: random.Random) -> set[str]:
-    """Let a process write, kill it, and return the ids that it acknowledged."""
-    command = [sys.executable, __file__, "--store", str(folder), "--write", name]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(chance.randrange(1, _MAX_LINES))]
-        time.sleep(chance.random() * _MAX_MORE_S)
+def acknowledged_before_a_kill(
+    place: str, names: list[str], chance: random.Random, restart: str | None
+) -> set[str]:
+    """Let processes write, kill them, and return the ids that they acknowledged."""
+    command = [sys.executable, __file__, "--write"]
+    environment = os.environ | {_PLACE: place}  # not an argument: it may hold a password
+    processes = [
+        subprocess.Popen([*command, name], stdout=subprocess.PIPE, env=environment)
+        for name in names
+    ]
+    lines = []
+    for _ in range(chance.randrange(1, _MAX_LINES)):
+        lines += [process.stdout.readline() for process in processes if process.stdout]
+    if restart is not None:
+        subprocess.run(restart, shell=True, check=True)  # noqa: S602  # as the person asked
+        lines += [process.stdout.readline() for process in processes if process.stdout]
+    time.sleep(chance.random() * _MAX_MORE_S)
+    for process in processes:
         process.kill()
-        lines += process.stdout.readlines()
-    assert process.returncode == -signal.SIGKILL
+    for process in processes:
+        with process:
+            assert process.stdout is not None
+            lines += process.stdout.readlines()
+        assert process.returncode == -signal.SIGKILL
     return {name for line in lines if line.endswith(b"\n") for name in line.decode().split()}
 
 
@@ -97,16 +126,29 @@ def all_ids(store: FeedbackStore) -> list[str]:
     return ids
 
 
-def write(folder: Path, name: str) -> None:
+def write(place: str, name: str) -> None:
     """Write pairs of entries, several at a time, until the process is killed."""
-    writer = FeedbackWriter(FeedbackStore(folder), max_waiting=1000)
+    writer = FeedbackWriter(FeedbackStore(place), max_waiting=1000)
     writer.start()
-    waiting: list[Future[list[Receipt]]] = []
+    waiting: deque[tuple[list[Entry], Future[list[Receipt]]]] = deque()
     for number in count():
-        waiting.append(writer.add([entry(f"{name}-{number}-{part}") for part in "ab"]))
+        pair = [entry(f"{name}-{number}-{part}") for part in "ab"]
+        waiting.append((pair, writer.add(pair)))
         if len(waiting) == _IN_FLIGHT:
-            ids = [receipt.id for receipt in waiting.pop(0).result()]
+            ids = ids_when_acknowledged(writer, *waiting.popleft())
             os.write(1, (" ".join(ids) + "\n").encode())  # at once, and whole
+
+
+def ids_when_acknowledged(
+    writer: FeedbackWriter, pair: list[Entry], done: Future[list[Receipt]]
+) -> list[str]:
+    """Return the ids of a pair when it is on the disk; it is sent again for as long as it fails."""
+    while True:
+        try:
+            return [receipt.id for receipt in done.result()]
+        except FeedbackStoreError:
+            time.sleep(_MAX_MORE_S)
+            done = writer.add(pair)
 
 
 def entry(name: str) -> Entry:

@@ -33,7 +33,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
     """Return the command.
 
     Args:
-        export: Reads the folders that a service keeps feedback in.
+        export: Reads the folders and databases that a service keeps feedback in.
     """
 
     @with_corpus_options
@@ -45,13 +45,13 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
             ),
         ] = None,
         feedback: Annotated[
-            Path,
+            str,
             typer.Option(
                 "--feedback",
                 envvar="LONGTAIL_FEEDBACK",
-                help="Folder that keeps the feedback, or an export of it.",
+                help="Folder, or URL of a database, that keeps the feedback, or an export of it.",
             ),
-        ] = Path("feedback"),
+        ] = "feedback",
         registry: RegistryOption = DEFAULT_REGISTRY,
         version: VersionOption = "current",
         work: Annotated[

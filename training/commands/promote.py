@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,13 +27,17 @@ if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from models.promotion.log import PromotionLog
     from models.promotion.rules import PromotionRules
     from training.promotion.promote import Promotion
+    from training.updating.feedback import ExportFeedback
 
 
-def promote_command(trial: Callable[[], TryOnService]) -> Callable[..., None]:
+def promote_command(
+    trial: Callable[[], TryOnService], export: ExportFeedback
+) -> Callable[..., None]:
     """Return the command.
 
     Args:
         trial: Returns what tries a candidate on a running service.
+        export: Reads the folders and databases that a service keeps feedback in.
     """
 
     @with_corpus_options
@@ -47,9 +52,10 @@ def promote_command(trial: Callable[[], TryOnService]) -> Callable[..., None]:
         registry: RegistryOption = DEFAULT_REGISTRY,
         split: SplitOption = "dev",
         feedback: Annotated[
-            Path | None,
+            str | None,
             typer.Option(
-                metavar="FILE", help="An export of feedback with texts: what came lately."
+                metavar="FILE",
+                help="An export of feedback with texts, or the folder or URL that keeps it.",
             ),
         ] = None,
         url: Annotated[
@@ -84,26 +90,28 @@ def promote_command(trial: Callable[[], TryOnService]) -> Callable[..., None]:
         """
         configure_logging(verbose)
         from models.bundle.registry import Registry
-        from models.files.outputs import check_readable_file
         from models.promotion.log import LOG_NAME, PromotionLog
         from models.promotion.rules import rules_of
         from training.data.dataset import open_dataset
         from training.promotion.judge import HeldOut
         from training.promotion.promote import promote as promote_version
+        from training.updating.feedback import feedback_file
 
         rules = rules_of(settings or [], share, minutes)
         key = _key_of(url, api_key_env)
-        if feedback is not None:
-            check_readable_file(feedback, "--feedback")
         store = Registry(registry)
         store.resolve(candidate)
         written = PromotionLog(log or registry / LOG_NAME)
         written.check_writable()
-        held_out = HeldOut(open_dataset(data, corpus, skip_bad=skip_bad), split, feedback)
         rollout = None
         if url is not None:
             rollout = partial(_try, trial(), url, key, written, rules)
-        _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
+        opened: AbstractContextManager[Path | None] = (
+            nullcontext() if feedback is None else feedback_file(feedback, export)
+        )
+        with opened as said:
+            held_out = HeldOut(open_dataset(data, corpus, skip_bad=skip_bad), split, said)
+            _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
 
     return promote
 

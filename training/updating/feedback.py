@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +17,11 @@ from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_pro
 from models.files.fields import check_characters, shown, string_of
 from models.files.outputs import check_readable_file
 from models.files.rows import Fields, json_rows
+from models.files.urls import is_url, without_secrets
 
 _MAX_PROBLEMS = 10
-ExportFeedback: TypeAlias = Callable[[Path, Path], object]
-"""Writes what a folder of feedback holds to a file of JSON lines."""
+ExportFeedback: TypeAlias = Callable[[str | Path, Path], object]
+"""Writes what a folder or a database of feedback holds to a file of JSON lines."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -82,24 +84,43 @@ class Feedback:
         return hashlib.sha256(json.dumps(said).encode("ascii")).hexdigest()
 
 
-def open_feedback(path: Path, export: ExportFeedback) -> Feedback:
-    """Return the entries of a file, or of a folder that a service keeps feedback in.
+def open_feedback(place: str | Path, export: ExportFeedback) -> Feedback:
+    """Return the entries of a file, or of a folder or database that a service keeps feedback in.
 
     Args:
-        path: Of either.
-        export: Reads such a folder.
+        place: A path, or the URL of a database.
+        export: Reads such a folder or database.
 
     Raises:
         ConfigError: It can't be read.
         DataError: As `read_feedback`.
     """
-    if not path.is_dir():
-        check_readable_file(path, "--feedback")
-        return read_feedback(path)
+    with feedback_file(place, export) as file:
+        return read_feedback(file, place=without_secrets(str(place)))
+
+
+@contextmanager
+def feedback_file(place: str | Path, export: ExportFeedback) -> Iterator[Path]:
+    """Give a file of the entries, which is there for as long as this lasts.
+
+    Args:
+        place: As of `open_feedback`.
+        export: As of `open_feedback`.
+
+    Yields:
+        The file itself, or an export of the folder or database.
+
+    Raises:
+        ConfigError: It can't be read.
+    """
+    if not is_url(place) and not Path(place).is_dir():
+        check_readable_file(Path(place), "--feedback")
+        yield Path(place)
+        return
     with TemporaryDirectory(prefix="longtail-") as folder:
         file = Path(folder) / "feedback.jsonl"
-        export(path, file)
-        return read_feedback(file, place=path)
+        export(place, file)
+        yield file
 
 
 def sha256_of(text: str) -> str:
@@ -107,19 +128,19 @@ def sha256_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_feedback(path: Path, place: Path | None = None) -> Feedback:
+def read_feedback(path: Path, place: str = "") -> Feedback:
     """Return the entries of a file; those that it says were deleted are left out.
 
     Args:
         path: The file.
-        place: Of the feedback, for messages; None: the file.
+        place: Of the feedback, for messages; empty: the file.
 
     Raises:
         DataError: A line is no entry; names the first ones, with what was expected. Or there is no
             entry at all.
     """
-    place = place or path
-    problems = ProblemList(place, _MAX_PROBLEMS)
+    place = place or str(path)
+    problems = ProblemList(Path(place), _MAX_PROBLEMS)
     entries: list[tuple[str, Entry]] = []
     deleted: set[str] = set()
     for number, row in json_rows(path):

@@ -12,6 +12,7 @@ from service.feedback.checks import entry_of
 from service.feedback.store import FILE_NAME, FeedbackStore
 from service.telemetry.feedback_metrics import band_of
 from service.web.api_keys import make_key
+from service.web.deps import MAX_READERS
 
 SAID = {"id": "a", "text": "olive oil", "accepted": ["L1"], "rejected": ["L2"], "added": ["L3"]}
 
@@ -242,6 +243,41 @@ def test_a_store_that_fails_is_told_and_predictions_go_on(
         assert client.get("/readyz").status_code == 200
     if holder is not None:
         holder.close()
+
+
+def test_a_database_that_is_not_there_is_told_and_nobody_sees_its_password(open_feedback, caplog):
+    pytest.importorskip("sqlalchemy")
+    pytest.importorskip("psycopg")
+    url = "postgresql+psycopg://ada:hunter2@127.0.0.1:1/none"
+    with open_feedback(feedback=url) as client:
+        answers = [
+            give(client, SAID),
+            client.get("/v1/admin/feedback"),
+            client.delete("/v1/admin/feedback?id=a"),
+        ]
+        others = [client.get("/v1/models"), client.post("/v1/predict", json={"text": "a"})]
+        service = client.app.state.service
+    for answer in answers:
+        assert (answer.status_code, slug(answer)) == (503, "feedback-store")
+        assert "can't be reached" in answer.json()["detail"]
+    assert [answer.status_code for answer in others] == [200, 200]
+    assert others[0].json()["feedback"]["enabled"] is True
+    told = caplog.text + repr(service.settings) + "".join(x.text for x in (*answers, *others))
+    assert "hunter2" not in told and "127.0.0.1:1" not in "".join(x.text for x in answers)
+    assert "Connection refused" in caplog.text or "port 1" in caplog.text  # for who reads the log
+
+
+def test_few_read_at_a_time(client):
+    give(client, SAID)
+    readers = client.app.state.service.feedback_readers
+    for _ in range(MAX_READERS):
+        readers.acquire()
+    answer = client.get("/v1/admin/feedback")
+    assert (answer.status_code, slug(answer)) == (503, "feedback-store")
+    assert "is read by 4 others" in answer.json()["detail"]
+    readers.release()
+    for _ in range(3):
+        assert len(exported(client)) == 1
 
 
 def test_a_full_store_is_told_and_predictions_go_on(open_feedback):

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from service.feedback.store import FILE_NAME, FeedbackStore
 
 SERIES = "studio/1/"
 SECRET = "what was taken back, and nobody may find again"  # noqa: S105
-
-
-@pytest.fixture
-def store(tmp_path):
-    with FeedbackStore(tmp_path / "store", wait_s=0.1) as store:
-        yield store
 
 
 def live(store):
@@ -27,18 +19,19 @@ def put(store, make_entry, moment, *, series=SERIES, is_empty=False):
     return store.replace(series, name, None if is_empty else make_entry(name, f"text {moment}"))
 
 
-def test_whatever_the_order_the_last_one_counts(tmp_path, make_entry):
+def test_whatever_the_order_the_last_one_counts(store, make_entry):
     draws = random.Random(0)  # noqa: S311
     for number in range(20):
         moments = [draws.randint(10, 20) for _ in range(8)]
         empty = {moment: draws.random() < 0.3 for moment in moments}
-        with FeedbackStore(tmp_path / str(number)) as store:
-            latest = 0
-            for moment in moments:
-                is_new = put(store, make_entry, moment, is_empty=empty[moment])
-                assert is_new == (moment > latest)
-                latest = max(latest, moment)
-                assert live(store) == ([] if empty[latest] else [f"{SERIES}{latest}"])
+        series = f"studio/{number}/"
+        latest = 0
+        for moment in moments:
+            is_new = put(store, make_entry, moment, series=series, is_empty=empty[moment])
+            assert is_new == (moment > latest)
+            latest = max(latest, moment)
+            kept = [name for name in live(store) if name.startswith(series)]
+            assert kept == ([] if empty[latest] else [f"{series}{latest}"])
 
 
 def test_other_series_and_entries_stay(store, make_entry):
@@ -49,9 +42,11 @@ def test_other_series_and_entries_stay(store, make_entry):
     assert live(store) == ["studio/1", "studio/10/5", "a", "studio/1/2", "studio/2/1"]
 
 
-def test_an_entry_that_gave_way_leaves_no_bytes(store, make_entry, tmp_path):
+def test_an_entry_that_gave_way_leaves_no_bytes(make_entry, tmp_path):
+    store = FeedbackStore(tmp_path / "store")
     store.replace(SERIES, f"{SERIES}1", make_entry(f"{SERIES}1", SECRET))
     files = [tmp_path / "store" / name for name in (FILE_NAME, f"{FILE_NAME}-wal")]
     assert any(SECRET.encode() in file.read_bytes() for file in files if file.exists())
     put(store, make_entry, 2)
     assert not any(SECRET.encode() in file.read_bytes() for file in files if file.exists())
+    store.close()

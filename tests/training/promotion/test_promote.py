@@ -12,6 +12,7 @@ from models.errors import BundleNotFoundError, ConfigError
 from models.promotion.decision import Decision
 from models.promotion.log import LOG_NAME, PromotionLog
 from models.promotion.rules import PromotionRules
+from training.commands.promote import promote_command
 from training.data.dataset import open_dataset
 from training.promotion.judge import HeldOut
 from training.promotion.promote import promote
@@ -53,6 +54,26 @@ def log(registry) -> PromotionLog:
 @pytest.fixture
 def held_out(tiny_corpus) -> HeldOut:
     return HeldOut(open_dataset(tiny_corpus), "dev")
+
+
+def test_the_command_reads_feedback_where_it_is_kept(registry, tiny_corpus, monkeypatch):
+    url, seen = "postgresql://ada:secret@db/said", []
+
+    def export(place, target):
+        seen.append(place)
+        target.write_text("an export")
+
+    def judge(_registry, _candidate, held_out, *_):
+        seen.append(held_out.feedback.read_text())
+        raise ConfigError("judged")
+
+    monkeypatch.setattr("training.promotion.promote.promote", judge)
+    monkeypatch.setattr("training.commands.promote.configure_logging", lambda _: None)
+    command = promote_command(lambda: None, export)
+    for place in (url, registry.folder):
+        with pytest.raises(ConfigError, match="judged"):
+            command(2, tiny_corpus, registry=registry.folder, feedback=str(place))
+    assert seen == [url, "an export", str(registry.folder), "an export"]
 
 
 def events(log: PromotionLog) -> list[str]:

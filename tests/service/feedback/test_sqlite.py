@@ -1,0 +1,165 @@
+"""A folder with a file of SQLite: what is deleted leaves no bytes; failures are told."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from models.errors import ConfigError
+from service.errors import FeedbackConflictError, FeedbackStoreError
+from service.feedback.store import FILE_NAME, FeedbackStore
+
+HIDDEN = "the secret of the text, which nobody may find again"
+
+
+@pytest.fixture
+def store(tmp_path):
+    with FeedbackStore(tmp_path / "store", wait_s=0.1) as store:
+        yield store
+
+
+def ids_in(store):
+    return [record.id for record in store.page(0, 1000)]
+
+
+def test_deleting_leaves_no_byte_of_the_text_and_keeps_the_id(store, make_entry, tmp_path):
+    long = HIDDEN * 500  # over many pages
+    store.append([[make_entry("a", HIDDEN), make_entry("b", long), make_entry("c", "stays")]])
+    assert HIDDEN.encode() in b"".join(x.read_bytes() for x in (tmp_path / "store").iterdir())
+    assert store.delete("a") and store.delete("b") and store.delete("a")
+    left = b"".join(x.read_bytes() for x in (tmp_path / "store").iterdir())
+    assert HIDDEN.encode()[:20] not in left
+    (refused,) = store.append([[make_entry("a", HIDDEN)]])
+    assert isinstance(refused, FeedbackConflictError) and "was deleted" in str(refused)
+    assert not store.delete("nothing")
+
+
+def test_a_reader_that_keeps_deleted_bytes_alive_is_told(store, make_entry, tmp_path):
+    store.append([[make_entry("a", HIDDEN)]])
+    reader = sqlite3.connect(tmp_path / "store" / FILE_NAME, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM records").fetchall()
+    with pytest.raises(FeedbackStoreError, match="not erased yet"):
+        store.delete("a")
+    reader.execute("COMMIT")
+    assert store.delete("a")
+    reader.close()
+
+
+def test_a_lock_of_another_process_is_told_and_passes(store, make_entry, tmp_path):
+    store.append([[make_entry("a")]])
+    script = (
+        "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "d.execute('BEGIN EXCLUSIVE'); print('locked', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "store" / FILE_NAME)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as holder:  # fmt: skip
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(FeedbackStoreError, match="locked by another process"):
+            store.append([[make_entry("b")]])
+        assert ids_in(store) == ["a"]  # reading goes on
+    store.append([[make_entry("b")]])
+    assert ids_in(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("where", [slice(0, 4096), slice(4096, None)], ids=["head", "pages"])
+def test_a_damaged_store_is_told(store, make_entry, tmp_path, where):
+    store.append([[make_entry(f"e{number}", "x" * 500) for number in range(100)]])
+    store.close()  # which empties the log into the database
+    path = tmp_path / "store" / FILE_NAME
+    content = bytearray(path.read_bytes())
+    content[where] = b"\xa5" * len(content[where])
+    path.write_bytes(content)
+    for use in (store.counts, lambda: store.append([[make_entry("new")]])):
+        with pytest.raises(FeedbackStoreError, match="damaged, or no database"):
+            use()
+
+
+def test_a_full_store_is_told_and_keeps_what_it_has(tmp_path, make_entry):
+    with FeedbackStore(tmp_path, max_bytes=100_000) as store:
+        groups = [[make_entry(f"e{number}", "x" * 5000)] for number in range(30)]
+        store.append(groups[:10])
+        with pytest.raises(FeedbackStoreError, match="is full"):
+            store.append(groups[10:])
+        kept = ids_in(store)
+        assert len(kept) == 10
+        assert store.delete(kept[0])
+        assert store.append([[make_entry("small", "x")]])
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path, make_entry):
+    other = sqlite3.connect(tmp_path / FILE_NAME)
+    other.execute("CREATE TABLE mine (x)")
+    other.close()
+    before = (tmp_path / FILE_NAME).read_bytes()
+    with FeedbackStore(tmp_path) as store, pytest.raises(FeedbackStoreError, match="of another"):
+        store.append([[make_entry("a")]])
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path, make_entry):
+    (tmp_path / "file").write_text("")
+    with (
+        FeedbackStore(tmp_path / "file") as store,
+        pytest.raises(FeedbackStoreError, match="can't be used"),
+    ):
+        store.append([[make_entry("a")]])
+
+
+def test_tables_of_another_longtail_are_left_alone(tmp_path, make_entry):
+    with FeedbackStore(tmp_path) as store:
+        store.append([[make_entry("a")]])
+    other = sqlite3.connect(tmp_path / FILE_NAME)
+    other.execute("PRAGMA user_version = 7")
+    other.close()
+    with (
+        FeedbackStore(tmp_path) as store,
+        pytest.raises(FeedbackStoreError, match=r"tables of version 7, and this .* version 0"),
+    ):
+        store.append([[make_entry("b")]])
+
+
+def test_a_store_of_before_goes_on_with_its_numbers(tmp_path, make_entry):
+    """Whose numbers came from AUTOINCREMENT, which later rows never have again."""
+    other = sqlite3.connect(tmp_path / FILE_NAME)
+    other.execute("PRAGMA application_id = 0x4C544642")
+    other.execute(
+        "CREATE TABLE records (sequence INTEGER PRIMARY KEY AUTOINCREMENT, "
+        "id TEXT NOT NULL UNIQUE, digest TEXT, content TEXT NOT NULL)"
+    )
+    old = [make_entry("a"), make_entry("b")]
+    other.executemany(
+        "INSERT INTO records (id, digest, content) VALUES (?, ?, ?)",
+        [(each.id, each.digest, each.to_json()) for each in old],
+    )
+    other.commit()
+    other.close()
+    with FeedbackStore(tmp_path) as store:
+        assert store.delete("b")
+        ((again,), (new,)) = store.append([[old[0]], [make_entry("c")]])
+        assert (again.is_new, new.is_new) == (False, True)
+        assert [(each.sequence, each.id) for each in store.page(0, 9)] == [
+            (1, "a"), (3, "b"), (4, "c"),
+        ]  # fmt: skip
+
+
+def test_a_url_names_the_same_file_with_the_same_guarantees(tmp_path, make_entry, monkeypatch):
+    with FeedbackStore(tmp_path) as store:
+        store.append([[make_entry("a")]])
+    with FeedbackStore(f"sqlite:///{tmp_path / FILE_NAME}", must_exist=True) as store:
+        assert ids_in(store) == ["a"]
+    monkeypatch.chdir(tmp_path)
+    with FeedbackStore("sqlite:///said.db") as store:
+        store.append([[make_entry("b")]])
+        assert (tmp_path / "said.db-wal").exists()
+
+
+@pytest.mark.parametrize("rest", ["", "/", "/:memory:", "/file?mode=ro", "user@host/file"])
+def test_a_url_that_names_no_file_alone_is_refused(rest):
+    with pytest.raises(ConfigError, match="names no file alone; expected 'sqlite:///file'"):
+        FeedbackStore(f"sqlite://{rest}")

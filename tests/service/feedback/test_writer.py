@@ -1,0 +1,90 @@
+"""The thread that writes: many requests share a transaction, and failures reach who waits."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from service.errors import FeedbackStoreError, QueueFullError
+from service.feedback.store import FeedbackStore
+from service.feedback.writer import FeedbackWriter
+
+
+def ids_in(store):
+    return [record.id for record in store.page(0, 1000)]
+
+
+def test_many_threads_share_transactions(tmp_path, make_entry):
+    class Counting(FeedbackStore):
+        num_transactions = 0
+
+        def append(self, groups):
+            self.num_transactions += 1
+            return super().append(groups)
+
+    store = Counting(tmp_path)
+    writer = FeedbackWriter(store, max_waiting=1000)
+    futures = [writer.add([make_entry(f"e{number}")]) for number in range(300)]
+    writer.start()
+    assert all(future.result(60)[0].is_new for future in futures)
+    assert store.num_transactions == 1
+    deleted = writer.delete("e7")
+    writer.close()
+    assert deleted.result(0)
+    with FeedbackStore(tmp_path) as other:
+        assert other.counts().entries == 299
+
+
+def test_what_waits_is_bounded_and_a_large_request_is_taken_alone(tmp_path, make_entry):
+    writer = FeedbackWriter(FeedbackStore(tmp_path), max_waiting=2)
+    first = writer.add([make_entry(f"e{number}") for number in range(5)])
+    with pytest.raises(QueueFullError, match="5 entries of feedback wait"):
+        writer.add([make_entry("x")])
+    writer.start()
+    writer.close()
+    assert len(first.result(0)) == 5
+
+
+def test_who_no_longer_waits_is_passed_over(tmp_path, make_entry):
+    writer = FeedbackWriter(FeedbackStore(tmp_path), max_waiting=10)
+    gone, stays = writer.add([make_entry("a")]), writer.add([make_entry("b")])
+    assert gone.cancel()
+    writer.start()
+    writer.close()
+    assert stays.result(0)[0].id == "b"
+    with FeedbackStore(tmp_path) as store:
+        assert ids_in(store) == ["b"]
+
+
+def test_a_failure_reaches_all_who_wait_and_the_thread_goes_on(tmp_path, make_entry, caplog):
+    (tmp_path / "folder").write_text("a file")
+    writer = FeedbackWriter(FeedbackStore(tmp_path / "folder"), max_waiting=10)
+    writer.start()
+    for _ in range(3):
+        with pytest.raises(FeedbackStoreError):
+            writer.add([make_entry("a")]).result(60)
+    (tmp_path / "folder").unlink()
+    assert writer.add([make_entry("a")]).result(60)[0].is_new
+    writer.close()
+    assert len([each for each in caplog.records if each.name == "service.feedback.writer"]) == 1
+    assert not [thread for thread in threading.enumerate() if thread.name == "feedback"]
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path, make_entry, monkeypatch, caplog):
+    gate = threading.Event()
+
+    class Hanging(FeedbackStore):
+        def append(self, groups):
+            assert gate.wait(60)
+            return super().append(groups)
+
+    monkeypatch.setattr("service.feedback.writer._MAX_STOP_S", 0.1)
+    writer = FeedbackWriter(Hanging(tmp_path), max_waiting=10)
+    writer.start()
+    late = writer.add([make_entry("a")])
+    writer.close()
+    assert not late.done() and "the feedback store hangs" in caplog.text
+    gate.set()
+    assert late.result(60)[0].is_new
+    writer._thread.join(60)
