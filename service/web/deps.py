@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from service.engine.admission import Streams
 from service.engine.engine import Engine
 from service.engine.self_check import SelfCheck
+from service.feedback.queue import LabelQueue
 from service.feedback.writer import FeedbackWriter
 from service.process.compute_threads import ComputeSetup
 from service.settings import Settings
@@ -45,6 +46,7 @@ class Service:
     tracing: Tracing | None
     self_check: SelfCheck
     feedback: FeedbackWriter | None
+    queue: LabelQueue | None
 
     def check_ready(self) -> None:
         """Do nothing if requests should be sent here.

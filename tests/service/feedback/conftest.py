@@ -12,7 +12,7 @@ from service.feedback.store import now
 
 @pytest.fixture
 def make_entry() -> Callable[..., Entry]:
-    def make(entry_id: str, text: str = "a text", **changes: object) -> Entry:
+    def make(entry_id: str, text: str | None = "a text", **changes: object) -> Entry:
         fields = {
             "given_at": now(),
             "who": None,
@@ -20,7 +20,7 @@ def make_entry() -> Callable[..., Entry]:
             "model_digest": "d",
             "document_id": None,
             "text": text,
-            "text_sha256": sha256_of(text),
+            "text_sha256": None if text is None else sha256_of(text),
             "accepted": ("L1",),
             "rejected": (),
             "added": (),
