@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,10 +15,12 @@ from pydantic import BaseModel, ValidationError
 from models.errors import LongtailError
 from models.names import AimName
 from service.schemas.batch import BatchSummary
+from service.schemas.feedback import FeedbackReceipts
 from service.schemas.labels import LabelDetail, LabelList
 from service.schemas.models import Health, ModelChange, ModelList
 from service.schemas.predict import PredictResponse
 from service.schemas.problem import Problem
+from service.schemas.queue import NextDocument
 from service.schemas.shards import KnownLabels, LabelVectors, NearestLabels
 
 T = TypeVar("T", bound=BaseModel)
@@ -230,6 +233,18 @@ def label(label_id: str, version: Version | None) -> Call[LabelDetail]:
     """Ask for all that is known of a label."""
     # As a parameter, because proxies decode and merge the slashes of an id in the path.
     return Call("GET", "/v1/labels", LabelDetail, query={"id": label_id, "version": version})
+
+
+def give_feedback(entries: Sequence[Mapping[str, Any]]) -> Call[FeedbackReceipts]:
+    """Say which labels are right; entries without an id get one, so that none is stored twice."""
+    content = {"entries": [{"id": f"client-{secrets.token_hex(16)}", **x} for x in entries]}
+    return Call("POST", "/v1/feedback", FeedbackReceipts, content)
+
+
+def next_document(annotator: str, skip: str | None) -> Call[NextDocument]:
+    """Ask for the document to label next."""
+    content = {"annotator": annotator} | ({} if skip is None else {"skip": skip})
+    return Call("POST", "/v1/queue/next", NextDocument, content)
 
 
 def ready() -> Call[Health]:
