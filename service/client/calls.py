@@ -30,6 +30,9 @@ Version: TypeAlias = int | Literal["current"]
 
 AGAIN = frozenset({429, 503})
 """Statuses that ask to come back."""
+_NO_KEY = 401
+_LAST = 2**53
+"""Behind the `sequence` of all feedback."""
 _MAX_DETAIL_CHARACTERS = 500
 _chance = random.SystemRandom()
 
@@ -280,6 +283,26 @@ class MetricsCall(Call[Exposition]):
 def metrics() -> MetricsCall:
     """Ask for the metrics."""
     return MetricsCall("GET", "/metrics", Exposition)
+
+
+class AccessCheck(Call[Exposition]):
+    """Asks for what needs an admin key and changes nothing: feedback after all that there is."""
+
+    def read(self, response: httpx.Response) -> Exposition:
+        """Return nothing, where the key lets in; that feedback is off or fails is no matter.
+
+        Raises:
+            ProblemError: There is no such key, or the admin routes are off.
+        """
+        is_off = "admin-off" in response.text
+        if response.status_code == _NO_KEY or is_off:
+            raise_problem(response.status_code, response.headers, response.content)
+        return Exposition(text="")
+
+
+def check_access() -> AccessCheck:
+    """Ask whether the key lets in to the admin routes."""
+    return AccessCheck("GET", "/v1/admin/feedback", Exposition, query={"after": _LAST, "limit": 1})
 
 
 def rollback() -> Call[ModelChange]:

@@ -188,6 +188,10 @@ class AsyncClient:
             return False
         return True
 
+    async def check_access(self) -> None:
+        """Do nothing if the key may change models, else raise `ProblemError`."""
+        await self._do(calls.check_access())
+
     async def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""
         return await self._do(calls.change_model(version, "load"))
@@ -322,6 +326,10 @@ class Client:
     def is_ready(self) -> bool:
         """Whether the service can predict now; asks once."""
         return self._loop.run(self._client.is_ready())
+
+    def check_access(self) -> None:
+        """Do nothing if the key may change models, else raise `ProblemError`."""
+        self._loop.run(self._client.check_access())
 
     def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""

@@ -28,11 +28,14 @@ if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from training.promotion.promote import Promotion
 
 
-def promote_command(trial: Callable[[], TryOnService]) -> Callable[..., None]:
+def promote_command(
+    trial: Callable[[], TryOnService], check_access: Callable[[str, str | None], None]
+) -> Callable[..., None]:
     """Return the command.
 
     Args:
         trial: Returns what tries a candidate on a running service.
+        check_access: Refuses the admin key that a service, by its URL, does not take.
     """
 
     @with_corpus_options
@@ -99,6 +102,8 @@ def promote_command(trial: Callable[[], TryOnService]) -> Callable[..., None]:
         store.resolve(candidate)
         written = PromotionLog(log or registry / LOG_NAME)
         written.check_writable()
+        if url is not None:
+            check_access(url, key)
         held_out = HeldOut(open_dataset(data, corpus, skip_bad=skip_bad), split, feedback)
         rollout = None
         if url is not None:

@@ -14,7 +14,7 @@ from training.options import OverwriteOption, RegistryOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from models.bundle.bundle import Bundle
-    from models.edit.vocabulary.applying import Applied
+    from models.edit.vocabulary.applying import Applied, Split
     from models.labels.changes.changes import VocabularyChanges
 
 DEFAULT_REGISTRY = Path("registry")
@@ -165,16 +165,30 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
         )
     _print_more(len(applied.merged))
     for split in applied.split[:_MAX_IDS]:
-        documents = _listed(split.document_ids) or "not remembered"
         print(
-            f"Split: {split.id} into {_listed(split.by)}; its {split.training_count:,} training "
-            f"documents need new labels: {documents}."
+            f"Split: {split.id} into {_listed(split.by)}. It was the label of "
+            f"{split.training_count:,} training documents; say of each which of the parts it is "
+            f"about. {_documents_of(split)}"
         )
     _print_more(len(applied.split))
     if applied.unknown:
         print(f"Not in this version: {_listed(applied.unknown)}.")
     if applied.present:
         print(f"New, and there already: {_listed(applied.present)}.")
+
+
+def _documents_of(split: Split) -> str:
+    """Return which documents a split label was on, as far as the model remembers them."""
+    if not split.document_ids:
+        return (
+            "Which they are is not known: the model remembers no documents (scorer 'neighbours')."
+        )
+    num_others = split.training_count - len(split.document_ids)
+    others = f"; {num_others:,} others are not remembered" if num_others > 0 else ""
+    return (
+        "They are, by id (by number of the line where the training file gives no ids): "
+        f"{_listed(split.document_ids)}{others}. All of them: --json."
+    )
 
 
 def _print_more(number: int) -> None:
