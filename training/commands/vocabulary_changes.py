@@ -165,11 +165,7 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
         )
     _print_more(len(applied.merged))
     for split in applied.split[:_MAX_IDS]:
-        print(
-            f"Split: {split.id} into {_listed(split.by)}. It was the label of "
-            f"{split.training_count:,} training documents; say of each which of the parts it is "
-            f"about. {_documents_of(split)}"
-        )
+        print(f"Split: {split.id} into {_listed(split.by)}. {_documents_of(split)}")
     _print_more(len(applied.split))
     if applied.unknown:
         print(f"Not in this version: {_listed(applied.unknown)}.")
@@ -178,16 +174,18 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
 
 
 def _documents_of(split: Split) -> str:
-    """Return which documents a split label was on, as far as the model remembers them."""
+    """Return what is to be done with the documents of a split label."""
+    if not split.training_count:
+        return "No training document carried it."
+    todo = (
+        f"It was on {split.training_count:,} training documents; say of each which of the parts it "
+        "is about."
+    )
     if not split.document_ids:
-        return (
-            "Which they are is not known: the model remembers no documents (scorer 'neighbours')."
-        )
-    num_others = split.training_count - len(split.document_ids)
-    others = f"; {num_others:,} others are not remembered" if num_others > 0 else ""
+        return f"{todo} Which they are is not known: the model remembers none ('neighbours')."
     return (
-        "They are, by id (by number of the line where the training file gives no ids): "
-        f"{_listed(split.document_ids)}{others}. All of them: --json."
+        f"{todo} By id (by number of the line where the training file gives no ids): "
+        f"{_listed(split.document_ids)}. All of them: --json."
     )
 
 
