@@ -103,14 +103,15 @@ def test_documents_to_label_are_those_of_the_command(model):
         (x["index"], x["text"], x["gain"], x["copies"]) for x in expected
     ]
     assert len(found) == 2 and found[:1].documents == found.documents[:1]
-    assert "&lt;b&gt;fishing" in found._repr_html_()
+    shown = model.select(["<b>imports</b> of olive oil"])._repr_html_()
+    assert "&lt;b&gt;imports" in shown and "<b>" not in shown
     assert len(model.select([])) == 0
 
 
 def test_a_choice_from_a_frame_names_its_rows(model):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": TEXTS}, index=["x", "y"])
-    found = model.select(frame, 1, rare_share=1).to_frame()
+    found = model.select(frame, 1, rare_share=1.0).to_frame()
     assert len(found) == 1 and found["document"][0] in {"x", "y"}
 
 
@@ -119,7 +120,7 @@ def test_a_choice_that_cannot_be_made_is_refused(model):
         model.select(TEXTS[0])
     with pytest.raises(ConfigError, match="number is 0"):
         model.select(TEXTS, 0)
-    with pytest.raises(ConfigError, match="rare_share is 2"):
-        model.select(TEXTS, 1, rare_share=2)
+    with pytest.raises(ConfigError, match="rare_share is 2.0"):
+        model.select(TEXTS, 1, rare_share=2.0)
     with pytest.raises(ConfigError, match="got 'none', expected one of the model's: sparse"):
         model.select(TEXTS, 1, scorer="none")
