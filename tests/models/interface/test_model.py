@@ -120,7 +120,7 @@ def test_a_choice_that_cannot_be_made_is_refused(model):
         model.select(TEXTS[0])
     with pytest.raises(ConfigError, match="number is 0"):
         model.select(TEXTS, 0)
-    with pytest.raises(ConfigError, match="rare_share is 2.0"):
+    with pytest.raises(ConfigError, match=r"rare_share is 2\.0"):
         model.select(TEXTS, 1, rare_share=2.0)
     with pytest.raises(ConfigError, match="got 'none', expected one of the model's: sparse"):
         model.select(TEXTS, 1, scorer="none")
