@@ -14,9 +14,11 @@ from training.commands.vocabulary_changes import _print_applied
         (
             2,
             ("d7", "12"),
-            "Split: old into a, b. It was on 2 training documents; say of each which of the parts "
-            "it is about. By id (by number of the line where the training file gives no ids): "
-            "d7, 12. All of them: --json.",
+            (
+                "Split: old into a, b. It was on 2 training documents; say of each which of the "
+                "parts it is about. By id (by number of the line where the training file gives no "
+                "ids): d7, 12. All of them: --json."
+            ),
         ),
         (3, (), "Which they are is not known: the model remembers none"),
         (0, (), "Split: old into a, b. No training document carried it."),
