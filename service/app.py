@@ -229,7 +229,8 @@ def _label_queue(settings: Settings) -> LabelQueue | None:
     if settings.queue is None or settings.feedback is None:
         return None
     read = partial(read_queue, max_text_characters=settings.max_text_characters)
-    return LabelQueue(settings.queue, read, settings.feedback, settings.queue_lease_s)
+    open_store = partial(FeedbackStore, settings.feedback)
+    return LabelQueue(settings.queue, read, open_store, settings.queue_lease_s)
 
 
 def _redeployer(

@@ -72,6 +72,13 @@ class Selection(Sequence[SelectedDocument]):
     def __iter__(self) -> Iterator[SelectedDocument]:
         return iter(self.documents)
 
+    def __repr__(self) -> str:
+        """Return the first documents, one a line."""
+        shown = self.documents[:_SHOWN_DOCUMENTS]
+        lines = [f"{x.document}: {x.text[:_SHOWN_CHARACTERS]!r}, gain {x.gain:.3f}" for x in shown]
+        more = [f"... {len(self) - len(shown)} more"] if len(self) > len(shown) else []
+        return "\n".join([f"{len(self)} documents", *lines, *more])
+
     def _repr_html_(self) -> str:
         """Return the first documents as a notebook shows them; `to_frame` has all."""
         shown = self.documents[:_SHOWN_DOCUMENTS]

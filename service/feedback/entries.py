@@ -99,25 +99,6 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What a record is about.
-
-    Attributes:
-        sequence: Of the record.
-        id: Of the entry.
-        document_id: The caller's name of the text; None where there is none.
-        text_sha256: Of the text; None where none was sent.
-        is_deleted: Whether the entry was deleted, so that nothing else is known.
-    """
-
-    sequence: int
-    id: str
-    document_id: str | None
-    text_sha256: str | None
-    is_deleted: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of an entry.
 

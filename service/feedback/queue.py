@@ -17,7 +17,7 @@ from threading import Lock
 
 from models.errors import LongtailError
 from service.errors import QueueFullError
-from service.feedback.entries import Subject
+from service.feedback.entries import Record
 from service.feedback.store import FeedbackStore
 from service.process.reloading_file import ReloadingFile
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 MAX_WAITING = 100
 """Requests for a document that may wait."""
 _RETRY_AFTER_S = 1
-_PAGE = 10_000
+_PAGE = 1000
 """Records of the store that are read at a time."""
 
 
@@ -78,7 +78,7 @@ class LabelQueue:
         self,
         path: Path,
         read: Callable[[Path], Iterable[QueuedDocument]],
-        feedback: Path,
+        open_store: Callable[[], FeedbackStore],
         lease_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -87,7 +87,7 @@ class LabelQueue:
         Args:
             path: The file; it is read again when it has changed.
             read: Reads it; no two documents have the same text.
-            feedback: Folder of the store.
+            open_store: Returns the store of feedback; called for each look at it.
             lease_s: Seconds for which an annotator has a document.
             clock: Tells seconds.
 
@@ -95,7 +95,7 @@ class LabelQueue:
             LongtailError: As `read` does.
         """
         self._file = ReloadingFile(path, lambda path: tuple(read(path)))
-        self._feedback = feedback
+        self._open_store = open_store
         self.lease_s = lease_s
         self._clock = clock
         self._leases: dict[str, _Lease] = {}  # by the text's digest
@@ -176,23 +176,24 @@ class LabelQueue:
 
     def _note_feedback(self) -> None:
         """Look which documents feedback was given about since the last time."""
-        with FeedbackStore(self._feedback) as store:
-            if store.last_sequence() < self._seen:  # another store lies there now
+        with self._open_store() as store:
+            if self._seen and not store.page(self._seen - 1, 1):  # another store lies there now
                 self._begin_feedback()
-            while subjects := store.subjects(self._seen, _PAGE):
-                for subject in subjects:
-                    self._note(subject)
-                self._seen = subjects[-1].sequence
+            while records := store.page(self._seen, _PAGE):
+                for record in records:
+                    self._note(record)
+                self._seen = records[-1].sequence
 
-    def _note(self, subject: Subject) -> None:
-        digest = subject.text_sha256 or self._digests.get(subject.document_id or "", "")
+    def _note(self, record: Record) -> None:
+        said = record.content
+        digest = said.get("text_sha256") or self._digests.get(said.get("document_id") or "", "")
         if digest in self._documents:
-            self._entries.setdefault(digest, set()).add(subject.id)
-            self._about[subject.id] = digest
+            self._entries.setdefault(digest, set()).add(record.id)
+            self._about[record.id] = digest
             self._waiting.pop(digest, None)
             self._end_lease(digest)
-        elif subject.is_deleted and (before := self._about.pop(subject.id, None)) is not None:
-            self._entries[before].discard(subject.id)
+        elif (before := self._about.pop(record.id, None)) is not None:  # it is deleted
+            self._entries[before].discard(record.id)
             if not self._entries[before]:
                 self._waiting[before] = None
 

@@ -18,7 +18,7 @@ from typing import Self
 from models.files.durable import sync_folder
 from models.files.failures import reason_of
 from service.errors import FeedbackConflictError, FeedbackStoreError
-from service.feedback.entries import Counts, Entry, Receipt, Record, Subject
+from service.feedback.entries import Counts, Entry, Receipt, Record
 
 FILE_NAME = "feedback.sqlite3"
 _APPLICATION_ID = 0x4C544642  # "LTFB"
@@ -36,11 +36,6 @@ SELECT count(digest), count(*) - count(digest), count(json_extract(content, '$.t
     sum(json_array_length(content, '$.accepted')), sum(json_array_length(content, '$.rejected')),
     sum(json_array_length(content, '$.added')), sum(json_array_length(content, '$.proposed'))
 FROM records
-"""
-_SUBJECTS = """
-SELECT sequence, id, json_extract(content, '$.document_id'),
-    json_extract(content, '$.text_sha256'), digest IS NULL
-FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?
 """
 _FULL = (
     "is full: no space is left on its disk, or it has LONGTAIL_MAX_FEEDBACK_BYTES; free some "
@@ -200,26 +195,6 @@ class FeedbackStore:
                 (after, limit),
             ).fetchall()
         return [Record(sequence, name, json.loads(content)) for sequence, name, content in rows]
-
-    def subjects(self, after: int, limit: int) -> list[Subject]:
-        """Return what the records that come after a sequence number are about, in their order.
-
-        Raises:
-            FeedbackStoreError: They can't be read.
-        """
-        with self._opened() as database:
-            rows = database.execute(_SUBJECTS, (after, limit)).fetchall()
-        return [Subject(*row[:4], is_deleted=bool(row[4])) for row in rows]
-
-    def last_sequence(self) -> int:
-        """Return the sequence number of the last record; 0 where there is none.
-
-        Raises:
-            FeedbackStoreError: It can't be read.
-        """
-        with self._opened() as database:
-            (last,) = database.execute("SELECT max(sequence) FROM records").fetchone()
-        return last or 0
 
     def counts(self) -> Counts:
         """Return how much there is, after a check of the whole database.

@@ -105,6 +105,10 @@ def test_documents_to_label_are_those_of_the_command(model):
     assert len(found) == 2 and found[:1].documents == found.documents[:1]
     shown = model.select(["<b>imports</b> of olive oil"])._repr_html_()
     assert "&lt;b&gt;imports" in shown and "<b>" not in shown
+    assert repr(found).splitlines()[:2] == [
+        "2 documents",
+        f"0: {TEXTS[0]!r}, gain {found[0].gain:.3f}",
+    ]
     assert len(model.select([])) == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 
 import pytest
 
@@ -47,7 +48,8 @@ def make_queue(tmp_path, clock):
     def make(*texts):
         path = tmp_path / "queue.json"
         path.write_text(json.dumps(texts))
-        queues.append(LabelQueue(path, read, tmp_path / "feedback", LEASE_S, clock))
+        open_store = partial(FeedbackStore, tmp_path / "feedback")
+        queues.append(LabelQueue(path, read, open_store, LEASE_S, clock))
         return queues[-1]
 
     yield make
