@@ -322,7 +322,9 @@ def _app() -> typer.Typer:
 
         training.cli.add_commands(app)
         app.command("learn")(training.commands.learn.make_learn_command(_export_feedback))
-        app.command("promote")(training.commands.promote.promote_command(_trial, _export_feedback))
+        app.command("promote")(
+            training.commands.promote.promote_command(_trial, _check_access, _export_feedback)
+        )
         app.command("demo")(_demo_command())
     service.cli.add_commands(app)
     return app
@@ -333,6 +335,13 @@ def _trial() -> TryOnService:
     from service.canary.watch import try_on_service
 
     return try_on_service
+
+
+def _check_access(url: str, key: str | None) -> None:
+    """Refuse an admin key that a service does not take."""
+    from service.canary.watch import check_access
+
+    check_access(url, key)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -46,7 +46,7 @@ RUN pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --whe
 FROM ${PYTHON_IMAGE} AS runtime
 RUN echo 'longtail:x:10001:' >> /etc/group \
     && echo 'longtail:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \
-    && install -d -o 10001 -g 10001 /var/lib/longtail/registry
+    && install -d -o 10001 -g 10001 /var/lib/longtail/registry /var/lib/longtail/feedback
 # Only the registry and /tmp are written to: caches (Numba's, and all that use HOME) go to /tmp.
 ENV PATH=/opt/longtail/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/opt/longtail \

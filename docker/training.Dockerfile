@@ -52,7 +52,8 @@ RUN sh finish.sh /opt/venv
 FROM ${PYTHON_IMAGE} AS runtime
 RUN echo 'longtail:x:10001:' >> /etc/group \
     && echo 'longtail:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \
-    && install -d -o 10001 -g 10001 /var/lib/longtail/registry /var/lib/longtail/runs
+    && install -d -o 10001 -g 10001 /var/lib/longtail/registry /var/lib/longtail/runs \
+        /var/lib/longtail/feedback
 # Only the registry, the runs and /tmp are written to.
 ENV PATH=/opt/longtail/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/opt/longtail \

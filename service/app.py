@@ -19,6 +19,7 @@ from service.engine.engine import Engine
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits
 from service.engine.self_check import SelfCheck
+from service.feedback.queue import LabelQueue
 from service.feedback.store import FeedbackStore
 from service.feedback.writer import FeedbackWriter
 from service.middleware.body_limits import BodyLimitMiddleware
@@ -29,6 +30,7 @@ from service.middleware.security import AuthMiddleware, HeadersMiddleware, descr
 from service.middleware.telemetry import TelemetryMiddleware
 from service.middleware.tracing import TracingMiddleware
 from service.middleware.unexpected_errors import UnexpectedErrorMiddleware
+from service.offline.queue import read_queue
 from service.process.compute_threads import ComputeSetup
 from service.process.memory import available_gpu_bytes
 from service.protocols.annif import router as annif_router
@@ -47,6 +49,7 @@ from service.routes.models import router as model_router
 from service.routes.page import read_page
 from service.routes.page import router as page_router
 from service.routes.predict import router as predict_router
+from service.routes.queue import router as queue_router
 from service.routes.shards import router as shard_router
 from service.schemas.base import schemas_of
 from service.schemas.batch import batch_schemas
@@ -105,6 +108,7 @@ def create_app(
         label_router,
         shard_router,
         feedback_router,
+        queue_router,
         admin_router,
         annif_router,
         protocol_router,
@@ -205,6 +209,7 @@ def _assemble(
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
         feedback=_feedback_writer(settings),
+        queue=_label_queue(settings),
     )
 
 
@@ -213,6 +218,19 @@ def _feedback_writer(settings: Settings) -> FeedbackWriter | None:
         return None
     store = FeedbackStore(settings.feedback, max_bytes=settings.max_feedback_bytes)
     return FeedbackWriter(store, settings.max_feedback_queue)
+
+
+def _label_queue(settings: Settings) -> LabelQueue | None:
+    """Return the queue.
+
+    Raises:
+        LongtailError: Its file can't be read.
+    """
+    if settings.queue is None or settings.feedback is None:
+        return None
+    read = partial(read_queue, max_text_characters=settings.max_text_characters)
+    open_store = partial(FeedbackStore, settings.feedback)
+    return LabelQueue(settings.queue, read, open_store, settings.queue_lease_s)
 
 
 def _redeployer(
@@ -250,6 +268,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.self_check.close()
     service.redeployer.close()
     service.engine.close()
+    if service.queue is not None:
+        service.queue.close()
     if service.feedback is not None:
         service.feedback.close()
     if service.tracing is not None:

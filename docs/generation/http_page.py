@@ -40,8 +40,10 @@ def render() -> str:
     if left:
         parts += ["## Others", _routes(left)]
     parts.append("## Objects")
-    for name, schema in sorted(document["components"]["schemas"].items()):
-        parts += [f"### `{name}`", sentence(schema.get("description")), _fields(schema)]
+    schemas = document["components"]["schemas"]
+    for name, schema in sorted(schemas.items()):
+        content = _fields(schema) if "properties" in schema else _kinds(schema, schemas)
+        parts += [f"### `{name}`", sentence(schema.get("description")), content]
     return page("HTTP routes", "the OpenAPI document of service/app.py", *parts)
 
 
@@ -87,6 +89,20 @@ def _fields(schema: dict[str, Any]) -> str:
         for name, field in schema.get("properties", {}).items()
     ]
     return table(("field", "type", "default", "meaning"), rows)
+
+
+def _kinds(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+    """Return which objects one may be that has no fields of its own."""
+    names = [kind["$ref"].rpartition("/")[2] for kind in schema.get("anyOf", ()) if "$ref" in kind]
+    rows = [
+        (
+            f"[`{name}`](#{name.lower()})",
+            _type(schemas[name]["properties"].get("action", {})),
+            sentence(schemas[name].get("description")),
+        )
+        for name in names
+    ]
+    return table(("one of", "`action`", "meaning"), rows)
 
 
 def _default(name: str, field: dict[str, Any], required: Any) -> str:

@@ -18,6 +18,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Train, evaluate, load", "longtail.py", ("load", "train", "evaluate")),
     ("A loaded model", "models/interface/model.py", ("LoadedModel", "Predictions")),
+    ("Documents to label", "models/interface/selection.py", ("Selection", "SelectedDocument")),
     ("A loaded model that is measured", "training/estimators/model.py", ("Model",)),
     ("What was measured", "training/assessment/assess.py", ("Assessment",)),
     ("With scikit-learn", "training/estimators/classifier.py", ("LongtailClassifier",)),

@@ -6,13 +6,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from models.errors import DataError
 from models.files.garbage import garbage_collection_off
+
+_Rows: TypeAlias = Mapping[str, tuple[int, ...]]
+"""Rows by a string. Tuples of numbers: what is made after a model was loaded is looked through by
+every full garbage collection, which holds up requests, and of these it lets go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,38 +146,32 @@ class LabelCatalogue:
         return any(label_id in self._index_by_id for label in self for label_id in label.broader)
 
     @cached_property
-    def _indices_by_name(self) -> dict[str, list[int]]:
-        indices: dict[str, list[int]] = {}
-        for index, label in enumerate(self._labels):
-            indices.setdefault(label.name, []).append(index)
-        return indices
+    def _indices_by_name(self) -> _Rows:
+        return _rows_by((label.name, row) for row, label in enumerate(self._labels))
 
     def row_of_id(self, label_id: str) -> int | None:
         """Return the row of the label with this id; None where there is none."""
         return self._index_by_id.get(label_id)
 
     @cached_property
-    def _indices_by_notation(self) -> dict[str, list[int]]:
-        indices: dict[str, list[int]] = {}
-        for index, label in enumerate(self._labels):
-            if label.notation:
-                indices.setdefault(label.notation, []).append(index)
-        return indices
+    def _indices_by_notation(self) -> _Rows:
+        rows = enumerate(self._labels)
+        return _rows_by((label.notation, row) for row, label in rows if label.notation)
 
     @cached_property
-    def _indices_in_languages(self) -> dict[str, list[int]]:
-        indices: dict[str, list[int]] = {}
-        for index, label in enumerate(self._labels):
-            for name in set(label.names.values()) - {label.name}:
-                indices.setdefault(name, []).append(index)
-        return indices
+    def _indices_in_languages(self) -> _Rows:
+        return _rows_by(
+            (name, row)
+            for row, label in enumerate(self._labels)
+            for name in set(label.names.values()) - {label.name}
+        )
 
     def knows(self, key: str) -> bool:
         """Return whether a label has this id, notation, or name in any language."""
         return key in self._index_by_id or any(key in table for _, table in self._tables)
 
     @property
-    def _tables(self) -> tuple[tuple[str, dict[str, list[int]]], ...]:
+    def _tables(self) -> tuple[tuple[str, _Rows], ...]:
         """What labels are known by besides their ids, in the order in which it counts."""
         return (
             ("are named", self._indices_by_name),
@@ -192,7 +190,7 @@ class LabelCatalogue:
         if key in self._index_by_id:
             return self._index_by_id[key]
         for what, table in self._tables:
-            everywhere = table.get(key, [])
+            everywhere = table.get(key, ())
             found = [row for row in everywhere if not self._labels[row].is_retired] or everywhere
             if len(found) == 1:
                 return found[0]
@@ -264,6 +262,16 @@ _FIELDS = {
     "training_count": int,
 }
 _NAMES = tuple(each.name for each in fields(Label))
+
+
+def _rows_by(pairs: Iterable[tuple[str, int]]) -> _Rows:
+    """Return the rows of each string."""
+    rows: dict[str, list[int]] = {}
+    for string, row in pairs:
+        rows.setdefault(string, []).append(row)
+    return {string: tuple(found) for string, found in rows.items()}
+
+
 _LISTS = ("alternative_names", "parents", "broader", "replaced_by")
 """Fields that hold texts."""
 _OPTIONAL = {

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.errors import RequestError
+from models.errors import ConfigError, RequestError
 from models.promotion.decision import Decision, Pair
 from models.promotion.log import PromotionLog
 from models.promotion.rules import PromotionRules
 from service.canary.arms import Arm, read_arms
 from service.canary.comparison import Comparison, compare_arms
-from service.client.calls import ClientError, ProblemError, Retry
+from service.client.calls import NEVER, ClientError, ProblemError, Retry
 from service.client.client import Client
 from service.schemas.models import ModelSummary
 
@@ -69,6 +69,26 @@ def try_on_service(
     """
     with Client(url, key=key, retry=_RETRY) as client:
         return CanaryWatch(client, log, pair, rules).run(texts)
+
+
+def check_access(url: str, key: str | None) -> None:
+    """Refuse a key that may not try a version on a service, before anything is judged.
+
+    A service that gives no answer is told when the trial is to begin.
+
+    Raises:
+        ConfigError: The service does not take the key.
+    """
+    with Client(url, key=key, retry=NEVER) as client:
+        try:
+            client.check_access()
+        except ProblemError as error:
+            raise ConfigError(
+                f"--url {url!r} does not take this admin key ({error}); name the variable that "
+                "holds one with --api-key-env"
+            ) from error
+        except ClientError as error:
+            logger.warning("%s", error)
 
 
 class CanaryWatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,10 +15,12 @@ from pydantic import BaseModel, ValidationError
 from models.errors import LongtailError
 from models.names import AimName
 from service.schemas.batch import BatchSummary
+from service.schemas.feedback import FeedbackReceipts
 from service.schemas.labels import LabelDetail, LabelList
 from service.schemas.models import Health, ModelChange, ModelList
 from service.schemas.predict import PredictResponse
 from service.schemas.problem import Problem
+from service.schemas.queue import NextDocument
 from service.schemas.shards import KnownLabels, LabelVectors, NearestLabels
 
 T = TypeVar("T", bound=BaseModel)
@@ -27,6 +30,9 @@ Version: TypeAlias = int | Literal["current"]
 
 AGAIN = frozenset({429, 503})
 """Statuses that ask to come back."""
+_NO_KEY = 401
+_LAST = 2**53
+"""Behind the `sequence` of all feedback."""
 _MAX_DETAIL_CHARACTERS = 500
 _chance = random.SystemRandom()
 
@@ -232,6 +238,18 @@ def label(label_id: str, version: Version | None) -> Call[LabelDetail]:
     return Call("GET", "/v1/labels", LabelDetail, query={"id": label_id, "version": version})
 
 
+def give_feedback(entries: Sequence[Mapping[str, Any]]) -> Call[FeedbackReceipts]:
+    """Say which labels are right; entries without an id get one, so that none is stored twice."""
+    content = {"entries": [{"id": f"client-{secrets.token_hex(16)}", **x} for x in entries]}
+    return Call("POST", "/v1/feedback", FeedbackReceipts, content)
+
+
+def next_document(annotator: str, skip: str | None) -> Call[NextDocument]:
+    """Ask for the document to label next."""
+    content = {"annotator": annotator} | ({} if skip is None else {"skip": skip})
+    return Call("POST", "/v1/queue/next", NextDocument, content)
+
+
 def ready() -> Call[Health]:
     """Ask whether the service can predict."""
     return Call("GET", "/readyz", Health)
@@ -265,6 +283,26 @@ class MetricsCall(Call[Exposition]):
 def metrics() -> MetricsCall:
     """Ask for the metrics."""
     return MetricsCall("GET", "/metrics", Exposition)
+
+
+class AccessCheck(Call[Exposition]):
+    """Asks for what needs an admin key and changes nothing: feedback after all that there is."""
+
+    def read(self, response: httpx.Response) -> Exposition:
+        """Return nothing, where the key lets in; that feedback is off or fails is no matter.
+
+        Raises:
+            ProblemError: There is no such key, or the admin routes are off.
+        """
+        is_off = "admin-off" in response.text
+        if response.status_code == _NO_KEY or is_off:
+            raise_problem(response.status_code, response.headers, response.content)
+        return Exposition(text="")
+
+
+def check_access() -> AccessCheck:
+    """Ask whether the key lets in to the admin routes."""
+    return AccessCheck("GET", "/v1/admin/feedback", Exposition, query={"after": _LAST, "limit": 1})
 
 
 def rollback() -> Call[ModelChange]:

@@ -15,13 +15,11 @@ import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Callable,
-    Coroutine,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
-from threading import Lock, Thread
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx
@@ -39,10 +37,13 @@ from service.client.calls import (
     Retry,
     Version,
 )
+from service.client.loop_thread import LoopThread
 from service.client.stream import BatchAnswer, Line, Target, open_stream
+from service.schemas.feedback import FeedbackReceipts
 from service.schemas.labels import LabelDetail, LabelList
 from service.schemas.models import ModelChange, ModelList
 from service.schemas.predict import PredictResponse, TextResult
+from service.schemas.queue import NextDocument
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
@@ -168,6 +169,17 @@ class AsyncClient:
         """Return all that is known of a label."""
         return await self._do(calls.label(label_id, version))
 
+    async def give_feedback(self, entries: Sequence[Mapping[str, Any]]) -> FeedbackReceipts:
+        """Say which labels are right; entries as `service.schemas.feedback.FeedbackEntry`.
+
+        One without an `id` gets one, so that it is stored once, however often it is sent.
+        """
+        return await self._do(calls.give_feedback(entries))
+
+    async def next_document(self, annotator: str, *, skip: str | None = None) -> NextDocument:
+        """Return the document of the queue to label next; see `NextRequest` for the arguments."""
+        return await self._do(calls.next_document(annotator, skip))
+
     async def is_ready(self) -> bool:
         """Whether the service can predict now; asks once."""
         try:
@@ -175,6 +187,10 @@ class AsyncClient:
         except (ProblemError, ConnectionFailedError):
             return False
         return True
+
+    async def check_access(self) -> None:
+        """Do nothing if the key may change models, else raise `ProblemError`."""
+        await self._do(calls.check_access())
 
     async def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""
@@ -234,7 +250,7 @@ class Client:
         retry: Retry = DEFAULT_RETRY,
     ) -> None:
         """Prepare; see `AsyncClient`."""
-        self._loop = _LoopThread()
+        self._loop = LoopThread()
         self._client = AsyncClient(url, key=key, timeout_s=timeout_s, retry=retry)
 
     def __enter__(self) -> Self:
@@ -299,9 +315,21 @@ class Client:
         """Return all that is known of a label."""
         return self._loop.run(self._client.label(label_id, version=version))
 
+    def give_feedback(self, entries: Sequence[Mapping[str, Any]]) -> FeedbackReceipts:
+        """Say which labels are right; see `AsyncClient.give_feedback`."""
+        return self._loop.run(self._client.give_feedback(entries))
+
+    def next_document(self, annotator: str, *, skip: str | None = None) -> NextDocument:
+        """Return the document of the queue to label next; see `NextRequest` for the arguments."""
+        return self._loop.run(self._client.next_document(annotator, skip=skip))
+
     def is_ready(self) -> bool:
         """Whether the service can predict now; asks once."""
         return self._loop.run(self._client.is_ready())
+
+    def check_access(self) -> None:
+        """Do nothing if the key may change models, else raise `ProblemError`."""
+        self._loop.run(self._client.check_access())
 
     def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""
@@ -326,43 +354,6 @@ class Client:
     def end_canary(self) -> ModelChange:
         """Answer all requests that name no version with the default again."""
         return self._loop.run(self._client.end_canary())
-
-
-class _LoopThread:
-    """An event loop on a thread, for callers that have none, or one that is not ours."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="longtail-client", daemon=True)
-        self._lock = Lock()
-
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of some work on the loop, which the first work starts.
-
-        Raises:
-            RuntimeError: The loop is closed.
-        """
-        with self._lock:
-            if self._loop.is_closed():
-                work.close()
-                raise RuntimeError("the client is closed; make another one")
-            if not self._thread.is_alive():
-                self._thread.start()
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        finally:
-            future.cancel()  # where the caller was interrupted
-
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """End the loop after some last work; do nothing where it has ended."""
-        if self._loop.is_closed():
-            return
-        self.run(last())
-        self.run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 async def _next(answers: AsyncIterator[Result]) -> Result | None:

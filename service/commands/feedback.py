@@ -14,7 +14,8 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from service.offline.feedback import Imported
 
 feedback_app = typer.Typer(
-    no_args_is_help=True, help="Import, export, count and delete what people said of labels."
+    no_args_is_help=True,
+    help="Import, export, count, report and delete what people said of labels.",
 )
 
 PlaceOption = Annotated[
@@ -121,6 +122,31 @@ def show(feedback: PlaceOption, as_json: JsonOption = False) -> None:
         f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
         f"{counts.added} added, {counts.proposed} proposed."
     )
+
+
+@feedback_app.command("report")
+def report(
+    feedback: FolderOption,
+    since: Annotated[
+        str, typer.Option(help="Where it begins: 24h, 7d or 4w before the end, or a date.")
+    ] = "7d",
+    until: Annotated[
+        str | None, typer.Option(help="Where it ends: a date or time.", show_default="now")
+    ] = None,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell how labels fared with people in a week or another while, beside the while before."""
+    from service.feedback.store import FeedbackStore
+    from service.offline.feedback_report import LabelBands, period_of, report_feedback
+
+    start, end = period_of(since, until)
+    with FeedbackStore(feedback, must_exist=True) as store:
+        found = report_feedback(store, LabelBands(registry), start, end)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print(found.to_markdown())
 
 
 def _check_all_taken(done: Imported, source: Path) -> None:

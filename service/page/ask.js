@@ -3,6 +3,7 @@ import { copyText, count, debounced, percent, plural, score } from "./dom.js";
 import { MAX_LINKED_CHARACTERS, linkTo } from "./links.js";
 import { Panel } from "./panel.js";
 import { showProblem } from "./problems.js";
+import { Queue } from "./queue.js";
 
 const TYPING_PAUSE_MS = 500;
 const MAX_FILE_BYTES = 4_000_000;
@@ -19,6 +20,7 @@ export class AskView {
   constructor() {
     this.text = find("text");
     this.compare = find("compare");
+    this.queue = new Queue((text) => this.label(text));
     this.panels = [this.newPanel("Labels")];
     find("panels").append(this.panels[0].root);
     this.limits = null;
@@ -29,7 +31,8 @@ export class AskView {
   }
 
   newPanel(title) {
-    return new Panel(title, (panel) => this.onAnswer(panel));
+    const onSent = (document) => (document ? this.queue.next() : this.text.select());
+    return new Panel(title, (panel) => this.onAnswer(panel), { documentOf: (text) => this.queue.idOf(text), onSent });
   }
 
   listen() {
@@ -105,6 +108,14 @@ export class AskView {
     this.ask();
   }
 
+  /** Show a text of the queue; the focus goes to its first label. */
+  label(text) {
+    this.text.value = text;
+    this.queue.note(this.text.value);
+    this.showSize();
+    this.ask(true);
+  }
+
   showSize() {
     const length = Array.from(this.text.value).length;
     const most = this.limits?.max_text_characters;
@@ -171,6 +182,7 @@ export class AskView {
   /** Take what GET /v1/models told. */
   useModels(models) {
     this.models = models;
+    this.queue.use(models.feedback);
     this.limits = models.limits;
     this.compare.disabled = false;
     this.showSize();
@@ -180,9 +192,11 @@ export class AskView {
     else if (wasWaiting) this.ask();
   }
 
-  ask() {
-    const text = this.text.value;
-    this.asked = text;
+  /** Ask; `isLabelling`: the focus is to go to the first label. */
+  ask(isLabelling = false) {
+    this.isLabelling = isLabelling;
+    this.asked = this.text.value;
+    const text = this.queue.original(this.asked);
     if (!text.trim()) {
       for (const panel of this.panels) panel.clear();
       find("said").textContent = "";
@@ -205,6 +219,8 @@ export class AskView {
   }
 
   onAnswer(panel) {
+    if (this.isLabelling) panel.results.focusFirst();
+    this.isLabelling = false;
     if (this.panels.length === 2) {
       const [first, second] = this.panels;
       const both = first.labels && second.labels;

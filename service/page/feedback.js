@@ -7,9 +7,10 @@ const SEARCH_PAUSE_MS = 200;
 const NUM_FOUND = 8;
 
 export class Review {
-  /** `results` has the labels to judge; `onSent` is called when an entry is kept. */
-  constructor(results, onSent) {
+  /** `results` has the labels to judge; `documentOf` knows the id of a text; `onSent` is called when an entry is kept. */
+  constructor(results, { documentOf, onSent }) {
     this.results = results;
+    this.documentOf = documentOf;
     this.onSent = onSent;
     this.text = null; // that the verdicts are about
     this.version = null;
@@ -26,7 +27,7 @@ export class Review {
     this.root = element(
       "div",
       { class: "review", hidden: true },
-      element("p", { class: "muted" }, "On a label, ", element("kbd", {}, "a"), " accepts and ", element("kbd", {}, "r"), " rejects it."),
+      element("p", { class: "muted" }, "On a label, ", element("kbd", {}, "a"), " accepts and ", element("kbd", {}, "r"), " rejects it; ", element("kbd", {}, "s"), " sends."),
       element("label", { class: "field" }, "Add a label that is missing", this.query),
       this.found,
       this.chosen,
@@ -40,6 +41,7 @@ export class Review {
 
   listen() {
     this.results.onVerdict = () => this.change();
+    this.results.onSend = () => this.send.click();
     this.query.addEventListener("input", debounced(SEARCH_PAUSE_MS, () => this.search()));
     this.query.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
@@ -134,13 +136,14 @@ export class Review {
   async give() {
     const judged = (verdict) => [...this.results.verdicts].filter(([, each]) => each === verdict).map(([id]) => id);
     const added = [...this.added.keys()].filter((id) => !this.results.verdicts.has(id));
-    const entry = { id: this.id, text: this.text, accepted: judged("accepted"), rejected: judged("rejected"), added, version: this.version };
+    const document = this.documentOf(this.text);
+    const entry = { id: this.id, text: this.text, ...(document && { document_id: document }), accepted: judged("accepted"), rejected: judged("rejected"), added, version: this.version };
     this.send.disabled = true;
     try {
       await giveFeedback(entry);
       this.forget();
       this.said.textContent = "Kept. The next text?";
-      this.onSent();
+      this.onSent(document);
     } catch (error) {
       this.send.disabled = false;
       showProblem(this.problem, error, () => this.give());

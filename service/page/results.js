@@ -5,6 +5,7 @@ import { documents, whyParts } from "./why.js";
 const MOVE_MS = 280;
 const COPIED_MS = 1500;
 const VERDICT_KEYS = { a: "accepted", r: "rejected" };
+const SEND_KEY = "s";
 let rowNumber = 0;
 
 export class Results {
@@ -15,6 +16,7 @@ export class Results {
     this.verdicts = new Map(); // "accepted" or "rejected", by label id
     this.areVerdictsOffered = false;
     this.onVerdict = () => {};
+    this.onSend = () => {};
     list.addEventListener("keydown", (event) => this.onKey(event));
   }
 
@@ -43,10 +45,12 @@ export class Results {
 
   onKey(event) {
     const verdict = VERDICT_KEYS[event.key];
+    const isSent = event.key === SEND_KEY;
     const id = event.target.closest(".result")?.dataset.id;
-    if (!verdict || !id || !this.areVerdictsOffered || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!(verdict || isSent) || !id || !this.areVerdictsOffered || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    this.judge(id, verdict);
+    if (isSent) this.onSend();
+    else this.judge(id, verdict);
   }
 
   /** Show an answer; `before` maps ids to places at dial 0, null where that was not asked. */
@@ -76,6 +80,10 @@ export class Results {
     this.showVerdicts();
     if (this.list.contains(focused)) focused.focus({ preventScroll: true });
     this.animate(places);
+  }
+
+  focusFirst() {
+    this.list.querySelector("button:enabled")?.focus();
   }
 
   clear() {

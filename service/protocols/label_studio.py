@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
@@ -19,6 +20,7 @@ from models.errors import RequestError
 from models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from models.predict.protocol import Predictor
 from models.results import Prediction
+from service.engine.queries import query_of
 from service.protocols.annif import score_of
 from service.protocols.label_studio_feedback import (
     DELETED,
@@ -65,6 +67,7 @@ _EVENTS: dict[str, type[AnnotationEvent | AnnotationsEvent | DeletionEvent]] = {
     "ANNOTATIONS_CREATED": AnnotationsEvent,
     "ANNOTATIONS_DELETED": DeletionEvent,
 }
+_ANY_TEXT = "text"
 _browsers: WeakKeyDictionary[Predictor, LabelBrowser] = WeakKeyDictionary()
 """Of each model in use, as making one takes a second where there are a million labels."""
 
@@ -82,15 +85,15 @@ async def show_health(service: ServiceDep) -> StudioHealth:
     "/setup",
     summary="Label Studio: begin with a project",
     dependencies=[Depends(require_json)],
-    responses=responses(400, 413, 415, 422, 429, 503),
+    responses=responses(400, 413, 415, 422, 429, 503, 504),
 )
 async def set_up(body: SetupRequest, service: ServiceDep) -> ModelVersion:
-    """Check that the labels of a project are those of the model; nothing of it is kept.
+    """Check that a project can be predicted, its labels and how it asks; nothing of it is kept.
 
     What is wrong is logged, as Label Studio does not show it.
     """
     model = _default_model(service)
-    await run_in_threadpool(_check, body.schema_, model)
+    await _check(service, body.schema_, model)
     return ModelVersion(model_version=version_name(model.version))
 
 
@@ -190,7 +193,8 @@ def event_schemas() -> dict[str, Any]:
     """Return the OpenAPI schemas of events, `StudioEvent` first of all."""
     kinds: tuple[type[BaseModel], ...] = (*dict.fromkeys(_EVENTS.values()), OtherEvent)
     names = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in kinds]
-    return {"StudioEvent": {"anyOf": names}, **schemas_of(*kinds)}
+    about = "What happened in a project; `action` says which of these it is."
+    return {"StudioEvent": {"description": about, "anyOf": names}, **schemas_of(*kinds)}
 
 
 def _default_model(service: Service) -> LoadedModel:
@@ -203,15 +207,18 @@ def _labels_of(config: str, model: LoadedModel) -> ControlLabels:
     return control_labels(config, model.predictor.catalogue, model.version)
 
 
-def _check(config: str, model: LoadedModel) -> None:
-    """Refuse a configuration whose labels are not those of a model, and log why.
+async def _check(service: Service, config: str, model: LoadedModel) -> None:
+    """Refuse a configuration that a model can't predict, and log why; a text is predicted for it.
 
     Raises:
         RequestError: It is one.
+        RequestValidationError: It is one.
     """
     try:
-        _labels_of(config, model)
-    except RequestError as error:
+        labels = await run_in_threadpool(_labels_of, config, model)
+        body = checked(PredictRequest, text=_ANY_TEXT, **_options_of(labels, model))
+        await service.engine.predict(query_of(body, body.all_texts))
+    except (RequestError, RequestValidationError) as error:
         logger.warning("a project of Label Studio can't be predicted: %s", error)
         raise
 
@@ -237,8 +244,20 @@ async def _answers(
         LongtailError: As `answer_request` does.
         RequestValidationError: A text can't be labelled, or an option is not as it should be.
     """
-    control, catalogue = labels.control, model.predictor.catalogue
     asked = [text for text in texts if text.strip()]
+    options = _options_of(labels, model)
+    found: list[Prediction] = []
+    size = service.settings.max_texts_per_request
+    for first in range(0, len(asked), size):
+        body = checked(PredictRequest, texts=asked[first : first + size], **options)
+        found += (await answer_request(request, service, body)).predictions
+    predictions = iter(found)
+    return [next(predictions) if text.strip() else None for text in texts]
+
+
+def _options_of(labels: ControlLabels, model: LoadedModel) -> dict[str, Any]:
+    """Return what a control asks for about a text."""
+    control, catalogue = labels.control, model.predictor.catalogue
     options: dict[str, Any] = {
         "k": min(control.k, control.most or control.k, len(catalogue)),
         "threshold": control.threshold,
@@ -247,13 +266,7 @@ async def _answers(
     }
     if labels.path_of_row is not None:
         options["include"] = [catalogue[row].id for row in labels.path_of_row]
-    found: list[Prediction] = []
-    size = service.settings.max_texts_per_request
-    for first in range(0, len(asked), size):
-        body = checked(PredictRequest, texts=asked[first : first + size], **options)
-        found += (await answer_request(request, service, body)).predictions
-    predictions = iter(found)
-    return [next(predictions) if text.strip() else None for text in texts]
+    return options
 
 
 def _predicted(

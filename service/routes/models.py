@@ -43,6 +43,7 @@ def list_models(service: ServiceDep) -> ModelList:
             enabled=service.feedback is not None,
             keeps_texts=service.settings.feedback_texts,
             max_entries=service.settings.max_feedback_entries,
+            has_queue=service.queue is not None,
         ),
     )
 

@@ -11,7 +11,9 @@ from service.schemas.base import SURROGATE, Answer, ModelReference, Text, Versio
 
 MAX_LABELS = 1000
 """Label ids in one list of an entry."""
-_PLAIN = r"^[^\x00-\x1f\x7f]+$"
+MAX_ID_CHARACTERS = 200
+PLAIN = r"^[^\x00-\x1f\x7f]+$"
+"""What ids and names are made of: no control characters."""
 
 
 def _check_unicode(value: str) -> str:
@@ -42,7 +44,7 @@ def _check_says_something(value: str) -> str:
 
 _Unicode = AfterValidator(_check_unicode)
 _SaysSomething = AfterValidator(_check_says_something)
-EntryId = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN), _Unicode]
+EntryId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS, pattern=PLAIN), _Unicode]
 LabelId = Annotated[str, Field(min_length=1, max_length=2000), _Unicode]
 LabelIds = Annotated[list[LabelId], Field(max_length=MAX_LABELS)]
 
@@ -55,7 +57,7 @@ class NewLabel(BaseModel):
     )
 
     name: Annotated[
-        str, Field(min_length=1, max_length=1000, pattern=_PLAIN), _Unicode, _SaysSomething
+        str, Field(min_length=1, max_length=1000, pattern=PLAIN), _Unicode, _SaysSomething
     ]
     """What people read; with a letter or a digit."""
     id: LabelId | None = None

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Summary
 
-_BANDS = ("0", "1", "2-9", "10-99", "100+")
+BANDS = ("0", "1", "2-9", "10-99", "100+")
 _LOWER_BOUNDS = (1, 2, 10, 100)
 """Training documents from which on a label is in the next band."""
 
@@ -19,7 +19,7 @@ Verdicts: TypeAlias = Tally[tuple[str, str]]
 
 def band_of(training_count: int) -> str:
     """Return the band of frequency of a label with so many training documents."""
-    return _BANDS[bisect_right(_LOWER_BOUNDS, training_count)]
+    return BANDS[bisect_right(_LOWER_BOUNDS, training_count)]
 
 
 class FeedbackMetrics:

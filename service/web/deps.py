@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from service.engine.admission import Streams
 from service.engine.engine import Engine
 from service.engine.self_check import SelfCheck
+from service.feedback.queue import LabelQueue
 from service.feedback.writer import FeedbackWriter
 from service.process.compute_threads import ComputeSetup
 from service.settings import Settings
@@ -49,6 +50,7 @@ class Service:
     tracing: Tracing | None
     self_check: SelfCheck
     feedback: FeedbackWriter | None
+    queue: LabelQueue | None
     feedback_readers: BoundedSemaphore = field(
         default_factory=lambda: BoundedSemaphore(MAX_READERS)
     )

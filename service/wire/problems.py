@@ -110,10 +110,10 @@ def describe_invalid(found: Sequence[Any]) -> tuple[str, list[ProblemDetail]]:
         ProblemDetail(pointer=_pointer(problem["loc"]), detail=problem_in_words(problem))
         for problem in found[:MAX_ERRORS]
     ]
-    detail = f"{len(found)} things are wrong with the request; the first: {errors[0].detail}"
+    first = f"{errors[0].pointer or 'the body'}: {errors[0].detail}"
     if len(found) == 1:
-        detail = f"{errors[0].pointer or 'the body'}: {errors[0].detail}"
-    return detail, errors
+        return first, errors
+    return f"{len(found)} things are wrong with the request; the first: {first}", errors
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:

@@ -53,13 +53,26 @@ def test_a_stop_leaves_the_service_the_time_that_it_takes(compose, longest_stop_
         assert grace_s > longest_stop_s
 
 
-def test_only_the_registry_the_runs_and_tmp_are_written_to(compose) -> None:
-    allowed = {"/var/lib/longtail/registry", "/var/lib/longtail/runs"}
+def test_only_registry_feedback_runs_and_tmp_are_written_to(compose) -> None:
+    allowed = {f"/var/lib/longtail/{name}" for name in ("registry", "feedback", "runs")}
     for name in OURS:
         service = compose["services"][name]
         mounts = [re.sub(r"\$\{[^}]*\}", "HOST", each).split(":") for each in service["volumes"]]
         assert {target for _, target, *options in mounts if "ro" not in options} <= allowed
         assert [each.partition(":")[0] for each in service["tmpfs"]] == ["/tmp"]  # noqa: S108
+
+
+def test_feedback_and_registry_survive_their_containers(compose) -> None:
+    """Volumes take the owner of the image's folder, which the service must be able to write to."""
+    for name in OURS:
+        service = compose["services"][name]
+        mounts = dict(reversed(each.split(":")[:2]) for each in service["volumes"])
+        made = (ROOT / service["build"]["dockerfile"]).read_text("utf-8")
+        for part in ("registry", "feedback"):
+            assert mounts[f"/var/lib/longtail/{part}"] == part and part in compose["volumes"]
+            assert re.search(rf"install -d -o 10001 .*/var/lib/longtail/{part}", made, re.DOTALL)
+        if name != "training":
+            assert service["environment"]["LONGTAIL_FEEDBACK"] == "/var/lib/longtail/feedback"
 
 
 def test_variables_are_settings_of_the_service(compose, setting_variables) -> None:

@@ -95,6 +95,42 @@ def test_pods_can_do_as_little_as_possible(pod, container) -> None:
     }  # fmt: skip
 
 
+def test_one_pod_keeps_feedback_on_a_disk_of_its_own(setting_variables) -> None:
+    claim, overlay = read("feedback", "claim.yaml"), read("feedback", "kustomization.yaml")
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+    files = {"Deployment": "deployment.yaml", "HorizontalPodAutoscaler": "autoscaling.yaml"}
+    made = {}
+    for patch in overlay["patches"]:
+        kind = patch["target"]["kind"]
+        made[kind] = read("base", files[kind])
+        assert patch["target"]["name"] == made[kind]["metadata"]["name"]
+        for step in yaml.safe_load(patch["patch"]):
+            apply(made[kind], **step)
+    spec = made["Deployment"]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    volume, mount = spec["template"]["spec"]["volumes"][-1], container["volumeMounts"][-1]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert volume["name"] == mount["name"] and container["env"][-1]["value"] == mount["mountPath"]
+    assert container["env"][-1]["name"] in setting_variables
+    replicas = made["HorizontalPodAutoscaler"]["spec"]
+    assert replicas["minReplicas"] == replicas["maxReplicas"] == 1
+
+
+def apply(manifest: Any, op: str, path: str, value: Any) -> None:
+    """Do a step of a JSON patch (RFC 6902), as far as these manifests use them."""
+    *steps, last = path.split("/")[1:]
+    place = manifest
+    for step in steps:
+        place = place[int(step)] if isinstance(place, list) else place[step]
+    if isinstance(place, list):
+        assert (op, last) == ("add", "-")
+        place.append(value)
+    else:
+        assert op == "add" or last in place
+        place[last] = value
+
+
 def test_variables_of_the_cluster_do_not_stop_the_service(pod) -> None:
     assert pod["enableServiceLinks"] is False
 

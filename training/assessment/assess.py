@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from models.ranking.top_k import Ranking
 from models.scorers.tfidf import TfidfModel
 from models.tables import frame_of, html_table
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
-from training.assessment.truth import check_splits, in_order_of
+from training.assessment.truth import RetiredLabels, check_splits, in_order_of
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
 from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
 from training.data.chunks import chunks
@@ -56,6 +56,7 @@ class Assessment:
         training_counts: Training documents of each label.
         reliability: Of the probabilities; None where it was not asked for.
         hierarchical: Of labels with all above them; None where no label stands below another.
+        retired: Labels of the documents that are out of use; None where there are none.
     """
 
     evaluation: Evaluation
@@ -64,6 +65,7 @@ class Assessment:
     training_counts: Int64[np.ndarray, label]
     reliability: ReliabilityReport | None = None
     hierarchical: HierarchicalReport | None = None
+    retired: RetiredLabels | None = None
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -92,11 +94,15 @@ class Assessment:
 
     def __repr__(self) -> str:
         """Return the table of all scorers."""
-        return f"{self.evaluation.measured_on()}\n{self.evaluation.overall_table()}"
+        return f"{self._measured_on()}\n{self.evaluation.overall_table()}"
 
     def _repr_html_(self) -> str:
         """Return the table of all scorers as a notebook shows it."""
-        return html_table(*self.evaluation.overall_cells(), self.evaluation.measured_on())
+        return html_table(*self.evaluation.overall_cells(), self._measured_on())
+
+    def _measured_on(self) -> str:
+        about = self.evaluation.measured_on()
+        return about if self.retired is None else f"{about} {self.retired}"
 
     def write(self, folder: Path) -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
@@ -105,7 +111,8 @@ class Assessment:
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES[:3]]
-        text = self.evaluation.to_markdown()
+        about = self.evaluation.measured_on()
+        text = self.evaluation.to_markdown().replace(about, self._measured_on(), 1)
         if self.hierarchical is not None:
             text += f"\n## With the hierarchy\n\n{self.hierarchical.to_markdown()}\n"
         if self.reliability is not None:
@@ -124,6 +131,8 @@ class Assessment:
     def to_json(self) -> dict[str, object]:
         """Return all metrics, and the reliability of the probabilities where it was measured."""
         content = self.evaluation.to_json()
+        if self.retired is not None:
+            content |= {"retired_labels": asdict(self.retired)}
         if self.hierarchical is not None:
             content |= {"hierarchical": self.hierarchical.to_json()}
         if self.reliability is not None:
@@ -230,6 +239,7 @@ def assess(
     split = dataset.split(split_name)
     check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
     truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
+    retired = RetiredLabels.of(predictor.catalogue, dataset, split.scan().labels)
     k = min(k, len(predictor.catalogue))
     pairs = PairCollector(predictor, truth) if reliability else None
     if batches is None:
@@ -251,6 +261,7 @@ def assess(
         training_counts=counts,
         reliability=trusted,
         hierarchical=_hierarchical(predictor, rankings, truth, ks),
+        retired=retired,
     )
 
 

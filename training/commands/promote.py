@@ -31,12 +31,15 @@ if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
 
 
 def promote_command(
-    trial: Callable[[], TryOnService], export: ExportFeedback
+    trial: Callable[[], TryOnService],
+    check_access: Callable[[str, str | None], None],
+    export: ExportFeedback,
 ) -> Callable[..., None]:
     """Return the command.
 
     Args:
         trial: Returns what tries a candidate on a running service.
+        check_access: Refuses the admin key that a service, by its URL, does not take.
         export: Reads the folders and databases that a service keeps feedback in.
     """
 
@@ -105,6 +108,7 @@ def promote_command(
         written.check_writable()
         rollout = None
         if url is not None:
+            check_access(url, key)
             rollout = partial(_try, trial(), url, key, written, rules)
         opened: AbstractContextManager[Path | None] = (
             nullcontext() if feedback is None else feedback_file(feedback, export)

@@ -14,7 +14,7 @@ from training.options import OverwriteOption, RegistryOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from models.bundle.bundle import Bundle
-    from models.edit.vocabulary.applying import Applied
+    from models.edit.vocabulary.applying import Applied, Split
     from models.labels.changes.changes import VocabularyChanges
 
 DEFAULT_REGISTRY = Path("registry")
@@ -165,16 +165,28 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
         )
     _print_more(len(applied.merged))
     for split in applied.split[:_MAX_IDS]:
-        documents = _listed(split.document_ids) or "not remembered"
-        print(
-            f"Split: {split.id} into {_listed(split.by)}; its {split.training_count:,} training "
-            f"documents need new labels: {documents}."
-        )
+        print(f"Split: {split.id} into {_listed(split.by)}. {_documents_of(split)}")
     _print_more(len(applied.split))
     if applied.unknown:
         print(f"Not in this version: {_listed(applied.unknown)}.")
     if applied.present:
         print(f"New, and there already: {_listed(applied.present)}.")
+
+
+def _documents_of(split: Split) -> str:
+    """Return what is to be done with the documents of a split label."""
+    if not split.training_count:
+        return "No training document carried it."
+    todo = (
+        f"It was on {split.training_count:,} training documents; say of each which of the parts it "
+        "is about."
+    )
+    if not split.document_ids:
+        return f"{todo} Which they are is not known: the model remembers none ('neighbours')."
+    return (
+        f"{todo} By id (by number of the line where the training file gives no ids): "
+        f"{_listed(split.document_ids)}. All of them: --json."
+    )
 
 
 def _print_more(number: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.changes.retired import row_in_use
 from training.updating.feedback import Entry, ProposedLabel
 from training.updating.texts import TextFeedback
 
@@ -78,18 +79,6 @@ def read_labels(texts: Sequence[TextFeedback], catalogue: LabelCatalogue) -> Sai
         if right or wrong:
             known.append(SaidOfText(text.text, text.document_id, right, wrong))
     return SaidOfLabels(extended, len(new), known, tuple(sorted(unknown)))
-
-
-def row_in_use(catalogue: LabelCatalogue, label_id: str) -> int | None:
-    """Return the row of a label, or of the one that replaces it; None where there is none."""
-    row, seen = catalogue.row_of_id(label_id), set[str]()
-    while row is not None and catalogue[row].is_retired:
-        label = catalogue[row]
-        if len(label.replaced_by) != 1 or label.id in seen:
-            return None
-        seen.add(label.id)
-        row = catalogue.row_of_id(label.replaced_by[0])
-    return row
 
 
 def _verdicts(entries: Iterable[Entry], ids: dict[ProposedLabel, str]) -> dict[str, bool]:

@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from models.errors import RequestError
+from models.errors import ConfigError, RequestError
 from models.promotion.decision import Pair
 from models.promotion.log import PromotionLog
 from models.promotion.rules import PromotionRules
-from service.canary.watch import CanaryWatch, try_on_service
+from service.canary.watch import CanaryWatch, check_access, try_on_service
 from service.client.calls import NEVER, ConnectionFailedError, ProblemError
 from service.client.client import Client
 
@@ -84,6 +84,20 @@ def test_nothing_is_begun_where_nobody_listens(pair, log):
 def test_without_an_admin_key_the_canary_is_refused(server, pair, log):
     decision = try_on_service(server, None, log, pair, RULES, ["a"])
     assert not decision.promote and "can't answer with the candidate" in decision.reasons[0]
+
+
+def test_a_key_is_checked_before_anything_is_judged(open_server, keys, tmp_path):
+    (api, api_entry), (admin, admin_entry) = keys
+    with open_server() as url, pytest.raises(ConfigError, match="admin routes are off"):
+        check_access(url, admin)
+    with open_server(admin_keys=admin_entry, api_keys=api_entry) as url:
+        for key in (api, None, "wrong"):
+            with pytest.raises(ConfigError, match="--api-key-env"):
+                check_access(url, key)
+        check_access(url, admin)  # feedback is off
+    with open_server(admin_keys=admin_entry, feedback=tmp_path / "feedback") as url:
+        check_access(url, admin)
+    check_access("http://127.0.0.1:9", admin)  # told when the trial begins
 
 
 def test_the_client_returns_the_metrics(server):

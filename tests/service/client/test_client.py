@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 import httpx
 import pytest
 
+from service.client import calls
 from service.client import stream as client_stream
 from service.client.calls import (
     Attempts,
@@ -162,6 +163,27 @@ def test_an_admin_changes_what_is_served(open_server, keys):
         assert client.rollback().default == 2
         with pytest.raises(ProblemError, match="409"):
             client.unload(2)
+
+
+def test_a_queue_is_labelled(open_server, tmp_path):
+    path = tmp_path / "queue.txt"
+    path.write_text("olive oil\nherring\n")
+    with open_server(queue=path, feedback=tmp_path / "feedback") as url, Client(url) as client:
+        first = client.next_document("a").document
+        assert client.next_document("b").document.text == "herring"
+        entry = {"text": first.text, "document_id": first.document_id, "rejected": ["L1"]}
+        assert client.give_feedback([entry]).entries[0].status == "stored"
+        left = client.next_document("a", skip=first.document_id)
+        assert left.document is None and (left.total, left.done, left.taken) == (2, 1, 1)
+
+
+def test_feedback_that_is_sent_again_keeps_its_id(answer_with):
+    receipts = {"entries": [], "keeps_texts": False}
+    call = calls.give_feedback([{"text": "a"}, {"text": "b", "id": "own"}])
+    ids = [entry["id"] for entry in call.content["entries"]]
+    assert ids[0].startswith("client-") and ids[1] == "own"
+    with Client(answer_with(BUSY, answer(200, receipts)), retry=FAST) as client:
+        assert client.give_feedback([{"text": "a"}]).entries == []
 
 
 def test_the_asyncio_client_does_the_same(open_server, keys):

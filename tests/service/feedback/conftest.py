@@ -18,7 +18,7 @@ POSTGRESQL = os.environ.get("LONGTAIL_TEST_POSTGRESQL")
 
 @pytest.fixture
 def make_entry() -> Callable[..., Entry]:
-    def make(entry_id: str, text: str = "a text", **changes: object) -> Entry:
+    def make(entry_id: str, text: str | None = "a text", **changes: object) -> Entry:
         fields = {
             "given_at": now(),
             "who": None,
@@ -26,7 +26,7 @@ def make_entry() -> Callable[..., Entry]:
             "model_digest": "d",
             "document_id": None,
             "text": text,
-            "text_sha256": sha256_of(text),
+            "text_sha256": None if text is None else sha256_of(text),
             "accepted": ("L1",),
             "rejected": (),
             "added": (),

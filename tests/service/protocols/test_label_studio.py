@@ -207,6 +207,34 @@ def test_what_is_wrong_with_a_configuration(client, config, words, caplog):
     assert words in caplog.text  # Label Studio does not show it
 
 
+@pytest.mark.parametrize(
+    "asked", ['model_scorer="none"', 'model_k="4"', f'model_scorer="{"x" * 101}"']
+)
+def test_how_a_project_asks_is_refused_at_once_with_the_same_error(open_client, asked, caplog):
+    config = CONFIG.replace("<Taxonomy ", f"<Taxonomy {asked} ")
+    with open_client(max_k=3) as client:
+        refused = client.post("/label-studio/setup", json=setup_of(config))
+        later = client.post("/label-studio/predict", json=predict_of(config, {"text": "abc"}))
+        good = CONFIG.replace("<Taxonomy ", '<Taxonomy model_k="3" ')
+        assert client.post("/label-studio/setup", json=setup_of(good)).status_code == 200
+    assert refused.status_code == later.status_code == 422
+    assert refused.json()["detail"] == later.json()["detail"]
+    assert "can't be predicted" in caplog.text
+
+
+def test_what_is_wrong_with_an_event_is_said_with_the_field(keeping, make_event):
+    event = make_event(["Label 1"], [])
+    del event["task"]["id"], event["project"]["created_at"]
+    answer = keeping.post("/label-studio/webhook", json=event)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == (
+        "2 things are wrong with the request; the first: /task/id: missing; add it"
+    )
+    assert [each["pointer"] for each in answer.json()["errors"]] == [
+        "/task/id", "/project/created_at",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("data", [{}, {"text": 3}, {"text": "\x00"}])
 def test_a_task_without_a_text(client, data):
     answer = client.post("/label-studio/predict", json=predict_of(CONFIG, data))

@@ -931,3 +931,71 @@ def test_there_is_nothing_to_judge_where_feedback_is_off(page):
     assert page.run(
         "return [...document.querySelectorAll('.review, .verdict')].every((each) => each.hidden)"
     )
+
+
+QUEUED = ("Duties on olive oil\r\nof Tunisia", "Fishing quotas", "Milk and oil")
+
+
+@pytest.fixture
+def queue_settings(tmp_path) -> dict[str, Any]:
+    path = tmp_path / "queue.jsonl"
+    lines = [json.dumps({"id": f"d{n}", "text": text}) for n, text in enumerate(QUEUED)]
+    path.write_text("\n".join(lines))
+    return {"feedback": tmp_path / "feedback", "feedback_texts": True, "queue": path}
+
+
+def wait_for_text(page: Browser, text: str) -> None:
+    page.wait(f"document.getElementById('text').value === {json.dumps(text)}")
+    page.wait("document.activeElement.closest('.result')")  # there are labels to judge
+
+
+def test_the_queue_is_labelled_with_the_keyboard(
+    browser, open_server, page_loader, queue_settings, tmp_path
+):
+    page = browser
+    with open_server(page_loader, **queue_settings) as url:
+        open_page(page, url)
+        page.wait("!document.getElementById('queue').hidden")
+        focus(page, "#queue-next")
+        page.press("enter")
+        wait_for_text(page, QUEUED[0].replace("\r\n", "\n"))
+        assert words(page, "#queue-said") == "0 of 3 texts done."
+        page.press("a", "s")
+        wait_for_text(page, QUEUED[1])
+        page.run("document.getElementById('queue-skip').click()")
+        wait_for_text(page, QUEUED[2])
+        open_page(page, url)  # again: the tab still has its text
+        page.run("document.getElementById('queue-next').click()")
+        wait_for_text(page, QUEUED[2])
+        for text in (QUEUED[1], ""):
+            page.press("r", "s")
+            page.wait(f"document.getElementById('text').value === {json.dumps(text)}")
+            if text:
+                wait_for_text(page, text)
+        assert words(page, "#queue-said") == "3 of 3 texts done. All are done."
+    with FeedbackStore(tmp_path / "feedback") as store:
+        said = [(x.content["document_id"], x.content["text"]) for x in store.page(0, 9)]
+    assert said == [("d0", QUEUED[0]), ("d2", QUEUED[2]), ("d1", QUEUED[1])]
+
+
+def test_what_others_have_is_said_and_other_texts_are_no_documents(
+    browser, open_server, page_loader, queue_settings, tmp_path
+):
+    page = browser
+    with open_server(page_loader, **queue_settings) as url:
+        for other in "xyz":
+            httpx.post(f"{url}/v1/queue/next", json={"annotator": other}, trust_env=False)
+        open_page(page, url)
+        page.wait("!document.getElementById('queue').hidden")
+        page.run("document.getElementById('queue-next').click()")
+        page.wait("document.getElementById('queue-said').textContent")
+        assert words(page, "#queue-said") == (
+            "0 of 3 texts done, 3 with others. None is free now; try again later."
+        )
+        ask(page, "A text of my own")
+        page.run(
+            "document.querySelector('.reject').click(); document.querySelector('.send').click()"
+        )
+        page.wait("document.querySelector('.review').textContent.includes('Kept.')")
+    with FeedbackStore(tmp_path / "feedback") as store:
+        assert [x.content["document_id"] for x in store.page(0, 9)] == [None]

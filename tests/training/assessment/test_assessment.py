@@ -20,6 +20,7 @@ from models.predict.predictor import Predictor
 from models.ranking.top_k import NO_LABEL
 from training.assessment import assess as assessment
 from training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
+from training.assessment.truth import RetiredLabels
 from training.data.chunks import chunks
 from training.data.dataset import Dataset, open_dataset
 
@@ -204,3 +205,13 @@ def test_a_larger_k_than_the_metrics_need_widens_the_rankings_alone(predictor, d
     assert all(ranking.labels.shape == (20, 25) for ranking in wide.rankings.values())
     for scorer in predictor.scorers:
         assert wide.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
+
+
+def test_what_was_done_with_retired_labels_is_told(found, tmp_path):
+    told = replace(found, retired=RetiredLabels(1200, 3))
+    told.write(tmp_path)
+    words = "1,200 stand for the labels that they were merged into, 3 that were dropped"
+    assert words in (tmp_path / "evaluation.md").read_text() and words in repr(told)
+    content = json.loads((tmp_path / "evaluation.json").read_text())
+    assert content["retired_labels"] == {"num_replaced": 1200, "num_left_out": 3}
+    assert "retired_labels" not in found.to_json() and "Retired" not in repr(found)

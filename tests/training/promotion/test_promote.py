@@ -69,7 +69,7 @@ def test_the_command_reads_feedback_where_it_is_kept(registry, tiny_corpus, monk
 
     monkeypatch.setattr("training.promotion.promote.promote", judge)
     monkeypatch.setattr("training.commands.promote.configure_logging", lambda _: None)
-    command = promote_command(lambda: None, export)
+    command = promote_command(lambda: None, lambda *_: None, export)
     for place in (url, registry.folder):
         with pytest.raises(ConfigError, match="judged"):
             command(2, tiny_corpus, registry=registry.folder, feedback=str(place))

@@ -1,0 +1,109 @@
+"""`longtail feedback report`: what was said in a while, beside the while before."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import ConfigError
+from service.feedback.entries import ProposedLabel
+from service.feedback.store import FeedbackStore
+from service.offline.feedback_report import (
+    UNKNOWN_BAND,
+    LabelBands,
+    moment_of,
+    report_feedback,
+)
+
+END = datetime(2026, 3, 9, tzinfo=UTC)
+START = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def digest(registry):
+    return registry.open(2).manifest.digest
+
+
+@pytest.fixture
+def store(tmp_path, make_entry, digest):
+    said = [
+        ("now-1", START, {"accepted": ("L1", "L2"), "rejected": ("L3",)}),
+        ("now-2", END - timedelta(seconds=1), {"accepted": (), "rejected": ("L3",), "version": 1}),
+        ("now-3", START, {"accepted": (), "added": ("L5",), "proposed": (ProposedLabel("mill"),)}),
+        ("deleted", START, {}),
+        ("late", END, {}),
+        ("before", START - timedelta(seconds=1), {"accepted": ("L1",), "rejected": ("L2",)}),
+        ("old", START - timedelta(days=7, seconds=1), {}),
+    ]
+    with FeedbackStore(tmp_path / "feedback") as store:
+        for name, at, fields in said:
+            more = {"version": 2, "model_digest": digest} | fields
+            store.append([[make_entry(name, given_at=at.isoformat(), **more)]])
+        store.append([[make_entry("undated", given_at="lately")]])
+        store.delete("deleted")
+        yield store
+
+
+def test_verdicts_are_counted_in_their_time_band_and_version(store, registry):
+    found = report_feedback(store, LabelBands(registry.folder), START, END)
+    assert (found.now.entries, found.before.entries, found.num_undated) == (3, 1, 1)
+    assert found.now.without_right == 1
+    labels = found.now.to_json()["labels"]
+    assert labels == {
+        "0": {"accepted": 2, "rejected": 1, "added": 1},
+        UNKNOWN_BAND: {"accepted": 0, "rejected": 1, "added": 0},  # version 1 of another registry
+    }
+    shares = found.now.to_json()["accepted_share_by_version"]
+    assert shares == {
+        "1": {"mean": 0.0, "entries": 1}, "2": {"mean": pytest.approx(2 / 3), "entries": 1},
+    }  # fmt: skip
+    assert found.now.rejected == {"L3": 2} and found.now.proposed == {"mill": 1}
+    text = found.to_markdown()
+    assert "| 0 | 2 | 1 | 1 | 66.7 % | 50.0 % |" in text
+    assert "| 2 | 66.7 % of 1 entries | 50.0 % of 1 entries |" in text
+    assert "Rejected most: L3 (2)." in text and "Proposed most: mill (1)." in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7d", START),
+        ("24h", datetime(2026, 3, 8, tzinfo=UTC)),
+        ("1w", START),
+        ("2026-03-02", START),
+        ("2026-03-02T02:00:00+02:00", START),
+    ],
+)
+def test_a_moment_is_a_length_or_a_date(text, expected):
+    assert moment_of(text, "--since", END) == expected
+
+
+@pytest.mark.parametrize("text", ["7", "0d", "week", "", "2026-13-01", "99999d"])
+def test_what_is_no_moment_is_refused(text):
+    with pytest.raises(ConfigError, match="--since: got"):
+        moment_of(text, "--since", END)
+
+
+def test_the_command_prints_tables_or_json(store, registry, tmp_path):
+    words = [
+        "feedback", "report", "--feedback", str(tmp_path / "feedback"), "--since", "7d",
+        "--until", "2026-03-09", "--registry", str(registry.folder),
+    ]  # fmt: skip
+    done = CliRunner().invoke(longtail.app, words)
+    assert done.exit_code == 0, done.output
+    assert "Feedback from 2026-03-02 00:00 UTC to 2026-03-09 00:00 UTC" in done.output
+    assert "| entries | 3 | 1 |" in done.output
+    content = json.loads(CliRunner().invoke(longtail.app, [*words, "--json"]).output)
+    assert content["now"]["entries_without_right_label"] == 1
+    done = CliRunner().invoke(longtail.app, [*words, "--since", "2026-03-10"])
+    assert isinstance(done.exception, ConfigError) and "not before the end" in str(done.exception)
+
+
+def test_a_store_without_entries_has_an_empty_report(tmp_path, registry):
+    with FeedbackStore(tmp_path / "empty") as store:
+        text = report_feedback(store, LabelBands(registry.folder), START, END).to_markdown()
+    assert "| entries | 0 | 0 |" in text and "version" not in text
