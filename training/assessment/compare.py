@@ -182,11 +182,11 @@ def compare_predictions(
     paths = dict(zip(names, (first, second), strict=True))
     rankings = {name: read_predictions(path, *truth.shape) for name, path in paths.items()}
     num_training_documents = dataset.split("train").scan().labels.shape[0]
-    counts, is_repeat = dataset.catalogue.training_counts, _is_repeat(split.texts())
+    counts, is_repeat = dataset.catalogue.training_counts, repeated_texts(split.texts())
     return compare(rankings, truth, counts, num_training_documents, k, is_repeat)
 
 
-def _is_repeat(texts: Iterable[str]) -> Bool[np.ndarray, document]:
+def repeated_texts(texts: Iterable[str]) -> Bool[np.ndarray, document]:
     """Return whether each text is that of an earlier document."""
     hashes = np.fromiter(map(hash, texts), dtype=np.int64)
     is_repeat = np.ones(len(hashes), dtype=bool)

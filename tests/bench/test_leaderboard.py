@@ -1,0 +1,155 @@
+"""The columns of the leaderboard against plain Python, its tests of differences, and rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.ranking.top_k import NO_LABEL, Ranking
+from training.assessment.predictions import write_predictions
+from training.data.dataset import open_dataset
+
+DEMO = Path(__file__).parents[2] / "training" / "demo_data"
+MODULES = ("columns", "row", "features", "peers", "differences")
+
+
+@pytest.fixture
+def board(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "leaderboard"))
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import columns
+    import differences
+    import peers
+    import row
+
+    yield {"columns": columns, "differences": differences, "row": row, "peers": peers}
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def made_up(seed: int, num_documents: int = 40, num_labels: int = 12, width: int = 12):
+    """Return a ranking whose scores are probabilities, and the truth of its documents."""
+    random = np.random.default_rng(seed)
+    p = random.random((num_documents, num_labels)).astype(np.float32).round(2)  # with ties
+    labels = np.argsort(-p, axis=1, kind="stable")[:, :width]
+    truth = csr_array((random.random(p.shape) < p).astype(np.float32))
+    return Ranking(labels, np.take_along_axis(p, labels, axis=1)), truth
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_threshold_is_the_best_of_all_and_micro_f1_is_counted(board, seed):
+    columns, (ranking, truth) = board["columns"], made_up(seed)
+    dense = truth.toarray()
+
+    def f1(threshold: float) -> float:
+        answered = [
+            (row, label)
+            for row in range(len(dense))
+            for label, score in zip(ranking.labels[row], ranking.scores[row], strict=True)
+            if score >= threshold
+        ]
+        hits = sum(dense[pair] for pair in answered)
+        return float(2 * hits / (len(answered) + dense.sum()))
+
+    threshold = columns.best_threshold(ranking, truth)
+    assert columns.micro_f1(ranking, truth, threshold) == pytest.approx(f1(threshold))
+    assert f1(threshold) == pytest.approx(max(map(f1, np.unique(ranking.scores))))
+
+
+def test_scores_that_are_no_probabilities_have_no_ece_until_dev_fits_them(board):
+    columns, (ranking, truth) = board["columns"], made_up(1, num_documents=400)
+    far = Ranking(ranking.labels, 10 * ranking.scores)
+    alone = columns.probability_columns(far, truth, None, None)
+    assert alone == {"ECE@5": None, "ECE@5, fitted on dev": None, "micro-F1": None}
+    dev, dev_truth = made_up(2, num_documents=400)
+    fitted = columns.probability_columns(
+        far, truth, (Ranking(dev.labels, 10 * dev.scores), dev_truth), None
+    )
+    same = columns.probability_columns(ranking, truth, (dev, dev_truth), None)
+    assert same["ECE@5"] is not None
+    for name in ("ECE@5, fitted on dev", "micro-F1"):
+        assert fitted[name] == pytest.approx(same[name])
+
+
+def test_padding_is_no_answer(board):
+    columns, (ranking, truth) = board["columns"], made_up(3)
+    labels, scores = ranking.labels.copy(), ranking.scores.copy()
+    labels[:, 1:], scores[:, 1:] = NO_LABEL, -np.inf
+    found, is_true = columns.first_pairs(Ranking(labels, scores), truth, 5)
+    assert len(found) == len(is_true) == len(labels)
+
+
+def judged_of(board, truth):
+    counts = np.arange(truth.shape[1], dtype=np.int64)
+    return board["columns"].Judged(truth, counts, 50, None)
+
+
+def test_the_same_ranking_does_not_differ_and_a_worse_one_does(board):
+    ranking, truth = made_up(4, num_documents=200)
+    worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
+    none = np.zeros(200, dtype=bool)
+    found = board["differences"].differences(
+        {"a": ranking, "b": ranking, "c": worse}, "a", judged_of(board, truth), none
+    )
+    rows = {(row[0], row[1]): row for row in found["rows"]}
+    assert [rows["b", "P@5"][x] for x in (2, 3, 4, 5, 6)] == [0, 0, 0, "1.000", "no"]
+    assert rows["c", "P@5"][6] == "yes"
+    assert rows["c", "P@5"][3] < rows["c", "P@5"][2] < rows["c", "P@5"][4] < 0
+
+
+def test_documents_that_repeat_another_do_not_count(board):
+    ranking, truth = made_up(5, num_documents=100)
+    worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
+    mixed = Ranking(ranking.labels.copy(), ranking.scores)
+    mixed.labels[50:] = worse.labels[50:]
+    is_repeat = np.arange(100) >= 50
+    found = board["differences"].differences(
+        {"a": ranking, "b": mixed}, "a", judged_of(board, truth), is_repeat
+    )
+    assert all(row[2] == 0 for row in found["rows"])
+
+
+def test_a_row_is_a_record_of_everything(board, tmp_path):
+    dataset = open_dataset(DEMO)
+    files = {}
+    for split in ("dev", "test"):
+        truth = dataset.split(split).scan().labels
+        padded = [
+            (row.tolist() + [NO_LABEL] * 3)[:3]
+            for row in np.split(truth.indices, truth.indptr[1:-1])
+        ]
+        labels = np.array(padded)
+        scores = np.where(labels == NO_LABEL, -np.inf, 0.75).astype(np.float32)
+        files[split] = tmp_path / f"{split}.txt"
+        write_predictions(files[split], Ranking(labels, scores), truth.shape[1])
+    costs = dict.fromkeys(board["row"].COSTS)
+    about = {"name": "oracle", "version": "1", "settings": "none"}
+    path = tmp_path / "oracle.json"
+    board["row"].write_row(
+        path, dataset, files["test"], files["dev"], about=about, costs=costs, command="python x"
+    )
+    record = json.loads(path.read_text())
+    figures = record["figures"]
+    assert record["command"] == "python x"
+    assert figures["bands"]["all"]["P@1"] == 1
+    assert figures["hierarchical"]["hP@1"] == 1 > figures["hierarchical"]["hR@1"] > 0
+    assert figures["intervals"]["P@1"] == [1, 1]
+    assert figures["probabilities"]["ECE@5"] == pytest.approx(0.25)
+    assert figures["probabilities"]["ECE@5, fitted on dev"] == pytest.approx(0)
+
+
+def test_a_grid_is_every_setting_with_every_kind_of_features(board):
+    peers = board["peers"]
+    peer = peers.PEERS["omikuji-bonsai"]
+    grid = peers.grid_of(peer, ["words", "phrases"])
+    assert len(grid) == 2 * 3 * 2
+    assert len({json.dumps(each) for each in grid}) == len(grid)
+    smaller = peers.fixed(peer, ["linear_loss_type=0"])
+    assert len(peers.grid_of(smaller, ["words"])) == 3
+    assert "linear_c=1.0" in peers.describe(peers.grid_of(smaller, ["words"])[1][1], smaller)
