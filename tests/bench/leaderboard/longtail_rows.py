@@ -13,7 +13,6 @@ and the threshold of micro-F1 is the one that it brings along, both fitted on de
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +32,7 @@ from training.assessment.baselines import label_name_ranking, nearest_neighbour_
 from training.assessment.predictions import in_columns_of, write_predictions
 from training.data.chunks import chunks
 from training.data.dataset import Dataset, open_dataset
+from training.runtime.run_log import read_stage_costs
 
 WIDTH = 20
 _WARM_UP = 20
@@ -110,11 +110,11 @@ def write(ranking: Ranking, bundle: Bundle, dataset: Dataset, path: Path) -> Non
 
 def training_costs(work: Path) -> dict[str, float | None]:
     """Return the CPU seconds of all stages of a run, and the largest of their peaks of memory."""
-    stages = [json.loads(line) for line in (work / "stages.jsonl").read_text().splitlines()]
+    stages = read_stage_costs(work)
     return {
-        "training_seconds": sum(stage["cpu_s"] for stage in stages),
+        "training_seconds": sum(stage.cpu_s for stage in stages),
         "tuning_seconds": None,
-        "memory_gib": max(stage["peak_rss_bytes"] for stage in stages) / 2**30,
+        "memory_gib": max(stage.peak_rss_bytes for stage in stages) / 2**30,
     }
 
 
