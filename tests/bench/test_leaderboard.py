@@ -11,11 +11,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from models.ranking.top_k import NO_LABEL, Ranking
+from models.vocabulary.reading import read_vocabulary
 from training.assessment.predictions import write_predictions
 from training.data.dataset import open_dataset
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data"
-MODULES = ("columns", "row", "features", "peers", "differences")
+MODULES = ("columns", "row", "features", "peers", "differences", "annif_row")
 
 
 @pytest.fixture
@@ -23,12 +24,16 @@ def board(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "leaderboard"))
     for name in MODULES:
         monkeypatch.delitem(sys.modules, name, raising=False)
+    import annif_row
     import columns
     import differences
     import peers
     import row
 
-    yield {"columns": columns, "differences": differences, "row": row, "peers": peers}
+    yield {
+        "annif_row": annif_row, "columns": columns, "differences": differences, "peers": peers,
+        "row": row,
+    }  # fmt: skip
     for name in MODULES:
         sys.modules.pop(name, None)
 
@@ -153,3 +158,21 @@ def test_a_grid_is_every_setting_with_every_kind_of_features(board):
     smaller = peers.fixed(peer, ["linear_loss_type=0"])
     assert len(peers.grid_of(smaller, ["words"])) == 3
     assert "linear_c=1.0" in peers.describe(peers.grid_of(smaller, ["words"])[1][1], smaller)
+
+
+def test_annif_reads_every_name_and_every_document(board, tmp_path):
+    dataset = open_dataset(DEMO)
+    board["annif_row"].write_forms(dataset, tmp_path, [1])
+    concepts = read_vocabulary(tmp_path / "vocabulary.ttl").concepts
+    assert len(concepts) == len(dataset.labels)
+    of_id = {concept.id: concept for concept in concepts}
+    for row, label in enumerate(dataset.labels):
+        concept = of_id[f"http://example.org/label/{row}"]
+        assert concept.names == {"en": label.name}
+        assert {*concept.other_names.get("en", ()), label.name} == {
+            *label.alternative_names, label.name,
+        }  # fmt: skip
+    lines = (tmp_path / "dev.tsv").read_text("utf-8").splitlines()
+    truth = dataset.split("dev").scan().labels
+    assert [line.count("\t") for line in lines] == [1] * truth.shape[0]
+    assert sum(line.count("<http://example.org/label/") for line in lines) == truth.nnz
