@@ -52,7 +52,10 @@ def test_the_tables_of_a_page_are_those_of_the_records(path: Path) -> None:
 def test_a_record_says_how_it_was_measured(path: Path) -> None:
     record = read(path)
     assert record.keys() - {"transcribed", "note"} == render.KEYS
-    assert record["command"].startswith(("longtail ", "python ", "OMP_NUM_THREADS=", "time make"))
+    if path.parent == RESULTS:  # rows of the leaderboard may be made by any program
+        ours = ("longtail ", "python ", "OMP_NUM_THREADS=", "time make")
+        assert record["command"].startswith(ours)
+    assert record["command"]
     assert record["date"] is None or date.fromisoformat(record["date"])
     if (processor := record["processor"]) is not None:
         assert processor.keys() == {"model", "flags", "cores"}

@@ -13,6 +13,7 @@ and the threshold of micro-F1 is the one that it brings along, both fitted on de
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,10 +57,7 @@ def main() -> None:
     parts = read_parts(bundle)
     predictor = Predictor(parts, default_scorer=bundle.manifest.default_scorer)
     version = bundle.manifest.longtail_version
-    command = (
-        f"{chosen.trained_with}; python tests/bench/leaderboard/longtail_rows.py "
-        f"{name_of(chosen.data)} --registry REGISTRY --work WORK --json {chosen.json}"
-    )
+    command = command_of(chosen)
     rankings = chosen.work / "leaderboard"
     rankings.mkdir(parents=True, exist_ok=True)
     for scorer in chosen.scorers or predictor.scorers:
@@ -76,6 +74,18 @@ def main() -> None:
         )  # fmt: skip
     if chosen.baselines:
         write_baselines(parts.sparse.tfidf, version, dataset, rankings, chosen.json, command)
+
+
+def command_of(chosen: argparse.Namespace) -> str:
+    """Return the command of the rows, with names in place of one machine's folders."""
+    words = ["--title", chosen.title, "--trained-with", chosen.trained_with]
+    words += ["--scorers", *chosen.scorers] if chosen.scorers else []
+    words += ["--baselines"] if chosen.baselines else []
+    return (
+        f"{chosen.trained_with} --registry REGISTRY --work WORK; "
+        f"python tests/bench/leaderboard/longtail_rows.py {name_of(chosen.data)} "
+        f"--registry REGISTRY --work WORK --json {chosen.json} {shlex.join(words)}"
+    )
 
 
 def write_ranking(
