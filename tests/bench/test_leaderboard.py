@@ -14,9 +14,10 @@ from models.ranking.top_k import NO_LABEL, Ranking
 from models.vocabulary.reading import read_vocabulary
 from training.assessment.predictions import write_predictions
 from training.data.dataset import open_dataset
+from training.evaluation.by_frequency import evaluate
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data"
-MODULES = ("columns", "row", "features", "peers", "differences", "annif_row")
+MODULES = ("columns", "row", "features", "peers", "differences", "annif_row", "evaluation_rows")
 
 
 @pytest.fixture
@@ -27,12 +28,13 @@ def board(monkeypatch):
     import annif_row
     import columns
     import differences
+    import evaluation_rows
     import peers
     import row
 
     yield {
         "annif_row": annif_row, "columns": columns, "differences": differences, "peers": peers,
-        "row": row,
+        "evaluation_rows": evaluation_rows, "row": row,
     }  # fmt: skip
     for name in MODULES:
         sys.modules.pop(name, None)
@@ -176,3 +178,21 @@ def test_annif_reads_every_name_and_every_document(board, tmp_path):
     truth = dataset.split("dev").scan().labels
     assert [line.count("\t") for line in lines] == [1] * truth.shape[0]
     assert sum(line.count("<http://example.org/label/") for line in lines) == truth.nnz
+
+
+def test_a_row_of_a_record_is_that_of_the_ranking(board):
+    ranking, truth = made_up(6)
+    judged = judged_of(board, truth)
+    found = board["columns"].columns_of(ranking, judged)
+    evaluation = evaluate({"fast": ranking}, truth, judged.training_counts, 50)
+    trusted = {
+        "after": {"fast": {"top_calibration_error": 0.25}}, "micro_f1": {"fast": {"micro_f1": 0.5}},
+    }  # fmt: skip
+    figures = {**evaluation.to_json(), "data": "x", "split": "test", "probabilities": trusted}
+    record = json.loads(json.dumps({"figures": figures}))
+    row = board["evaluation_rows"].figures_of(record, "fast", "Longtail")
+    assert row["name"] == "Longtail: fast"
+    assert row["bands"] == found["bands"]
+    assert row["documents"] == found["documents"]
+    assert row["probabilities"]["ECE@5"] == 0.25
+    assert row["probabilities"]["micro-F1"] == 0.5

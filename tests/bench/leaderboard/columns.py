@@ -26,7 +26,9 @@ from training.evaluation.metrics import document_values_at, inverse_propensities
 
 KS = (1, 3, 5, 10)
 _PLACES = 5
-_BANDS = (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN)
+BANDS = (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN)
+"""The subsets of the labels that a row is measured on."""
+"""The subsets of the labels that rows are measured on."""
 _NUM_RESAMPLES = 1000
 _INTERVAL = (2.5, 97.5)
 
@@ -82,8 +84,8 @@ def columns_of(
         found = measure_hierarchical({"row": first}, judged.truth, judged.ancestors, KS)
         hierarchical = found.values["row"]
     return {
-        "bands": {name: dict(scorer[name].values) for name in _BANDS},
-        "documents": {name: scorer[name].num_documents for name in _BANDS},
+        "bands": {name: dict(scorer[name].values) for name in BANDS},
+        "documents": {name: scorer[name].num_documents for name in BANDS},
         "hierarchical": hierarchical,
         "intervals": document_intervals(first, judged),
         "probabilities": probability_columns(ranking, judged.truth, dev, threshold),

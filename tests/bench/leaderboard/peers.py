@@ -75,8 +75,8 @@ def main() -> None:
     parser.add_argument("--python", required=True, help="with the peer installed")
     parser.add_argument("--work", type=Path, required=True, help="folder for features and rankings")
     parser.add_argument("--features", nargs="*", default=list(FEATURES), choices=FEATURES)
-    parser.add_argument("--fix", nargs="*", default=[], metavar="NAME=VALUE",
-                        help="settings of the grid that keep one of their values")  # fmt: skip
+    parser.add_argument("--fix", nargs="*", default=[], metavar="NAME=VALUE,VALUE",
+                        help="settings of the grid that keep some of their values")  # fmt: skip
     parser.add_argument("--json", type=Path, required=True)
     chosen = parser.parse_args()
     peer, dataset = fixed(PEERS[chosen.peer], chosen.fix), open_dataset(chosen.data)
@@ -117,7 +117,7 @@ def fixed(peer: Peer, fix: list[str]) -> Peer:
     """Return a peer with a smaller grid."""
     settings = dict(peer.settings)
     for name, _, value in (each.partition("=") for each in fix):
-        settings[name] = tuple(x for x in settings[name] if str(x) == value)
+        settings[name] = tuple(x for x in settings[name] if str(x) in value.split(","))
     return replace(peer, settings=settings)
 
 
