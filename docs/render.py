@@ -43,7 +43,7 @@ from docs.generation import leaderboard, leaderboard_page  # noqa: E402
 from docs.generation.claims import claims_table, commands_table  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
-BOARD = RESULTS / "leaderboard.html"
+BOARD = RESULTS / "leaderboard-table.html"
 KEYS = {"command", "commit", "date", "processor", "seeds", "figures"}
 """Of a record; beside them there may be `transcribed` and `note`."""
 

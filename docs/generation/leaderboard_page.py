@@ -76,18 +76,19 @@ def page(folder: Path) -> str:
         f"<style>{_STYLE}</style>\n<h1>Leaderboard</h1>\n"
         "<p>Test splits, in percent; CPU seconds and milliseconds. A click on a heading sorts. "
         "What the columns mean, how rows were made and which differ by more than chance: "
-        '<a href="leaderboard.md">leaderboard.md</a>.</p>\n'
+        "the page of this name in the documents.</p>\n"
         f'<p id="pick" hidden><label>Labels by training documents: <select>{options}</select>'
         f"</label></p>\n{''.join(parts)}<script>{_SCRIPT}</script>\n</html>\n"
     )
 
 
 def _section(title: str, rows: list[dict[str, Any]]) -> str:
-    names = list(columns_of(rows[0]))
+    measured = [columns_of(row) for row in rows]
+    names = [name for name in measured[0] if any(each[name] is not None for each in measured)]
     costs = {"milliseconds": "a text, CPU ms", "training_seconds": "training, CPU s"}
     every = [
-        [*columns_of(row).values(), *(row["figures"]["costs"][name] for name in costs)]
-        for row in rows
+        [*(each[name] for name in names), *(row["figures"]["costs"][name] for name in costs)]
+        for row, each in zip(rows, measured, strict=True)
     ]
     parts = [_table(rows, [*names, *costs.values()], every, _ALL)]
     for band in BANDS:
