@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, save_npz
 
 from models.ranking.top_k import NO_LABEL, Ranking
 from models.vocabulary.reading import read_vocabulary
-from training.assessment.predictions import write_predictions
+from training.assessment.predictions import read_predictions, write_predictions
 from training.data.dataset import open_dataset
 from training.evaluation.by_frequency import evaluate
 
@@ -196,3 +196,26 @@ def test_a_row_of_a_record_is_that_of_the_ranking(board):
     assert row["documents"] == found["documents"]
     assert row["probabilities"]["ECE@5"] == 0.25
     assert row["probabilities"]["micro-F1"] == 0.5
+
+
+def test_what_a_peer_writes_is_what_compare_reads(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "leaderboard" / "programs"))
+    import writing
+
+    truth = made_up(7)[1]
+    for name in ("X", "Y", "judged"):
+        save_npz(tmp_path / f"{name}.npz", truth)
+    output = str(tmp_path / "test.txt")
+    features, labels, judged, settings, path = writing.read(
+        ["run.py", str(tmp_path), output, '{"C": 2}']
+    )
+    assert (settings, path) == ({"C": 2}, output)
+    assert (labels != truth).nnz == 0 == (features != judged).nnz
+    rows = [[(label, 1e-7 * (label + 1)) for label, _ in row] for row in writing.pairs_of(labels)]
+    writing.write_predictions(output, rows, labels.shape[1])
+    found = read_predictions(Path(output), *labels.shape)
+    for row, ranked, scores in zip(rows, found.labels, found.scores, strict=True):
+        is_there = ranked != NO_LABEL
+        assert ranked[is_there].tolist() == [label for label, _ in reversed(row)]
+        expected = np.array([score for _, score in reversed(row)], dtype=np.float32)
+        assert scores[is_there].tolist() == expected.tolist()
