@@ -21,6 +21,9 @@ A cell is text, a number, null, or `{"mean": 1.2, "standard_error": 0.1}`; `digi
 cell's object hold for it alone. A row of the first form may be taken from another table:
 `{"from": "FILE.json NAME", "row": "its first cell", "title": "another first cell"}`.
 
+`leaderboard/SET NAME` asks for a table of the records in that folder (`generation/leaderboard.py`),
+and `claims all` for the one that is counted from all tested findings (`generation/claims.py`).
+
 Options behind NAME: ` %` multiplies by 100; `: P@1; P@5` chooses columns, in this order.
 """
 
@@ -34,13 +37,20 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # the code beside these pages, not an installed one
+
+from docs.generation import leaderboard, leaderboard_page  # noqa: E402
+from docs.generation.claims import claims_table, commands_table  # noqa: E402
+
 RESULTS = ROOT / "docs" / "results"
+BOARD = RESULTS / "leaderboard-table.html"
 KEYS = {"command", "commit", "date", "processor", "seeds", "figures"}
 """Of a record; beside them there may be `transcribed` and `note`."""
 
 _BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DIRECTIVE = re.compile(
-    r"(?P<file>\S+\.json) (?P<name>[^:%]+?)(?P<percent> %)?(: (?P<columns>.+))?"
+    r"(?P<file>\S+\.json|leaderboard/\S+|claims) (?P<name>[^:%]+?)"
+    r"(?P<percent> %)?(: (?P<columns>.+))?"
 )
 _TITLES = {
     "30-NN tf-idf": "30 nearest neighbours, tf-idf",
@@ -80,7 +90,7 @@ def find_table(directive: str, folder: Path = RESULTS) -> Table:
     asked = _DIRECTIVE.fullmatch(directive)
     if asked is None:
         raise ValueError(f"table: {directive!r}; expected 'FILE.json NAME', options behind it")
-    figures = json.loads((folder / asked["file"]).read_text(encoding="utf-8"))["figures"]
+    figures = _figures_of(asked["file"], folder)
     table = _form_of(_at(figures, asked["name"], asked["file"]), asked["name"])
     rows = [
         _own_row(row, table, folder) if isinstance(row, Mapping) else row for row in table["rows"]
@@ -89,6 +99,16 @@ def find_table(directive: str, folder: Path = RESULTS) -> Table:
     if asked["percent"]:
         table = _in_percent(table)
     return _chosen(table, asked["columns"].split("; "), directive) if asked["columns"] else table
+
+
+def _figures_of(file: str, folder: Path) -> dict[str, Any]:
+    """Return the figures of a record, or the tables that are made of several."""
+    if file == "claims":
+        return {"all": claims_table(folder), "commands": commands_table(folder)}
+    if file.startswith("leaderboard/"):
+        return leaderboard.tables_of(folder / file)
+    figures: dict[str, Any] = json.loads((folder / file).read_text(encoding="utf-8"))["figures"]
+    return figures
 
 
 def markdown_of(table: Table) -> str:
@@ -128,7 +148,7 @@ def _at(figures: Any, name: str, file: str) -> Any:
         ValueError: There are none.
     """
     found = figures
-    for key in name.split("/"):
+    for key in name.split("/") if name not in figures else [name]:
         if not isinstance(found, Mapping) or key not in found:
             raise ValueError(f"{file}: no figures {name!r}; there is {', '.join(figures)}")
         found = found[key]
@@ -227,9 +247,10 @@ def _value(cell: Any) -> int | float | None:
 def main() -> None:
     """Fill the tables of all pages, or name the pages that are out of date."""
     stale = []
-    for path in pages():
-        text = path.read_text(encoding="utf-8")
-        if (filled := render_page(text)) != text:
+    made = {path: render_page(path.read_text(encoding="utf-8")) for path in pages()}
+    made[BOARD] = leaderboard_page.page(RESULTS / "leaderboard")
+    for path, filled in made.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != filled:
             stale.append(str(path.relative_to(ROOT)))
             if "--check" not in sys.argv[1:]:
                 path.write_text(filled, encoding="utf-8")

@@ -43,6 +43,7 @@ def stage() -> None:
     places = {path: path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md"))}
     places |= {ROOT / name: Path(place) for name, place in IMPORTED.items()}
     texts = {path: path.read_text(encoding="utf-8") for path in places}
+    places |= {path: path.relative_to(DOCS) for path in DOCS.rglob("*.html")}
     pictures = {picture for path, text in texts.items() for picture in _pictures(path, text)}
     places |= {picture: Path("figures") / picture.name for picture in pictures}
     for path, place in places.items():

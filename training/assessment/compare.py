@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
 from models.errors import DataError
+from models.labels.hierarchy import LabelHierarchy
 from models.ranking.top_k import Ranking
 from training.assessment.predictions import read_predictions
 from training.data.dataset import Dataset
@@ -21,6 +22,7 @@ from training.evaluation.by_frequency import (
     evaluate,
     label_subsets,
 )
+from training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
 from training.evaluation.metrics import join_truth
 from training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 from training.evaluation.tables import NOT_MEASURED, markdown_table
@@ -58,21 +60,26 @@ class RankingComparison:
         evaluation: All metrics, by name of the ranking.
         tests: What tells them apart.
         num_repeats: Documents that the tests leave out, as an earlier one has the same text.
+        hierarchical: Of labels with all above them; None where no label stands below another.
     """
 
     k: int
     evaluation: Evaluation
     tests: tuple[SignificanceTest, ...]
     num_repeats: int = 0
+    hierarchical: HierarchicalReport | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return everything as plain dictionaries; metrics are fractions."""
-        return {
+        content: dict[str, object] = {
             "k": self.k,
             "evaluation": self.evaluation.to_json(),
             "tests": [asdict(test) for test in self.tests],
             "num_repeats": self.num_repeats,
         }
+        if self.hierarchical is not None:
+            content |= {"hierarchical": self.hierarchical.to_json()}
+        return content
 
     def to_markdown(self) -> str:
         """Return both tables: the metrics in percent, and the tests."""
@@ -104,7 +111,18 @@ class RankingComparison:
                     first, second = (100 * values[name] for values in both)
                     cells = (f"{first:.2f}", f"{second:.2f}", f"{first - second:+.2f}")
                     rows.append([name + suffix, *cells])
-        return rows
+        return [*rows, *self._hierarchical_rows()]
+
+    def _hierarchical_rows(self) -> list[list[str]]:
+        """Return hierarchical precision and recall, where there is a hierarchy."""
+        if self.hierarchical is None:
+            return []
+        one, other = self.hierarchical.values.values()
+        return [
+            [name, f"{100 * one[name]:.2f}", f"{100 * other[name]:.2f}",
+             f"{100 * (one[name] - other[name]):+.2f}"]
+            for name in one
+        ]  # fmt: skip
 
 
 def compare(
@@ -114,6 +132,7 @@ def compare(
     num_training_documents: int,
     k: int,
     is_repeat: Bool[np.ndarray, document] | None = None,
+    hierarchy: LabelHierarchy | None = None,
 ) -> RankingComparison:
     """Measure two rankings and test which is better.
 
@@ -128,6 +147,7 @@ def compare(
         num_training_documents: N of the propensities.
         k: Labels of a document that the tests count, and the largest k of the metrics.
         is_repeat: The documents that the tests leave out; by default none.
+        hierarchy: Of the labels; None: there is none.
 
     Raises:
         DataError: A ranking is narrower than k or doesn't fit the truth.
@@ -150,7 +170,11 @@ def compare(
         )
     signs = micro_sign_test(first, second, k), micro_sign_test(second, first, k)
     tests.append(SignificanceTest("micro sign test", ALL_LABELS, *signs))
-    return RankingComparison(k, evaluation, tuple(tests), truth.shape[0] - len(rows))
+    hierarchical = None
+    if hierarchy is not None:
+        hierarchical = measure_hierarchical(rankings, truth, hierarchy.ancestors(), ks)
+    num_repeats = truth.shape[0] - len(rows)
+    return RankingComparison(k, evaluation, tuple(tests), num_repeats, hierarchical)
 
 
 def compare_predictions(
@@ -182,11 +206,12 @@ def compare_predictions(
     paths = dict(zip(names, (first, second), strict=True))
     rankings = {name: read_predictions(path, *truth.shape) for name, path in paths.items()}
     num_training_documents = dataset.split("train").scan().labels.shape[0]
-    counts, is_repeat = dataset.catalogue.training_counts, _is_repeat(split.texts())
-    return compare(rankings, truth, counts, num_training_documents, k, is_repeat)
+    counts, is_repeat = dataset.catalogue.training_counts, repeated_texts(split.texts())
+    hierarchy = LabelHierarchy(dataset.catalogue) if dataset.catalogue.has_hierarchy else None
+    return compare(rankings, truth, counts, num_training_documents, k, is_repeat, hierarchy)
 
 
-def _is_repeat(texts: Iterable[str]) -> Bool[np.ndarray, document]:
+def repeated_texts(texts: Iterable[str]) -> Bool[np.ndarray, document]:
     """Return whether each text is that of an earlier document."""
     hashes = np.fromiter(map(hash, texts), dtype=np.int64)
     is_repeat = np.ones(len(hashes), dtype=bool)

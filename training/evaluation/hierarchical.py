@@ -17,7 +17,13 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.ranking.top_k import NO_LABEL, Ranking
-from training.evaluation.tables import markdown_table
+from training.evaluation.tables import Cells, markdown_table
+
+HIERARCHY_NOTE = (
+    "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. 2006), "
+    "in percent."
+)
+"""Of the table of `HierarchicalReport.cells`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +42,17 @@ class HierarchicalReport:
         """Return the values."""
         return self.values
 
-    def to_markdown(self) -> str:
-        """Return a table, in percent."""
+    def cells(self) -> Cells:
+        """Return the heading and the rows of a table with one row a scorer, in percent."""
         names = [f"{measure}@{k}" for measure in ("hP", "hR") for k in self.ks]
-        rows = [
+        return ["scorer", *names], [
             [scorer, *(f"{100 * found[name]:.2f}" for name in names)]
             for scorer, found in self.values.items()
         ]
-        return (
-            "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. "
-            f"2006), in percent.\n\n{markdown_table(['scorer', *names], rows)}"
-        )
+
+    def to_markdown(self) -> str:
+        """Return the table, and what it shows."""
+        return f"{HIERARCHY_NOTE}\n\n{markdown_table(*self.cells())}"
 
 
 def measure_hierarchical(

@@ -27,6 +27,7 @@ from training.calibration.reliability import (
     draw_reliability,
 )
 from training.data.dataset import Dataset
+from training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
 from training.evaluation.plots import draw_by_frequency
 from training.evaluation.tables import Cells
 from training.reports import html
@@ -184,7 +185,16 @@ def _metrics(found: Assessment) -> str:
         "<h3>By training documents of the label</h3>",
         html.picture(png_of(figure), "F1, recall and nDCG of each scorer by frequency"),
         *by_bin,
+        *_hierarchical(found.hierarchical),
     )
+
+
+def _hierarchical(found: HierarchicalReport | None) -> list[str]:
+    """Return the metrics that forgive near misses, where labels stand below others."""
+    if found is None:
+        return []
+    table = html.table(found.cells(), mark_best=True)
+    return ["<h3>With the hierarchy</h3>", html.note(HIERARCHY_NOTE), table]
 
 
 def _probabilities(found: Assessment) -> str:

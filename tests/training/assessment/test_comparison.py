@@ -10,6 +10,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from models.errors import DataError
+from models.labels.catalogue import Label, LabelCatalogue
+from models.labels.hierarchy import LabelHierarchy
 from models.ranking.top_k import Ranking
 from training.assessment.compare import RankingComparison, compare, compare_predictions
 from training.assessment.predictions import write_predictions
@@ -66,6 +68,34 @@ def corpus(tmp_path, truth) -> Path:
     labels = [json.dumps({"id": str(label), "name": str(label)}) for label in range(NUM_LABELS)]
     (folder / "labels.jsonl").write_text("\n".join(labels))
     return folder
+
+
+def test_near_misses_count_where_labels_stand_below_others(found, rankings, truth):
+    assert found.hierarchical is None and "hP@" not in found.to_markdown()
+    above = {1: {0}, 2: {1, 0}, 5: {4}}  # of a label, all above it
+    broader = {1: ("0",), 2: ("1",), 5: ("4",)}
+    catalogue = LabelCatalogue(
+        Label(f"{row}", "x", broader=broader.get(row, ())) for row in range(NUM_LABELS)
+    )
+    hierarchy = LabelHierarchy(catalogue)
+    deep = compare(rankings, truth, COUNTS, 100, 5, hierarchy=hierarchy)
+    assert deep.hierarchical is not None
+    for name, ranking in rankings.items():
+        pairs = [
+            ({*top, *(x for y in top for x in above.get(y, ()))},
+             {*row, *(x for y in row for x in above.get(y, ()))})
+            for top, row in zip(
+                ranking.labels[:, :3].tolist(),
+                (np.flatnonzero(row).tolist() for row in truth.toarray()),
+                strict=True,
+            )
+        ]  # fmt: skip
+        common = sum(len(p & t) for p, t in pairs)
+        values = deep.hierarchical.values[name]
+        assert values["hP@3"] == pytest.approx(common / sum(len(p) for p, _ in pairs))
+        assert values["hR@3"] == pytest.approx(common / sum(len(t) for _, t in pairs))
+    assert "hP@3" in deep.to_markdown()
+    assert deep.to_json()["hierarchical"] == deep.hierarchical.values
 
 
 def test_the_tests_are_those_of_both_ways(found, rankings, truth):

@@ -79,6 +79,10 @@ def outline(page) -> Outline:
     return Outline(page)
 
 
+def test_near_misses_are_told_where_labels_have_parents(outline):
+    assert "With the hierarchy" in outline.text and "hP@5" in outline.text
+
+
 def test_the_page_is_whole_and_needs_nothing_from_outside(page, outline):
     assert outline.open == []
     assert not outline.tags & {"script", "link", "iframe", "a"}

@@ -1,0 +1,299 @@
+"""The table of what the papers claim and what the committed results say of it.
+
+A verdict is counted, never written: the tests of a claim stand in `findings-*.json`, each corrected
+by Holm's method for all that its experiment tested.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+
+from training.evaluation.significance import holm
+
+SIGNIFICANT = 0.05
+_SETS = {
+    "tate": "`tate`",
+    "eurlex57k": "EURLEX57K",
+    "library-keywords": "`library-keywords`",
+    "demo": "demo",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a paper claims.
+
+    Attributes:
+        words: The claim.
+        place: Where the paper makes it.
+        finding: How the rows of the records begin that test it.
+        experiment: The records: "findings-EXPERIMENT-SET.json".
+        shown: The figure whose effect is shown, as it stands in the column "by".
+    """
+
+    words: str
+    place: str
+    finding: str
+    experiment: str
+    shown: str
+
+
+_TAIL, _HEAD = "retrieval, R@10 Tail", "retrieval, R@10 Head"
+_F1, _P5 = "macro-F1@5 (1-9)", "P@5"
+CLAIMS: dict[str, tuple[Claim, ...]] = {
+    "Zhang et al. 2023 (DEPL)": (
+        Claim("Retrieval by label descriptions beats the SVM on rare labels", "Figure 3", "DEPL beats the SVM", "depl", _F1),
+        Claim("It beats the BERT classifier there", "Figure 4", "DEPL beats the classifier", "depl", _F1),
+        Claim("Alone it beats DEPL+c there", "Figure 3", "DEPL beats DEPL+c", "depl", _F1),
+        Claim("DEPL+c beats it over all labels", "Table 5, Eq. 4", "DEPL+c beats DEPL", "depl", _P5),
+        Claim("Keywords beat the name alone on rare labels", "Figure 4", "keywords beat the name alone (Figure 4)", "depl", _F1),
+        Claim("and over all labels", "Table 6", "keywords beat the name alone (Table 6)", "depl", _P5),
+        Claim("16 tokens of description beat 8", "Figure 4", "16 tokens beat 8", "depl", _F1),
+        Claim("and 32", "Figure 4", "16 tokens beat 32", "depl", _F1),
+        Claim("The mean over a label's tokens beats [CLS]", "Table 7, Eq. 2", "mean pooling beats [CLS]", "depl", _P5),
+        Claim("Training the classifier first helps", "Table 6", "the classifier's training helps", "depl", _P5),
+        Claim("10 hard negatives beat none", "Table 6", "10 hard negatives beat none", "depl", _P5),
+        Claim("and 5", "Table 6", "10 hard negatives beat 5", "depl", _P5),
+    ),
+    "Rawat et al. 2021": (
+        Claim("Within-batch draws with constant weights are best on Tail of the schemes of Table 1", "Figure 1", "within-batch with constant", "sampling-bias", _TAIL),
+        Claim('"Tail" weights beat all sampled schemes on Tail', "Eq. 16, Figure 1", '"tail" weights beat all sampled', "sampling-bias", _TAIL),
+        Claim('"Tail" weights are best on Tail with uniform draws', "Eq. 16, Figure 1", '"tail" weights are best, uniform', "sampling-bias", _TAIL),
+        Claim("with draws within the batch", "Eq. 16, Figure 1", '"tail" weights are best, within_batch', "sampling-bias", _TAIL),
+        Claim("with draws by frequency", "Eq. 16, Figure 1", '"tail" weights are best, frequency', "sampling-bias", _TAIL),
+        Claim("Relative weights are best on Head within the batch", "Table 2", "relative weights are best, within_batch", "sampling-bias", _HEAD),
+        Claim("Logit adjustment beats softmax on Tail", "section 5.1", "logit adjustment beats softmax", "sampling-bias", _TAIL),
+    ),
+    "Reddi et al. 2019": (
+        Claim("The hardest of B sampled negatives (Top-1) beats all of them", "section 5", "Top-1 beats plain", "negative-mining", "largest B, R@5"),
+        Claim("The 16 hardest do", "section 5", "Top-16 beats plain", "negative-mining", "largest B, R@5"),
+        Claim("The 64 hardest do", "section 5", "Top-64 beats plain", "negative-mining", "largest B, R@5"),
+        Claim("The 256 hardest do", "section 5", "Top-256 beats plain", "negative-mining", "largest B, R@5"),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Untested:
+    """What a paper claims and no test was made of: two cells of a record.
+
+    Attributes:
+        words: The claim.
+        place: The paper, and where it makes it.
+        record: The file.
+        set_name: Of the corpus, as pages name it.
+        better: First cell of the row that should be higher.
+        other: Of the row that should be lower.
+        column: The figure.
+    """
+
+    words: str
+    place: str
+    record: str
+    set_name: str
+    better: str
+    other: str
+    column: str
+
+
+UNTESTED = (
+    Untested("Logit adjustment is slightly better on Tail than \"tail\" weights", "Rawat et al. 2021, section 5.1", "sampling-bias-tate.json", "`tate`", "logit_adjustment", "within_batch-tail", "R@10 Tail"),
+)  # fmt: skip
+_ADVERSARIAL = "Bamler & Mandt 2020 (both texts)"
+NAMES = (
+    "claim",
+    "paper, place",
+    "here",
+    "sets, and effect [95 % interval]",
+    "seeds",
+    "record, with its command",
+)
+
+
+def claims_table(folder: Path) -> dict[str, Any]:
+    """Return a row for each claim of the papers.
+
+    Args:
+        folder: Of the records.
+    """
+    rows = [
+        _row(paper, claim, sorted(folder.glob(f"findings-{claim.experiment}-*.json"), key=_order))
+        for paper, claims in CLAIMS.items()
+        for claim in claims
+    ]
+    rows += [_untested_row(claim, folder) for claim in UNTESTED]
+    rows += [_sooner_row(folder), *_end_rows(folder)]
+    return {"columns": [{"name": name} for name in NAMES], "rows": rows}
+
+
+def commands_table(folder: Path) -> dict[str, Any]:
+    """Return the commands of the records that the claims are judged by.
+
+    Args:
+        folder: Of the records.
+    """
+    rows = []
+    for name in sorted(sources(folder)):
+        command = json.loads((folder / name).read_text(encoding="utf-8"))["command"]
+        rows.append([f"[{name.removesuffix('.json')}]({name})", f"`{command}`"])
+    return {"columns": [{"name": "record"}, {"name": "command"}], "rows": rows}
+
+
+def sources(folder: Path) -> set[str]:
+    """Return the names of the records that the table is made of."""
+    found = {path.name for path in folder.glob("findings-*.json")}
+    found |= {claim.record for claim in UNTESTED}
+    return found | {"adversarial.json", "adversarial-envelope.json"}
+
+
+def _order(path: Path) -> int:
+    """Put the set with the most seeds first."""
+    return -len(json.loads(path.read_text(encoding="utf-8"))["seeds"])
+
+
+def _findings(path: Path, beginning: str) -> list[dict[str, Any]]:
+    """Return the rows of a record that test a claim, by column."""
+    table = json.loads(path.read_text(encoding="utf-8"))["figures"]["findings"]
+    names = [column["name"] for column in table["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in table["rows"]]
+    return [row for row in rows if row["finding"].startswith(beginning)]
+
+
+def _row(paper: str, claim: Claim, paths: Sequence[Path]) -> list[str]:
+    tested, effects, seeds, records = [], [], [], []
+    for path in paths:
+        if not (rows := _findings(path, claim.finding)):
+            continue
+        shown = _shown(rows, claim.shown)
+        name = path.stem.removeprefix(f"findings-{claim.experiment}-")
+        here = [row["here"] for row in rows if row["p, corrected"] is not None]
+        tested += here
+        counted = _counted(here, shown["p, corrected"])
+        effects.append(f"{_SETS[name]}: {shown['by']} {_effect(shown)}; {counted}")
+        seeds.append(str(shown["seeds"]))
+        records.append(f"[{name}]({path.name})")
+    return [claim.words, f"{paper}, {claim.place}", verdict(tested), "<br>".join(effects), "<br>".join(seeds), "<br>".join(records)]  # fmt: skip
+
+
+def _counted(here: Sequence[str], shown: float | str | None) -> str:
+    """Return how many of several tests hold, or the corrected p-value of a single one."""
+    if len(here) > 1:
+        return f"{here.count('holds')} of {len(here)} tests hold"
+    if "contrary" in here:
+        return f"the contrary has a corrected p below {SIGNIFICANT:g}"
+    return f"corrected p {shown}" if here else "not tested"
+
+
+def _shown(rows: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
+    """Return the row of the figure that is shown; of several B, that of the largest."""
+    ending = by.rsplit(", ", 1)[-1]
+    fitting = [row for row in rows if row["by"] == by]
+    return (fitting or [row for row in rows if row["by"].endswith(ending)])[-1]
+
+
+def verdict(tested: Sequence[str]) -> str:
+    """Return what the corrected tests of a claim say together.
+
+    Args:
+        tested: Of each test: "holds", "contrary", or that it is not significant.
+    """
+    num_holding, num_contrary = tested.count("holds"), tested.count("contrary")
+    if num_holding and num_contrary:
+        return f"holds in {num_holding}, contrary in {num_contrary} of {len(tested)} tests"
+    if num_contrary:
+        return "doesn't hold"
+    if num_holding == len(tested) and tested:
+        return "holds"
+    if num_holding:
+        return f"holds in {num_holding} of {len(tested)} tests, else not decided"
+    return "not decided"
+
+
+def interval(mean: float, error: float, num_seeds: int) -> str:
+    """Return a 95 % interval of the mean over seeds, by Student's t; empty for one seed."""
+    if num_seeds < 2 or math.isnan(error):
+        return ""
+    half = float(stats.t.ppf(0.975, num_seeds - 1)) * error
+    return f" [{mean - half:.1f}, {mean + half:.1f}]"
+
+
+def _effect(row: dict[str, Any]) -> str:
+    found = row["advantage"]
+    error = found.get("standard_error")
+    bounds = "" if error is None else interval(found["mean"], error, row["seeds"])
+    return f"{found['mean']:+.2f}{bounds}"
+
+
+def _untested_row(claim: Untested, folder: Path) -> list[str]:
+    record = json.loads((folder / claim.record).read_text(encoding="utf-8"))
+    table = record["figures"]["settings"]
+    place = [column["name"] for column in table["columns"]].index(claim.column)
+    value_of = {row[0]: float(row[place]) for row in table["rows"]}
+    effect = (
+        f"{claim.set_name}: {claim.column} {value_of[claim.better] - value_of[claim.other]:+.1f}"
+    )
+    name = claim.record.removesuffix(".json")
+    return [claim.words, claim.place, verdict([]), f"{effect}; not tested", str(len(record["seeds"])), f"[{name}]({claim.record})"]  # fmt: skip
+
+
+def _sooner_row(folder: Path) -> list[str]:
+    """Return the row of "an order of magnitude sooner": is each ratio below ten?"""
+    record = json.loads((folder / "adversarial-envelope.json").read_text(encoding="utf-8"))
+    num_seeds = len(record["seeds"])
+    ratios = [row[7] for row in record["figures"]["first-label"]["rows"]]
+    p_values = [
+        float(stats.t.cdf((each["mean"] - 10) / each["standard_error"], num_seeds - 1))
+        for each in ratios
+    ]
+    num_below = sum(p is not None and p < SIGNIFICANT for p in holm(p_values))
+    best = max(ratios, key=lambda each: each["mean"])
+    low, high = min(each["mean"] for each in ratios), best["mean"]
+    bounds = interval(best["mean"], best["standard_error"], num_seeds)
+    return [
+        "Adversarial negatives converge an order of magnitude sooner than uniform ones",
+        f"{_ADVERSARIAL}, Figure 1",
+        "doesn't hold"
+        if num_below == len(ratios)
+        else f"doesn't hold in {num_below} of {len(ratios)} tests, else not decided",
+        f"EURLEX57K, `tate`, first labels: {low:.1f} to {high:.1f} times as soon at {len(ratios)} levels, the largest {high:.1f}{bounds}",
+        str(num_seeds),
+        "[adversarial-envelope](adversarial-envelope.json)",
+    ]
+
+
+def _end_rows(folder: Path) -> list[list[str]]:
+    """Return the rows of how training ends, which was not tested."""
+    rows = json.loads((folder / "adversarial.json").read_text(encoding="utf-8"))["figures"][
+        "tasks"
+    ]["rows"]
+    found: dict[str, list[str]] = {"accuracy": [], "log likelihood": []}
+    seeds: dict[str, list[str]] = {"accuracy": [], "log likelihood": []}
+    task = by = ""
+    ours: list[Any] = []
+    for row in rows:
+        task, by = row[0] or task, "" if row[0] else row[2] or by
+        if row[3] == "`adversarial`":
+            ours = row
+        if row[3] == "`uniform`" and by and "not tuned" not in task:
+            column, unit = (11, "points") if by == "accuracy" else (10, "nats")
+            found[by].append(f"{task}: {_mean(ours[column]) - _mean(row[column]):+.1f} {unit}")
+            seeds[by].append(str(min(ours[6], row[6])))
+    words = {
+        "accuracy": "They end with a better accuracy",
+        "log likelihood": "and with a better log likelihood on one of two sets",
+    }
+    return [
+        [words[by], f"{_ADVERSARIAL}, Figure 1", "not decided", "<br>".join([*found[by], "not tested"]), "<br>".join(seeds[by]), "[adversarial](adversarial.json)"]
+        for by in words
+    ]  # fmt: skip
+
+
+def _mean(cell: Any) -> float:
+    return float(cell["mean"] if isinstance(cell, dict) else cell)

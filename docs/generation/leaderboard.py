@@ -1,0 +1,94 @@
+"""Tables of the leaderboard, from the records of its rows in `docs/results/leaderboard/SET/`.
+
+A row is a record as `tests/bench/leaderboard/row.py` writes it. No number is bold: which rows differ
+by more than chance is said by the tests of `differences.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+BANDS = ("0", "1", "2-9", "10-99", "100+")
+"""Of a label's training documents."""
+_DIFFERENCES = "differences.json"
+_MAIN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10", "macro-F1@5")
+_BAND_MEASURES = ("R@10", "nDCG@10", "PSP@5", "macro-F1@5")
+_COSTS = {
+    "training_seconds": ("training, CPU s", 0),
+    "tuning_seconds": ("search on dev, CPU s", 0),
+    "memory_gib": ("peak memory, GiB", 1),
+    "milliseconds": ("a text, CPU ms", 2),
+}
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of a set, by P@5."""
+    paths = [path for path in sorted(folder.glob("*.json")) if path.name != _DIFFERENCES]
+    rows = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return sorted(rows, key=lambda row: -row["figures"]["bands"]["all"]["P@5"])
+
+
+def tables_of(folder: Path) -> dict[str, Any]:
+    """Return all tables of a set, by the name that a page asks for.
+
+    Args:
+        folder: Of its records.
+    """
+    rows = read_rows(folder)
+    found = {"overall": _overall(rows), "costs": _costs(rows), "made": _made(rows)}
+    found |= {f"bands {measure}": _bands(rows, measure) for measure in _BAND_MEASURES}
+    if (folder / _DIFFERENCES).exists():
+        found["differences"] = json.loads((folder / _DIFFERENCES).read_text())["figures"]["tests"]
+    return found
+
+
+def columns_of(row: dict[str, Any]) -> dict[str, float | None]:
+    """Return the figures of a row that the first table shows, in percent."""
+    figures = row["figures"]
+    everything = figures["bands"]["all"]
+    found = {name: everything[name] for name in _MAIN}
+    found["macro-F1@5 (1-9)"] = figures["bands"]["1-9"].get("macro-F1@5")
+    found |= {name: (figures["hierarchical"] or {}).get(name) for name in ("hP@5", "hR@5")}
+    found |= figures["probabilities"]
+    return {name: None if value is None else 100 * value for name, value in found.items()}
+
+
+def _overall(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    every = [columns_of(row) for row in rows]
+    names = [name for name in every[0] if any(each[name] is not None for each in every)]
+    return _table(rows, [(name, 2) for name in names], [[each[x] for x in names] for each in every])
+
+
+def _bands(rows: list[dict[str, Any]], measure: str) -> dict[str, Any]:
+    cells = [
+        [None if (x := row["figures"]["bands"][band].get(measure)) is None else 100 * x for band in BANDS]
+        for row in rows
+    ]  # fmt: skip
+    return _table(rows, [(band, 2) for band in BANDS], cells)
+
+
+def _costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return _table(
+        rows, list(_COSTS.values()), [[row["figures"]["costs"][x] for x in _COSTS] for row in rows]
+    )
+
+
+def _made(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    cells = [
+        [row["figures"]["version"], row["figures"]["settings"], f"`{row['command']}`"]
+        for row in rows
+    ]
+    return _table(rows, [("version", None), ("settings", None), ("command", None)], cells)
+
+
+def _table(
+    rows: list[dict[str, Any]], columns: list[tuple[str, int | None]], cells: list[list[Any]]
+) -> dict[str, Any]:
+    headed: list[dict[str, Any]] = [{"name": "row"}]
+    headed += [
+        {"name": name} | ({} if digits is None else {"digits": digits}) for name, digits in columns
+    ]
+    named = [[row["figures"]["name"], *each] for row, each in zip(rows, cells, strict=True)]
+    return {"columns": headed, "rows": named}

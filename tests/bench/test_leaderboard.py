@@ -1,0 +1,221 @@
+"""The columns of the leaderboard against plain Python, its tests of differences, and rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, save_npz
+
+from models.ranking.top_k import NO_LABEL, Ranking
+from models.vocabulary.reading import read_vocabulary
+from training.assessment.predictions import read_predictions, write_predictions
+from training.data.dataset import open_dataset
+from training.evaluation.by_frequency import evaluate
+
+DEMO = Path(__file__).parents[2] / "training" / "demo_data"
+MODULES = ("columns", "row", "features", "peers", "differences", "annif_row", "evaluation_rows")
+
+
+@pytest.fixture
+def board(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "leaderboard"))
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import annif_row
+    import columns
+    import differences
+    import evaluation_rows
+    import peers
+    import row
+
+    yield {
+        "annif_row": annif_row, "columns": columns, "differences": differences, "peers": peers,
+        "evaluation_rows": evaluation_rows, "row": row,
+    }  # fmt: skip
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def made_up(seed: int, num_documents: int = 40, num_labels: int = 12, width: int = 12):
+    """Return a ranking whose scores are probabilities, and the truth of its documents."""
+    random = np.random.default_rng(seed)
+    p = random.random((num_documents, num_labels)).astype(np.float32).round(2)  # with ties
+    labels = np.argsort(-p, axis=1, kind="stable")[:, :width]
+    truth = csr_array((random.random(p.shape) < p).astype(np.float32))
+    return Ranking(labels, np.take_along_axis(p, labels, axis=1)), truth
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_threshold_is_the_best_of_all_and_micro_f1_is_counted(board, seed):
+    columns, (ranking, truth) = board["columns"], made_up(seed)
+    dense = truth.toarray()
+
+    def f1(threshold: float) -> float:
+        answered = [
+            (row, label)
+            for row in range(len(dense))
+            for label, score in zip(ranking.labels[row], ranking.scores[row], strict=True)
+            if score >= threshold
+        ]
+        hits = sum(dense[pair] for pair in answered)
+        return float(2 * hits / (len(answered) + dense.sum()))
+
+    threshold = columns.best_threshold(ranking, truth)
+    assert columns.micro_f1(ranking, truth, threshold) == pytest.approx(f1(threshold))
+    assert f1(threshold) == pytest.approx(max(map(f1, np.unique(ranking.scores))))
+
+
+def test_scores_that_are_no_probabilities_have_no_ece_until_dev_fits_them(board):
+    columns, (ranking, truth) = board["columns"], made_up(1, num_documents=400)
+    far = Ranking(ranking.labels, 10 * ranking.scores)
+    alone = columns.probability_columns(far, truth, None, None)
+    assert alone == {"ECE@5": None, "ECE@5, fitted on dev": None, "micro-F1": None}
+    dev, dev_truth = made_up(2, num_documents=400)
+    fitted = columns.probability_columns(
+        far, truth, (Ranking(dev.labels, 10 * dev.scores), dev_truth), None
+    )
+    same = columns.probability_columns(ranking, truth, (dev, dev_truth), None)
+    assert same["ECE@5"] is not None
+    for name in ("ECE@5, fitted on dev", "micro-F1"):
+        assert fitted[name] == pytest.approx(same[name])
+
+
+def test_padding_is_no_answer(board):
+    columns, (ranking, truth) = board["columns"], made_up(3)
+    labels, scores = ranking.labels.copy(), ranking.scores.copy()
+    labels[:, 1:], scores[:, 1:] = NO_LABEL, -np.inf
+    found, is_true = columns.first_pairs(Ranking(labels, scores), truth, 5)
+    assert len(found) == len(is_true) == len(labels)
+
+
+def judged_of(board, truth):
+    counts = np.arange(truth.shape[1], dtype=np.int64)
+    return board["columns"].Judged(truth, counts, 50, None)
+
+
+def test_the_same_ranking_does_not_differ_and_a_worse_one_does(board):
+    ranking, truth = made_up(4, num_documents=200)
+    worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
+    none = np.zeros(200, dtype=bool)
+    found = board["differences"].differences(
+        {"a": ranking, "b": ranking, "c": worse}, "a", judged_of(board, truth), none
+    )
+    rows = {(row[0], row[1]): row for row in found["rows"]}
+    assert [rows["b", "P@5"][x] for x in (2, 3, 4, 5, 6)] == [0, 0, 0, "1.000", "no"]
+    assert rows["c", "P@5"][6] == "yes"
+    assert rows["c", "P@5"][3] < rows["c", "P@5"][2] < rows["c", "P@5"][4] < 0
+
+
+def test_documents_that_repeat_another_do_not_count(board):
+    ranking, truth = made_up(5, num_documents=100)
+    worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
+    mixed = Ranking(ranking.labels.copy(), ranking.scores)
+    mixed.labels[50:] = worse.labels[50:]
+    is_repeat = np.arange(100) >= 50
+    found = board["differences"].differences(
+        {"a": ranking, "b": mixed}, "a", judged_of(board, truth), is_repeat
+    )
+    assert all(row[2] == 0 for row in found["rows"])
+
+
+def test_a_row_is_a_record_of_everything(board, tmp_path):
+    dataset = open_dataset(DEMO)
+    files = {}
+    for split in ("dev", "test"):
+        truth = dataset.split(split).scan().labels
+        padded = [
+            (row.tolist() + [NO_LABEL] * 3)[:3]
+            for row in np.split(truth.indices, truth.indptr[1:-1])
+        ]
+        labels = np.array(padded)
+        scores = np.where(labels == NO_LABEL, -np.inf, 0.75).astype(np.float32)
+        files[split] = tmp_path / f"{split}.txt"
+        write_predictions(files[split], Ranking(labels, scores), truth.shape[1])
+    costs = dict.fromkeys(board["row"].COSTS)
+    about = {"name": "oracle", "version": "1", "settings": "none"}
+    path = tmp_path / "oracle.json"
+    board["row"].write_row(
+        path, dataset, files["test"], files["dev"], about=about, costs=costs, command="python x"
+    )
+    record = json.loads(path.read_text())
+    figures = record["figures"]
+    assert record["command"] == "python x"
+    assert figures["bands"]["all"]["P@1"] == 1
+    assert figures["hierarchical"]["hP@1"] == 1 > figures["hierarchical"]["hR@1"] > 0
+    assert figures["intervals"]["P@1"] == [1, 1]
+    assert figures["probabilities"]["ECE@5"] == pytest.approx(0.25)
+    assert figures["probabilities"]["ECE@5, fitted on dev"] == pytest.approx(0)
+
+
+def test_a_grid_is_every_setting_with_every_kind_of_features(board):
+    peers = board["peers"]
+    peer = peers.PEERS["omikuji-bonsai"]
+    grid = peers.grid_of(peer, ["words", "phrases"])
+    assert len(grid) == 2 * 3 * 2
+    assert len({json.dumps(each) for each in grid}) == len(grid)
+    smaller = peers.fixed(peer, ["linear_loss_type=0"])
+    assert len(peers.grid_of(smaller, ["words"])) == 3
+    assert "linear_c=1.0" in peers.describe(peers.grid_of(smaller, ["words"])[1][1], smaller)
+
+
+def test_annif_reads_every_name_and_every_document(board, tmp_path):
+    dataset = open_dataset(DEMO)
+    board["annif_row"].write_forms(dataset, tmp_path, [1])
+    concepts = read_vocabulary(tmp_path / "vocabulary.ttl").concepts
+    assert len(concepts) == len(dataset.labels)
+    of_id = {concept.id: concept for concept in concepts}
+    for row, label in enumerate(dataset.labels):
+        concept = of_id[f"http://example.org/label/{row}"]
+        assert concept.names == {"en": label.name}
+        assert {*concept.other_names.get("en", ()), label.name} == {
+            *label.alternative_names, label.name,
+        }  # fmt: skip
+    lines = (tmp_path / "dev.tsv").read_text("utf-8").splitlines()
+    truth = dataset.split("dev").scan().labels
+    assert [line.count("\t") for line in lines] == [1] * truth.shape[0]
+    assert sum(line.count("<http://example.org/label/") for line in lines) == truth.nnz
+
+
+def test_a_row_of_a_record_is_that_of_the_ranking(board):
+    ranking, truth = made_up(6)
+    judged = judged_of(board, truth)
+    found = board["columns"].columns_of(ranking, judged)
+    evaluation = evaluate({"fast": ranking}, truth, judged.training_counts, 50)
+    trusted = {
+        "after": {"fast": {"top_calibration_error": 0.25}}, "micro_f1": {"fast": {"micro_f1": 0.5}},
+    }  # fmt: skip
+    figures = {**evaluation.to_json(), "data": "x", "split": "test", "probabilities": trusted}
+    record = json.loads(json.dumps({"figures": figures}))
+    row = board["evaluation_rows"].figures_of(record, "fast", "Longtail")
+    assert row["name"] == "Longtail: fast"
+    assert row["bands"] == found["bands"]
+    assert row["documents"] == found["documents"]
+    assert row["probabilities"]["ECE@5"] == 0.25
+    assert row["probabilities"]["micro-F1"] == 0.5
+
+
+def test_what_a_peer_writes_is_what_compare_reads(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "leaderboard" / "programs"))
+    import writing
+
+    truth = made_up(7)[1]
+    for name in ("X", "Y", "judged"):
+        save_npz(tmp_path / f"{name}.npz", truth)
+    output = str(tmp_path / "test.txt")
+    features, labels, judged, settings, path = writing.read(
+        ["run.py", str(tmp_path), output, '{"C": 2}']
+    )
+    assert (settings, path) == ({"C": 2}, output)
+    assert (labels != truth).nnz == 0 == (features != judged).nnz
+    rows = [[(label, 1e-7 * (label + 1)) for label, _ in row] for row in writing.pairs_of(labels)]
+    writing.write_predictions(output, rows, labels.shape[1])
+    found = read_predictions(Path(output), *labels.shape)
+    for row, ranked, scores in zip(rows, found.labels, found.scores, strict=True):
+        is_there = ranked != NO_LABEL
+        assert ranked[is_there].tolist() == [label for label, _ in reversed(row)]
+        expected = np.array([score for _, score in reversed(row)], dtype=np.float32)
+        assert scores[is_there].tolist() == expected.tolist()
