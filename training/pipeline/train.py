@@ -264,8 +264,9 @@ def _finished_on_dev(run: Run, corpus: Dataset, parts: ModelParts) -> tuple[Mode
         )
         return parts, OnDev({}, {}, {})
     return finish_on_dev(
-        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder
-    )
+        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder,
+        max_loss=run.config.cascade.max_loss,
+    )  # fmt: skip
 
 
 def _manifest(
