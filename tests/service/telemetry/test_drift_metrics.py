@@ -21,7 +21,9 @@ def label(index, probability=None):
 
 def answer(*texts, version=1, num_labels=10):
     """An answer to texts: each with its labels and what is known of it."""
-    predictions = [SimpleNamespace(labels=labels, familiarity=about) for labels, about in texts]
+    predictions = [
+        SimpleNamespace(labels=labels, familiarity=about, stage=None) for labels, about in texts
+    ]
     model = SimpleNamespace(
         version=version,
         thresholds={"sparse": 0.5},
