@@ -196,7 +196,7 @@ class TextResult(Answer):
     `sparse` still reads all of it."""
     exact: bool
     """Whether it is certain that no other label has a better score; of `cascade`, by its stage."""
-    stage: str = ""
+    stage: str | None = None
     """The scorer whose answer this is, where `cascade` was asked for; else absent."""
     warnings: list[AnswerWarning] = Field([])
     """What to know about labels before relying on them; absent where there is nothing."""

@@ -127,7 +127,8 @@ def within_limit(
     sums = step + np.cumsum(losses[order])
     squares = step**2 + np.cumsum(losses[order] ** 2)
     means = sums / size
-    upper = means + CONFIDENCE_Z * np.sqrt((squares / size - means**2) / size)
+    variances = np.maximum(squares / size - means**2, 0)  # below 0 by rounding
+    upper = means + CONFIDENCE_Z * np.sqrt(variances / size)
     is_last_of_equals = np.append(np.diff(doubts[order]) > 0, True)
     tested = np.flatnonzero(is_last_of_equals)
     is_too_much = upper[tested] > max_loss

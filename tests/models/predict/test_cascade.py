@@ -77,14 +77,16 @@ def stages(predictor: Predictor) -> list[str]:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_text_gets_the_answer_of_its_stage(predictor, stages, options):
     found = predictor.predict(TEXTS, scorer="cascade", **options)
-    for text, stage, prediction in zip(TEXTS, stages, found, strict=True):
-        (wanted,) = predictor.predict([text], scorer=stage, **options)
-        assert wanted.stage is None
-        assert prediction == replace(wanted, stage=stage)
+    for stage in set(stages):
+        rows = [row for row, own in enumerate(stages) if own == stage]
+        wanted = predictor.predict([TEXTS[row] for row in rows], scorer=stage, **options)
+        assert {each.stage for each in wanted} == {None}
+        assert [found[row] for row in rows] == [replace(each, stage=stage) for each in wanted]
 
 
 def test_rankings_and_scores_are_those_of_the_stages(predictor, stages):
     batch = predictor.read(TEXTS)
+    predictor.encode(batch)  # the last bits of a vector depend on its batch
     found = predictor.rank(batch, RankingOptions(k=4, scorer="cascade"))
     scores = predictor.score(batch, found.labels, RankingOptions(scorer="cascade"))
     for row, stage in enumerate(stages):
