@@ -107,7 +107,9 @@ def main() -> None:
             half = run(at_rate(service.port, requests, full.rate / 2, chosen.seconds))
             assert set(full.statuses) == set(half.statuses) == {200}
             waits = [1000 * half.percentile(200, place) for place in (50, 99)]
-            table.add(f"`{scorer}`", *quality[scorer], full.rate, *waits, service.memory_mib(), share)
+            table.add(
+                f"`{scorer}`", *quality[scorer], full.rate, *waits, service.memory_mib(), share
+            )
     keep(chosen.json, {"tiers": table})
 
 
