@@ -30,6 +30,8 @@ CONFIDENCE_Z = 1.2816
 """Standard errors between the loss and its upper limit: of 90 %, on one side."""
 _LEAST_SHARE = 0.1
 """Of the documents that the first stage must answer for a cascade to be worth its name."""
+_DECIMALS = 6
+"""Of losses kept, which are fractions; further ones are of rounding."""
 _LEAST_NOISE = 0.01
 """Nats; stages that hardly differ leave no doubt, but for equal log-odds."""
 
@@ -99,8 +101,8 @@ def fit_cascade(dev: DevRanking, blending: Blending, max_loss: float) -> Cascade
         noise=noise,
         most_doubt=_rounded_up(float(np.sort(doubts)[found.count - 1])),
         max_loss=max_loss,
-        loss=_rounded(found.loss),
-        loss_limit=_rounded(found.upper),
+        loss=round(found.loss, _DECIMALS),
+        loss_limit=round(found.upper, _DECIMALS),
         first_share=_rounded(share),
     )
 

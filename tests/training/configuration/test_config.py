@@ -243,7 +243,7 @@ def leaves(content: dict, *path: str) -> set[str]:
 
 
 SPARSE = TrainingConfig(scorers=("sparse",))
-DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.")
+DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.", "cascade")
 
 
 def test_what_an_ensemble_was_to_be_good_at_is_no_setting_any_more():
