@@ -22,12 +22,15 @@ NEIGHBOURS = "neighbours"
 HYBRID = "hybrid"
 ENSEMBLE = "ensemble"
 FAST = "fast"
+CASCADE = "cascade"
 HYBRID_OF = (RETRIEVAL, CLASSIFIER)
 """The scorers that make `hybrid` (DEPL+c)."""
 WITHOUT_ENCODER = (SPARSE, NAMES, NEIGHBOURS)
 """The scorers that need no encoder; `fast` blends them."""
 BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
 """The scorers that `ensemble` blends."""
+STAGES = (FAST, ENSEMBLE)
+"""The scorers that answer in `cascade`: the second where the first may be worse."""
 
 AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
 """What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""

@@ -277,6 +277,7 @@ class Prediction:
             often too high (see `models.scorers.reliability`).
         familiarity: How much the text is like those that the model learned from; None where nobody
             looked.
+        stage: The scorer of `cascade` whose answer this is; None where another one was asked.
     """
 
     labels: tuple[LabelScore, ...]
@@ -289,6 +290,7 @@ class Prediction:
     explanations: tuple[Explanation, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
+    stage: str | None = None
 
     def __iter__(self) -> Iterator[LabelScore]:
         """Give the labels, best first."""

@@ -12,6 +12,8 @@ import numpy as np
 from models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
 from models.bundle.manifest import Manifest
 from models.labels.catalogue import LabelCatalogue
+from models.names import CASCADE
+from models.scorers.cascade import CASCADE_NAME
 
 
 def rewrite(
@@ -40,6 +42,7 @@ def rewrite(
         and name != LABELS_NAME
         and not name.startswith(f"{ENCODER_FOLDER}/")
         and name not in texts
+        and (name != CASCADE_NAME or CASCADE in manifest.scorers)
     )
     same_tensors = (name for name in before.tensors if name not in tensors)
     return write_bundle(

@@ -26,6 +26,7 @@ from models.files.durable import write_json_durably
 from models.files.outputs import check_writable_folder, visible_names
 from models.parts.model_parts import DenseParts, ModelParts
 from models.parts.storage import read_parts, tensors_of
+from models.scorers.cascade import CASCADE_NAME
 from models.scorers.linear import LinearModel
 from models.scorers.sparse import SparseModel
 
@@ -52,6 +53,7 @@ def part_of(parts: ModelParts, labels: range) -> ModelParts:
         dense=None if parts.dense is None else _dense_part(parts.dense, labels),
         names=None if parts.names is None else replace(parts.names, scored=labels),
         neighbours=None if parts.neighbours is None else parts.neighbours.part_of(labels),
+        cascade=None,  # who answers a text depends on its best labels of all shards
     )
 
 
@@ -179,13 +181,16 @@ def _write_shard(folder: Path, bundle: Bundle, parts: ModelParts, shard: Shard) 
     texts = {
         name: bundle.text(name)
         for name in bundle.manifest.files
-        if name not in tensors and name != LABELS_NAME and not name.startswith(f"{ENCODER_FOLDER}/")
+        if name not in tensors
+        and name not in (LABELS_NAME, CASCADE_NAME)
+        and not name.startswith(f"{ENCODER_FOLDER}/")
     }
     return write_bundle(
         folder,
         manifest=replace(
             bundle.manifest,
             label_count=len(labels),
+            scorers=part.scorers,
             retired_label_count=int(part.catalogue.is_retired.sum()),
             longtail_version=version("longtail"),
         ),

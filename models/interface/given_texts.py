@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from models.errors import RequestError
-from models.predict.texts import checked_texts
+from models.parts.texts import checked_texts
 
 _TITLED = ("title", "content")
 

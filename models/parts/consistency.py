@@ -9,7 +9,7 @@ import numpy as np
 from models.bundle.bundle import Bundle
 from models.encoders.families import num_positions
 from models.errors import BundleCorruptError
-from models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION
+from models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION, STAGES
 from models.parts.model_parts import (
     _TREE_FILE,
     CLASSIFIER_FILE,
@@ -20,6 +20,7 @@ from models.parts.model_parts import (
     ModelParts,
 )
 from models.scorers.aims import AIMS_NAME
+from models.scorers.cascade import CASCADE_NAME
 from models.scorers.linear import LinearModel, LinearScorer
 
 
@@ -59,6 +60,9 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
     if odd:
         said = f"calibrations or blend weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
+    if parts.cascade is not None and not set(STAGES) <= set(parts.blends):
+        said = f"a rule without the blends {STAGES}, of which one answers by it"
+        raise BundleCorruptError(contradiction(bundle, CASCADE_NAME, said))
     _check_aims(bundle, parts)
     if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
         said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"

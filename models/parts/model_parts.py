@@ -17,6 +17,7 @@ Where a dev split has fitted it:
 
 aims.json                  how much labels count for each aim (`models.scorers.aims`), where a dev
                            split has fitted that
+cascade.json               when `ensemble` answers in `cascade`, and not `fast`
 
 probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
 some
@@ -48,6 +49,7 @@ from models.labels.catalogue import LabelCatalogue
 from models.lexical.name_model import NameModel
 from models.memory.memory import NeighbourMemory
 from models.names import (
+    CASCADE,
     CLASSIFIER,
     ENSEMBLE,
     FAST,
@@ -59,6 +61,7 @@ from models.names import (
     SPARSE,
 )
 from models.scorers.aims import Aims
+from models.scorers.cascade import CascadeRule
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 
@@ -112,6 +115,7 @@ class ModelParts:
         blends: The scorers that blend others by rarity, by name.
         neighbours: The documents that it remembers; None if it keeps none.
         aims: Of calibrated scorers.
+        cascade: Says which texts `fast` answers; None where there is no such scorer.
     """
 
     catalogue: LabelCatalogue
@@ -123,6 +127,7 @@ class ModelParts:
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
     neighbours: NeighbourMemory | None = None
     aims: Aims = field(default_factory=dict)
+    cascade: CascadeRule | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -138,6 +143,7 @@ class ModelParts:
             NEIGHBOURS: self.neighbours is not None,
             FAST: FAST in self.blends,
             ENSEMBLE: ENSEMBLE in self.blends,
+            CASCADE: self.cascade is not None,
         }
         return tuple(name for name, is_there in there.items() if is_there)
 

@@ -21,7 +21,7 @@ from models.encoders.vector_head import VectorHead
 from models.errors import BundleCorruptError
 from models.label_tree.tree import LabelTree
 from models.memory.memory import NeighbourMemory
-from models.names import CLASSIFIER, HYBRID, LINEAR, NAMES, NEIGHBOURS, Pooling
+from models.names import CASCADE, CLASSIFIER, HYBRID, LINEAR, NAMES, NEIGHBOURS, Pooling
 from models.parts.consistency import check_parts, contradiction
 from models.parts.model_parts import (
     _DUAL_ENCODER_FILE,
@@ -44,6 +44,7 @@ from models.parts.name_storage import (
     texts_of_names,
 )
 from models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
+from models.scorers.cascade import CASCADE_NAME, CascadeRule
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel
@@ -90,6 +91,8 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
         texts[_NEIGHBOUR_IDS_FILE] = parts.neighbours.ids_to_json()
     if parts.aims:
         texts[AIMS_NAME] = aims_to_json(parts.aims)
+    if parts.cascade is not None:
+        texts[CASCADE_NAME] = parts.cascade.to_json()
     return texts
 
 
@@ -123,6 +126,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             blends=manifest.blends,
             neighbours=read_neighbours(bundle, sparse),
             aims=aims_from_json(bundle.text(AIMS_NAME)) if AIMS_NAME in manifest.files else {},
+            cascade=_read_cascade(bundle),
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error
@@ -222,6 +226,20 @@ def read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | No
         )
     except (BundleCorruptError, ValueError) as error:
         raise BundleCorruptError(contradiction(bundle, NEIGHBOURS_FILE, str(error))) from error
+
+
+def _read_cascade(bundle: Bundle) -> CascadeRule | None:
+    """Return which texts `fast` answers in `cascade`; None where there is no such scorer.
+
+    Raises:
+        BundleCorruptError: It is no rule.
+    """
+    if CASCADE not in bundle.manifest.scorers:
+        return None
+    try:
+        return CascadeRule.from_json(bundle.text(CASCADE_NAME))
+    except (TypeError, ValueError) as error:
+        raise BundleCorruptError(contradiction(bundle, CASCADE_NAME, str(error))) from error
 
 
 def read_linear(bundle: Bundle) -> LinearScorer:

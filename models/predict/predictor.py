@@ -22,18 +22,20 @@ from models.explain.label_facts import FindNearest, LabelFacts
 from models.labels.catalogue import Label, LabelCatalogue
 from models.labels.search import LabelSearch
 from models.labels.selection import LabelSelector
-from models.names import AimName, CorrectionName
+from models.names import CASCADE, STAGES, AimName, CorrectionName
 from models.options import RankingKeywords, RankingOptions
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
+from models.parts.texts import checked_texts
 from models.predict.loading import load_parts, set_threads, take_fastest_backend
 from models.predict.placement import Placement
 from models.predict.presentation import Presenter
 from models.predict.scorer_set import ScorerSet
-from models.predict.texts import checked_texts
+from models.predict.stages import Stages, StageTexts, in_order
 from models.ranking.top_k import Ranking
 from models.results import Explanation, LabelDetails, Prediction, with_explanations
 from models.scorers.aims import Aims
+from models.scorers.cascade import CascadeRule
 
 
 class Predictor:
@@ -71,8 +73,7 @@ class Predictor:
             self._placement.place(parts.dense, precision)
         self.catalogue: LabelCatalogue = parts.catalogue
         self.facts = LabelFacts(parts)
-        self._scorers = ScorerSet(parts, self._placement, default_scorer)
-        self._presenter = Presenter(self._scorers, parts.catalogue)
+        self._take_scorers(ScorerSet(parts, self._placement, default_scorer))
         self.calibrations = parts.calibrations
 
     @classmethod
@@ -115,6 +116,7 @@ class Predictor:
         calibrations: Mapping[str, Calibration],
         blends: Mapping[str, RarityBlend],
         aims: Aims | None = None,
+        cascade: CascadeRule | None = None,
     ) -> Predictor:
         """Return the same model with probabilities and blends; its indexes are shared.
 
@@ -122,15 +124,25 @@ class Predictor:
             calibrations: Of its scorers, the blends among them.
             blends: By name.
             aims: Of its scorers; None: they have none but precision.
+            cascade: Of the blends; None: there is no such scorer.
         """
         other = copy(self)
         other._parts = replace(
-            self._parts, calibrations=calibrations, blends=blends, aims=aims or {}
+            self._parts,
+            calibrations=calibrations,
+            blends=blends,
+            aims=aims or {},
+            cascade=cascade,
         )
         other.calibrations = calibrations
-        other._scorers = self._scorers.with_blending(other._parts)
-        other._presenter = Presenter(other._scorers, self.catalogue)
+        other._take_scorers(self._scorers.with_blending(other._parts))
         return other
+
+    def _take_scorers(self, scorers: ScorerSet) -> None:
+        self._scorers = scorers
+        self._presenter = Presenter(scorers, self.catalogue)
+        rule = self._parts.cascade
+        self._stages = None if rule is None else Stages(rule, scorers)
 
     @cached_property
     def label_search(self) -> LabelSearch:
@@ -154,7 +166,7 @@ class Predictor:
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers."""
-        return self._scorers.names
+        return self._parts.scorers
 
     @property
     def default_scorer(self) -> str:
@@ -195,19 +207,19 @@ class Predictor:
 
     def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
         """Return what is added to the scores of a scorer (see `ScorerSet.correction_of`)."""
-        return self._scorers.correction_of(scorer, requested)
+        return self._scorers.correction_of(self._first(scorer), requested)
 
     def aims_of(self, scorer: str) -> tuple[AimName, ...]:
-        """Return the aims that a scorer has."""
-        return self._scorers.aims_of(scorer)
+        """Return the aims that a scorer has; those of `cascade` are the ones of both its stages."""
+        return self._scorers.aims_of(self._first(scorer))
 
     def needs_encoder(self, scorer: str) -> bool:
-        """Whether a scorer, or one that it blends, reads texts by the encoder.
+        """Whether a scorer, or one that it blends, reads every text by the encoder.
 
         Raises:
             RequestError: There is no such scorer.
         """
-        return "vector" in self._scorers.reads(scorer)
+        return "vector" in self._scorers.reads(self._first(scorer))
 
     def gives_probabilities(self, scorer: str) -> bool:
         """Whether a scorer's labels have probabilities, with its own correction and no tail dial.
@@ -215,7 +227,17 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        return self._scorers.gives_probabilities(scorer)
+        return self._scorers.gives_probabilities(self._first(scorer))
+
+    def _first(self, scorer: str) -> str:
+        """Return the scorer, or the one that answers first in a cascade."""
+        return STAGES[0] if scorer == CASCADE and self._stages is not None else scorer
+
+    def _divided(self, batch: TextBatch, options: RankingOptions) -> list[StageTexts] | None:
+        """Return who answers what of a query to a cascade; None of any other."""
+        if self._stages is None or (options.scorer or self.default_scorer) != CASCADE:
+            return None
+        return list(self._stages.divide(batch, options))
 
     def read(self, texts: Sequence[str], progress: Callable[[int], object] = int) -> TextBatch:
         """Return texts made ready to be ranked by any scorer.
@@ -226,7 +248,7 @@ class Predictor:
                 into features, where there is no encoder.
 
         Raises:
-            RequestError: The texts can't be ranked (see `models.predict.texts`).
+            RequestError: The texts can't be ranked (see `models.parts.texts`).
         """
         return TextBatch(
             checked_texts(texts), self._parts, self.device, progress, self._placement.num_threads
@@ -238,8 +260,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        query = self._scorers.resolve(RankingOptions(k=1, scorer=scorer))
-        reads = self._scorers.reads(query.scorer)
+        reads = self._scorers.reads(self._first(scorer or self.default_scorer))
         if "features" in reads:
             _ = batch.features
         if "names" in reads:
@@ -263,7 +284,11 @@ class Predictor:
             RequestError: There is no such scorer, k is more than there are labels, the scorer was
                 not trained with this correction, or the filter names unknown labels.
         """
-        return self._scorers.rank(batch, options)
+        if (parts := self._divided(batch, options)) is None:
+            return self._scorers.rank(batch, options)
+        found = [part.ranking or self._scorers.rank(part.batch, part.options) for part in parts]
+        order = np.argsort(np.concatenate([part.rows for part in parts]))
+        return Ranking.joined(found).of_rows(order)
 
     def score(
         self,
@@ -282,7 +307,12 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        return self._scorers.score(batch, labels, options)
+        if (parts := self._divided(batch, options)) is None:
+            return self._scorers.score(batch, labels, options)
+        scores = np.empty(labels.shape, dtype=np.float32)
+        for part in parts:
+            scores[part.rows] = self._scorers.score(part.batch, labels[part.rows], part.options)
+        return scores
 
     def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
         """Return the best labels of each text.
@@ -307,7 +337,19 @@ class Predictor:
             RequestError: As `predict` does, of what is not about the texts.
         """
         options = options or RankingOptions()
-        predictions = self._presenter.predict(batch, options)
+        if (parts := self._divided(batch, options)) is None:
+            return self._predicted(batch, options)
+        return in_order(parts, [self._of_stage(part) for part in parts])
+
+    def _of_stage(self, part: StageTexts) -> list[Prediction]:
+        found = self._predicted(part.batch, part.options, part.ranking)
+        return [replace(prediction, stage=part.options.scorer) for prediction in found]
+
+    def _predicted(
+        self, batch: TextBatch, options: RankingOptions, ranking: Ranking | None = None
+    ) -> list[Prediction]:
+        """Return what one scorer answers, and why, where that is asked for."""
+        predictions = self._presenter.predict(batch, options, ranking)
         if not options.explain:
             return predictions
         labels = [[label.index for label in each.labels] for each in predictions]
@@ -331,8 +373,16 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        scorer = self._scorers.resolve(options).scorer
-        return explain(self._scorers, self.facts, batch, labels, scorer, options, nearest)
+        if (parts := self._divided(batch, options)) is None:
+            scorer = self._scorers.resolve(options).scorer
+            return explain(self._scorers, self.facts, batch, labels, scorer, options, nearest)
+        return in_order(
+            parts,
+            [
+                self.explain(part.batch, [labels[x] for x in part.rows], part.options, nearest)
+                for part in parts
+            ],
+        )
 
     def describe(self, label: int) -> LabelDetails:
         """Return all that is known of a label, by its row in the catalogue."""
@@ -342,5 +392,5 @@ class Predictor:
             label=self._with_other_names(label),
             keywords=self.facts.keywords(label),
             nearest=nearest,
-            scorers=tuple(name for name in self.scorers if self._scorers.knows(name, label)),
+            scorers=tuple(name for name in self._scorers.names if self._scorers.knows(name, label)),
         )

@@ -12,7 +12,7 @@ from models.labels.catalogue import LabelCatalogue
 from models.options import RankingOptions
 from models.parts.batches import Extent, TextBatch
 from models.predict.scorer_set import Resolved, ScorerSet
-from models.ranking.top_k import NO_LABEL
+from models.ranking.top_k import NO_LABEL, Ranking
 from models.results import Familiarity, LabelScore, Prediction
 from models.scorers.calibration import probabilities_of
 from models.scorers.reliability import warnings_about
@@ -25,8 +25,15 @@ class Presenter:
         self._scorers = scorers
         self._catalogue = catalogue
 
-    def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
+    def predict(
+        self, batch: TextBatch, options: RankingOptions, ranking: Ranking | None = None
+    ) -> list[Prediction]:
         """Return the best labels of each text, without explanations.
+
+        Args:
+            batch: The texts.
+            options: What is asked of each.
+            ranking: What `ScorerSet.rank` returns, where that is known; None: it is asked.
 
         Raises:
             RequestError: As `ScorerSet.rank` does; or there are no probabilities to compare with
@@ -39,7 +46,7 @@ class Presenter:
         self._check_threshold(options.threshold, query.scorer, calibration)
         if not batch.texts:
             return []
-        ranking = self._scorers.rank(batch, options)
+        ranking = ranking or self._scorers.rank(batch, options)
         probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
         if calibration is not None:
             scores = ranking.scores

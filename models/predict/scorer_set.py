@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int64
 from models.bundle.manifest import Calibration
 from models.errors import RequestError
 from models.labels.selection import LabelSelector
-from models.names import AIM_NAMES, HYBRID, HYBRID_OF, PRECISION, AimName, CorrectionName
+from models.names import AIM_NAMES, CASCADE, HYBRID, HYBRID_OF, PRECISION, AimName, CorrectionName
 from models.options import RankingOptions
 from models.parts.batches import Reading, TextBatch
 from models.parts.model_parts import ModelParts
@@ -57,7 +57,7 @@ class Resolved:
 
 
 class ScorerSet:
-    """Ranks and scores labels by any scorer of a model."""
+    """Ranks and scores labels by any scorer of a model but `cascade`, which is none by itself."""
 
     def __init__(self, parts: ModelParts, placement: Placement, default: str) -> None:
         """Make the scorers.
@@ -70,9 +70,9 @@ class ScorerSet:
         Raises:
             ConfigError: FAISS sees no such device.
         """
-        self.names = parts.scorers
+        self._take_names(parts)
         self.default = default or self.names[0]
-        self._num_labels = len(parts.catalogue)
+        self.num_labels = len(parts.catalogue)
         self._is_retired = parts.catalogue.is_retired
         self._selector = LabelSelector(parts.catalogue)
         self._calibrations = parts.calibrations
@@ -90,10 +90,15 @@ class ScorerSet:
             parts: Those of this model but for calibrations, ensemble and aims.
         """
         other = copy(self)
-        other.names, other._calibrations = parts.scorers, parts.calibrations
+        other._calibrations = parts.calibrations
+        other._take_names(parts)
         other._blends = _blends(parts)
         other._take_aims(parts)
         return other
+
+    def _take_names(self, parts: ModelParts) -> None:
+        self.names = tuple(name for name in parts.scorers if name != CASCADE)
+        self._all_names = parts.scorers
 
     def _take_aims(self, parts: ModelParts) -> None:
         self._aims = parts.aims
@@ -155,13 +160,13 @@ class ScorerSet:
                 unknown labels.
         """
         query = self.resolve(options)
-        if options.k > self._num_labels:
+        if options.k > self.num_labels:
             raise RequestError(
-                f"k is {options.k}; expected 1 to {self._num_labels}, the number of labels"
+                f"k is {options.k}; expected 1 to {self.num_labels}, the number of labels"
             )
         selection = self._selector.select(options.label_filter)
         scorers, combine = self._scored(batch, query, options.threshold)
-        return rank(scorers, combine, options.k, self._num_labels, selection)
+        return rank(scorers, combine, options.k, self.num_labels, selection)
 
     def score(
         self,
@@ -297,7 +302,7 @@ class ScorerSet:
     def _check(self, scorer: str) -> None:
         if scorer not in self.names:
             raise RequestError(
-                f"scorer {scorer!r} is not in this bundle; it has {', '.join(self.names)}"
+                f"scorer {scorer!r} is not in this bundle; it has {', '.join(self._all_names)}"
             )
 
     def _members(self, scorer: str) -> tuple[str, ...]:

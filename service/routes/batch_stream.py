@@ -252,7 +252,7 @@ class BatchResponse(Response):
                 raise line
             query = query_of(line, (line.text,))
             answer = await self._engine.predict_in_stream(query)
-            self._telemetry.drift.observe(query, answer)
+            self._telemetry.observe_texts(query, answer)
             return self._result_line(index, line, answer)
         except LongtailError as error:
             problem = problem_of_error(error)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from models.bundle.bundle import read_manifest
 from models.bundle.manifest import Manifest
 from models.errors import BundleError
-from models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
+from models.names import AIM_NAMES, CASCADE, PRECISION, STAGES, AimName, CorrectionName
 from models.scorers.aims import AIMS_NAME
 from service.schemas.models import FeedbackState, ModelList, ModelSummary, Runtime, ServiceLimits
 from service.settings import Settings
@@ -92,7 +92,9 @@ def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
 
 
 def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
-    fitted = manifest.calibrations if AIMS_NAME in manifest.files else {}
+    fitted = {*manifest.calibrations} if AIMS_NAME in manifest.files else set()
+    if fitted.issuperset(STAGES):
+        fitted.add(CASCADE)
     return {x: [*AIM_NAMES] if x in fitted else [PRECISION] for x in manifest.scorers}
 
 

@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from service.engine.engine import EngineAnswer
+from service.engine.queries import Query
 from service.telemetry.drift_metrics import DriftMetrics
 from service.telemetry.feedback_metrics import FeedbackMetrics
 from service.telemetry.model_metrics import ModelMetrics
@@ -71,6 +73,12 @@ class Telemetry:
             ("outcome",),
             registry=self._registry,
         )
+        self._stages = Counter(
+            "longtail_cascade_texts",
+            "Texts that the scorer cascade answered, by the scorer whose answer stands.",
+            ("version", "stage"),
+            registry=self._registry,
+        )
         self._problems = Counter(
             "longtail_problems",
             "Requests answered with a problem document, by the kind of problem.",
@@ -103,6 +111,13 @@ class Telemetry:
     def observe_predict(self, scorer: str, version: int, seconds: float) -> None:
         """Count the model work of one request; only for scorers that the model has."""
         self._predict_seconds.labels(scorer, str(version)).observe(seconds)
+
+    def observe_texts(self, query: Query, answer: EngineAnswer) -> None:
+        """Count the texts of an answer: by stage of a cascade, and what they say of drift."""
+        self.drift.observe(query, answer)
+        for prediction in answer.predictions:
+            if prediction.stage is not None:
+                self._stages.labels(str(answer.model.version), prediction.stage).inc()
 
     def observe_answer(self, version: int, seconds: float) -> None:
         """Count an answer to what named no version, by the version that was chosen for it."""

@@ -91,6 +91,7 @@ class FakePrediction:
     explanations: tuple[object, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
+    stage: str | None = None
 
 
 @dataclass(frozen=True)

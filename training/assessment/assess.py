@@ -26,7 +26,7 @@ from models.tables import frame_of, html_table
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
 from training.assessment.truth import RetiredLabels, check_splits, in_order_of
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
-from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
+from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector, looked_at
 from training.data.chunks import chunks
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
@@ -321,7 +321,7 @@ def _rank_batches(
     collected: PairCollector | None,
 ) -> dict[str, Ranking]:
     """Return the rankings of all rows: those that are there, are collected, and are made here."""
-    there = {*ranked, *(predictor.scorers if collected is not None else ())}
+    there = {*ranked, *(looked_at(predictor) if collected is not None else ())}
     parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in there}
     for batch in batches:
         for name, rankings in parts.items():

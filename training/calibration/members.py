@@ -32,7 +32,8 @@ from training.evaluation.metrics import (
 
 logger = logging.getLogger(__name__)
 
-_CUT_OFF = 5
+CUT_OFF = 5
+"""k of the measures; less where there are fewer labels."""
 _PRECISION_KS = (1, 5)
 _NUM_FOLDS = 2
 _MAX_DOCUMENTS = 2000
@@ -135,7 +136,7 @@ class DevRanking:
             The difference of P@1 and of P@5, as fractions, by their names.
         """
         own = blended(fitted, calibrations, self.pairs, self.catalogue)
-        crossed = self._cross_fitted(list(fitted.weights), calibrations)
+        crossed = self.cross_fitted(list(fitted.weights), calibrations)
         ks = [k for k in _PRECISION_KS if k <= own.shape[1]]
         return {
             f"P@{k}": precision_at(self._joined(own, k), k)
@@ -145,12 +146,12 @@ class DevRanking:
 
     def _value(self, members: Sequence[str], calibrations: Mapping[str, Calibration]) -> float:
         """Return nDCG@5 + PSP@5 of cross-fitted blends of some scorers."""
-        scores = self._cross_fitted(members, calibrations)
-        k = min(_CUT_OFF, scores.shape[1])
+        scores = self.cross_fitted(members, calibrations)
+        k = min(CUT_OFF, scores.shape[1])
         joined, weights = self._joined(scores, k), self.propensity_weights
         return ndcg_at(joined, k) + propensity_scored_precision_at(joined, k, weights)
 
-    def _cross_fitted(
+    def cross_fitted(
         self, members: Sequence[str], calibrations: Mapping[str, Calibration]
     ) -> Float32[np.ndarray, "document m"]:
         """Return the scores of each half's pairs by the blend fitted on the other half."""
@@ -166,11 +167,20 @@ class DevRanking:
 
     def _joined(self, scores: Float32[np.ndarray, "document m"], k: int) -> RankedEvaluation:
         """Return the best k labels of each document beside the truth."""
+        places = self.best_places(scores, k)
+        labels = np.take_along_axis(self.pairs.labels, places, axis=1)
+        is_missing = np.isneginf(np.take_along_axis(scores, places, axis=1))
+        is_missing |= ~np.take_along_axis(self.pairs.is_best, places, axis=1)
+        labels[is_missing] = NO_LABEL
+        return join_truth(labels, self.truth)
+
+    def best_places(
+        self, scores: Float32[np.ndarray, "document m"], k: int
+    ) -> Int64[np.ndarray, "document k"]:
+        """Return where the best k labels of each document stand among its pairs."""
         scores = np.where(self.pairs.is_best, scores, -np.inf)
         order = np.lexsort((self.pairs.labels, -scores), axis=1)[:, :k]
-        labels = np.take_along_axis(self.pairs.labels, order, axis=1)
-        labels[np.isneginf(np.take_along_axis(scores, order, axis=1))] = NO_LABEL
-        return join_truth(labels, self.truth)
+        return order.astype(np.int64)
 
 
 def blended(

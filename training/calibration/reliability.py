@@ -305,7 +305,7 @@ def report_reliability(
         for name, threshold in (thresholds or {}).items()
         if name in predictor.calibrations
     }
-    measured = [name for name in predictor.scorers if len(pairs.of(name)[0])]
+    measured = [name for name in pairs.scores if len(pairs.of(name)[0])]
     counts = predictor.catalogue.training_counts
     return ReliabilityReport(
         before={name: measure_reliability(pairs, name, IDENTITY) for name in measured},

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.names import ENSEMBLE, FAST
+from models.names import CASCADE, ENSEMBLE, FAST
 from models.options import RankingOptions
 from models.parts.batches import TextBatch
 from models.predict.predictor import Predictor
@@ -130,10 +130,15 @@ class PairCollector:
         return {name: Ranking.joined([each[name] for each in self._rankings]) for name in names}
 
 
+def looked_at(predictor: Predictor) -> tuple[str, ...]:
+    """Return the scorers whose scores are collected: all but `cascade`, which has none itself."""
+    return tuple(name for name in predictor.scorers if name != CASCADE)
+
+
 def rank_best(predictor: Predictor, batch: TextBatch) -> dict[str, Ranking]:
     """Return the `NUM_BEST` best labels of documents, or all, by every scorer; of blends fewer."""
     found = {}
-    for name in predictor.scorers:
+    for name in looked_at(predictor):
         wanted = NUM_BEST_BLENDED if name in (ENSEMBLE, FAST) else NUM_BEST
         k = min(wanted, len(predictor.catalogue))
         found[name] = predictor.rank(batch, RankingOptions(k=k, scorer=name))
@@ -174,7 +179,7 @@ def score_pairs(
         weights=weights,
         scores={
             name: predictor.score(batch, labels, RankingOptions(scorer=name))
-            for name in predictor.scorers
+            for name in looked_at(predictor)
         },
     )
 

@@ -19,6 +19,7 @@ from models.files.validation import problem_in_words
 from models.names import ENSEMBLE, WITHOUT_ENCODER, Pooling
 from training.configuration.linear import LinearConfig
 from training.configuration.sections import (
+    CascadeConfig,
     ClassifierConfig,
     DescriptionConfig,
     NeighboursConfig,
@@ -29,7 +30,7 @@ from training.configuration.sections import (
 
 Scorer = Literal[
     "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours", "fast",
-    "ensemble",
+    "ensemble", "cascade",
 ]  # fmt: skip
 
 _DENSE_KEYS = (
@@ -54,14 +55,16 @@ _LEFT_TO_ENCODER = (
     ("retrieval", "label_pooling"),
 )
 """What the encoder decides where it is None; then it is no setting that was used."""
-_OPTIONAL = ("linear", "neighbours")
+_OPTIONAL = ("linear", "neighbours", "cascade")
 """Scorers with a section of their own name, which concerns no other scorer."""
-_BESIDE = {
-    "classifier": "retrieval",
-    "linear": "retrieval",
-    "fast": "retrieval",
-    "hybrid": "classifier",
-}
+_BESIDE = (
+    ("classifier", "retrieval"),
+    ("linear", "retrieval"),
+    ("fast", "retrieval"),
+    ("hybrid", "classifier"),
+    ("cascade", "fast"),
+    ("cascade", "ensemble"),
+)
 """Scorers that are made only beside another one."""
 
 
@@ -78,6 +81,7 @@ class TrainingConfig(_Section):
     """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
     beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier".
     "ensemble" blends all others; "fast", only beside "retrieval", those that need no encoder.
+    "cascade", only beside both, lets "fast" answer where it is sure enough, and "ensemble" else.
     Without "retrieval" no encoder is needed. With
     "neighbours" the bundle keeps the words of every training document; leave it out where these
     are confidential."""
@@ -118,6 +122,7 @@ class TrainingConfig(_Section):
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
     neighbours: NeighboursConfig = NeighboursConfig()
+    cascade: CascadeConfig = CascadeConfig()
 
     @field_validator("scorers")
     @classmethod
@@ -126,7 +131,7 @@ class TrainingConfig(_Section):
             raise ValueError("a scorer is named twice; name each once")
         if "sparse" not in scorers:
             raise ValueError("'sparse' is missing; descriptions and hard negatives come from it")
-        for name, other in _BESIDE.items():
+        for name, other in _BESIDE:
             if name in scorers and other not in scorers:
                 raise ValueError(f"{name!r} without {other!r}; add it, or leave both out")
         return tuple(name for name in get_args(Scorer) if name in scorers)

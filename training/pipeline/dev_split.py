@@ -18,15 +18,17 @@ from scipy.sparse import csr_array
 
 from models.encoders.pretrained import Precision
 from models.lexical.name_model import NameModel
-from models.names import BLENDABLE, ENSEMBLE, FAST, WITHOUT_ENCODER
+from models.names import BLENDABLE, CASCADE, ENSEMBLE, FAST, WITHOUT_ENCODER
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.predict.loading import take_fastest_backend
 from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
 from models.scorers.aims import Aims
+from models.scorers.cascade import CascadeRule
 from training.assessment.assess import assess, split_batches
 from training.calibration.aims import fit_aims, kept_aims
+from training.calibration.cascade import fit_cascade, kept_cascade
 from training.calibration.ensemble import Blending, fit_blending, kept_blending
 from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
@@ -61,6 +63,7 @@ class OnDev(NamedTuple):
 
         Blends count without what they have from being fitted on the same documents. Of equally
         good scorers it is the last, as blends know more of rare labels; without metrics the first.
+        A cascade is never it: whoever wants an answer sooner asks for it.
         """
         if not self.metrics:
             return scorers[0]
@@ -71,7 +74,7 @@ class OnDev(NamedTuple):
             lead = self.optimism.get(name, {}).get(choice, 0.0)
             return float(self.metrics[name][ALL_LABELS][choice]) - lead
 
-        return max(reversed(scorers), key=value)
+        return max((name for name in reversed(scorers) if name != CASCADE), key=value)
 
 
 def finish_on_dev(
@@ -80,9 +83,11 @@ def finish_on_dev(
     num_training_documents: int,
     scorers: Collection[str],
     folder: Path,
+    *,
+    max_loss: float,
     precision: Precision = "float32",
 ) -> tuple[ModelParts, OnDev]:
-    """Return a model with calibrations, blends and aims, and what it reaches with them.
+    """Return a model with calibrations, blends, aims and cascade, and what it reaches with them.
 
     Args:
         corpus: With a dev split.
@@ -90,6 +95,7 @@ def finish_on_dev(
         num_training_documents: For the propensities.
         scorers: Names of all scorers that the model is to have; blends are made of the others.
         folder: Of the run; what was fitted there is not fitted again.
+        max_loss: Of P@k, a fraction, that the cascade may lose.
         precision: What its encoder computes in.
     """
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
@@ -100,9 +106,18 @@ def finish_on_dev(
         dev = DevSplit.of(corpus, parts, num_training_documents, precision)
         found = dev.blending(wanted, folder / "blending")
         aims = dev.aims(found, folder / "blending")
+        rule = None
+        if CASCADE in scorers:
+            rule = dev.cascade(found, max_loss, folder / "blending")
     with stage_cost(folder, "dev metrics"):
-        metrics = dev.metrics(found)
-    parts = replace(parts, calibrations=found.calibrations, blends=found.blends, aims=aims)
+        metrics = dev.metrics(found, rule)
+    parts = replace(
+        parts,
+        calibrations=found.calibrations,
+        blends=found.blends,
+        aims=aims,
+        cascade=rule,
+    )
     return parts, OnDev(metrics, found.thresholds, found.optimism)
 
 
@@ -164,13 +179,26 @@ class DevSplit:
         """
         return kept_aims(folder, lambda: self._fitted_aims(blending))
 
-    def metrics(self, blending: Blending) -> dict[str, Any]:
+    def cascade(self, blending: Blending, max_loss: float, folder: Path) -> CascadeRule | None:
+        """Return what the folder holds, or fit which texts `fast` may answer; None: too few.
+
+        Args:
+            blending: Of this model.
+            max_loss: Of P@k, a fraction, that may be lost.
+            folder: Of the run's blending.
+        """
+        return kept_cascade(folder, lambda: fit_cascade(self._dev_ranking(), blending, max_loss))
+
+    def metrics(self, blending: Blending, rule: CascadeRule | None = None) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
 
         Args:
             blending: Of this model.
+            rule: Of its cascade; None: it has none.
         """
-        predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
+        predictor = self.predictor.with_blending(
+            blending.calibrations, blending.blends, cascade=rule
+        )
         evaluation = assess(
             predictor,
             self.dataset,
@@ -187,17 +215,20 @@ class DevSplit:
         }
 
     def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
+        return fit_blending(self._dev_ranking(), blends)
+
+    def _dev_ranking(self) -> DevRanking:
+        """Return the documents that blends are fitted on."""
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
         pairs, counts = self._collected(), catalogue.training_counts
         unseen = None
         if lacks_unseen_labels(pairs, counts):
             unseen = pairs_without_documents(pairs, self._batches, counts, self.names)
         rows = spread_rows(len(pairs.labels), _MAX_FITTED)
-        dev = DevRanking.of(
+        return DevRanking.of(
             pairs.of_documents(rows), self._truth[rows], catalogue, num_documents,
             None if unseen is None else unseen.of_documents(rows),
         )  # fmt: skip
-        return fit_blending(dev, blends)
 
     def _fitted_aims(self, blending: Blending) -> Aims:
         pairs = self._collected()

@@ -278,8 +278,9 @@ def _finished_on_dev(
         )
         return parts, OnDev({}, {}, {})
     return finish_on_dev(
-        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder, precision
-    )
+        corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder,
+        max_loss=run.config.cascade.max_loss, precision=precision,
+    )  # fmt: skip
 
 
 def _manifest(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from models.bundle.bundle import Bundle
 from models.bundle.learned_from import LearnedFrom, Moved
@@ -19,7 +20,7 @@ from models.files.outputs import check_writable_folder, held
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts, tensors_of, texts_of
 from models.scorers.tfidf import TfidfModel
-from training.configuration.sections import SparseConfig
+from training.configuration.sections import CascadeConfig, SparseConfig
 from training.data.dataset import Dataset
 from training.pipeline.dev_split import OnDev, finish_on_dev
 from training.runtime.run_log import stage_cost
@@ -131,9 +132,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     dev_texts: list[str] = []
     if run.corpus is not None and _can_calibrate(bundle, run.corpus):
         dev = write_dev_corpus(run.corpus, changed.dev, folder / "dev")
-        after, on_dev = _fitted_on_dev(
-            after, run.corpus, dev, num_documents, settings["scorers"], folder
-        )
+        after, on_dev = _fitted_on_dev(after, run.corpus, dev, num_documents, settings, folder)
         manifest = _with_dev(manifest, after, on_dev)
         dev_texts = list(islice(dev.split("dev").texts(), MOST_TEXTS))
     with stage_cost(folder, "movement"):
@@ -270,14 +269,22 @@ def _fitted_on_dev(
     corpus: Dataset,
     dev: Dataset,
     num_documents: int,
-    scorers: Sequence[str],
+    settings: Mapping[str, Any],
     folder: Path,
 ) -> tuple[ModelParts, OnDev]:
-    """Return the model with calibrations, blends and aims that are fitted on dev documents."""
-    bare = replace(corpus_part(parts, corpus), calibrations={}, blends={}, aims={})
-    fitted, on_dev = finish_on_dev(dev, bare, num_documents, scorers, folder)
+    """Return the model with all that is fitted on dev documents."""
+    whole = corpus_part(parts, corpus)
+    bare = replace(whole, calibrations={}, blends={}, aims={}, cascade=None)
+    cascade = CascadeConfig.model_validate(settings.get("cascade", {}))
+    fitted, on_dev = finish_on_dev(
+        dev, bare, num_documents, settings["scorers"], folder, max_loss=cascade.max_loss
+    )
     return replace(
-        parts, calibrations=fitted.calibrations, blends=fitted.blends, aims=fitted.aims
+        parts,
+        calibrations=fitted.calibrations,
+        blends=fitted.blends,
+        aims=fitted.aims,
+        cascade=fitted.cascade,
     ), on_dev
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from models.bundle.learned_from import Moved
+from models.names import CASCADE
 from models.options import RankingOptions
 from models.parts.model_parts import ModelParts
 from models.predict.predictor import Predictor
@@ -33,7 +34,7 @@ def measure_movement(
     batches = [predictor.read(list(texts[:MOST_TEXTS]), int) for predictor in (old, new)]
     found = {}
     for scorer in old.scorers:
-        if scorer not in new.scorers:
+        if scorer not in new.scorers or scorer == CASCADE:  # whose stage may be another one
             continue
         options = RankingOptions(scorer=scorer, k=min(_K, len(before.catalogue)))
         labels = old.rank(batches[0], options).labels

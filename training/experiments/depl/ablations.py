@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from models.errors import ConfigError
 from models.files.validation import problem_in_words
 from models.labels.catalogue import LabelCatalogue
-from models.names import CLASSIFIER, HYBRID
+from models.names import CASCADE, CLASSIFIER, HYBRID
 from training.configuration.run import TrainingConfig
 from training.experiments.trials import Trial, choose_settings
 
@@ -207,4 +207,5 @@ def ablation_trials(names: Iterable[str], base: TrainingConfig, num_seeds: int) 
         for seed in range(num_seeds)
         for name in kept
         for scorer in configured(base, name, seed).scorers
+        if scorer != CASCADE  # which a model may lack, and which shows no other ranking
     ]

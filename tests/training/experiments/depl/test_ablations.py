@@ -71,6 +71,7 @@ def changes_of(base: TrainingConfig, name: str) -> dict[str, Any]:
                     "neighbours",
                     "fast",
                     "ensemble",
+                    "cascade",
                 )
             },
         ),

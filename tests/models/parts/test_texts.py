@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from models.errors import RequestError
+from models.parts.texts import checked_texts
 from models.predict.predictor import Predictor
-from models.predict.texts import checked_texts
 
 
 @pytest.mark.parametrize("text", ["olive oil", b"olive oil", "", "x"])
