@@ -15,6 +15,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.registry import Registry
 from models.predict.protocol import Predictor
 from service.engine.admission import Streams
+from service.engine.answer_cache import AnswerCache
 from service.engine.engine import Engine
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits
@@ -168,7 +169,8 @@ def _assemble(
     settings: Settings, load: Callable[[Bundle], Predictor] | None, tracing: Tracing | None
 ) -> Service:
     registry = Registry(settings.registry)
-    manager = ModelManager(registry)
+    cache = AnswerCache(settings.answer_cache_bytes)
+    manager = ModelManager(registry, lambda serving: cache.keep(serving.digests if serving else ()))
     limits = Limits(
         max_texts=settings.max_texts_per_request,
         max_text_characters=settings.max_text_characters,
@@ -186,10 +188,12 @@ def _assemble(
         limits,
         telemetry,
         label_sets=LabelSets(settings.label_sets),
+        cache=cache,
         num_workers=1 if load else compute.num_workers,
         prepare_thread=int if load else compute.prepare_thread,
     )
     telemetry.watch_queue(lambda: engine.admission.tokens)
+    telemetry.watch_cache(lambda: cache.num_bytes)
     return Service(
         settings=settings,
         manager=manager,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
@@ -23,7 +23,9 @@ from models.options import RankingOptions
 from models.predict.protocol import Predictor
 from models.results import LabelDetails, Prediction
 from service.engine.admission import Admission, Priority, estimate_tokens
-from service.engine.batching import EXPLANATION_TOKENS, Job, Seconds, WorkQueue, extra_tokens
+from service.engine.answer_cache import AnswerCache
+from service.engine.batching import EXPLANATION_TOKENS, Seconds, WorkQueue, extra_tokens
+from service.engine.flights import Flights
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
 from service.engine.worker import (
@@ -45,12 +47,21 @@ _OWN_TEXT = "The service asks itself about imports of olive oil from third count
 
 @dataclass(frozen=True, slots=True)
 class EngineAnswer:
-    """The labels of each text, and who found them in what time."""
+    """The labels of each text, and who found them in what time.
+
+    Attributes:
+        model: Who was asked.
+        scorer: Who scored the labels.
+        predictions: One for each text.
+        seconds: Where the time went.
+        num_reused: Texts that were not computed for this query (see `service.engine.flights`).
+    """
 
     model: LoadedModel
     scorer: str
     predictions: Sequence[Prediction]
     seconds: Seconds
+    num_reused: int = 0
 
 
 class Engine:
@@ -63,6 +74,7 @@ class Engine:
         observer: Observer,
         *,
         label_sets: LabelSets | None = None,
+        cache: AnswerCache | None = None,
         num_workers: int = 1,
         prepare_thread: Callable[[], object] = int,
     ) -> None:
@@ -73,6 +85,7 @@ class Engine:
             limits: What queries may ask for.
             observer: Takes every batch, and how each query ends.
             label_sets: The sets of labels that queries may name.
+            cache: Where answers are kept; None: nowhere.
             num_workers: Compute threads at most.
             prepare_thread: Called first of all on each compute thread; says whether models can be
                 computed by several of them.
@@ -82,11 +95,12 @@ class Engine:
         self._observer = observer
         self.label_sets = label_sets or LabelSets()
         self._queue = WorkQueue(limits.max_batch_tokens)
+        self._flights = Flights(self._queue, cache or AnswerCache(), observer)
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)
         self._is_closed = False
         self.num_answered = 0
-        """Queries that were answered so far, lines of streams among them."""
+        """Queries that something was computed for so far, lines of streams among them."""
         speed = self.admission.note_speed
         works = {
             "tokenise_0": partial(tokenise_jobs, self._queue, observer),
@@ -342,26 +356,15 @@ class Engine:
     ) -> EngineAnswer:
         if self._is_closed:
             raise NotReadyError(_STOPPING)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        def on_done(_: Job) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
-                loop.call_soon_threadsafe(wake)
-
-        job = Job(model, query.texts, options, priority, on_done)
-        self._queue.add(job)
-        try:
-            await done
-        finally:
-            self._queue.drop(job)
-        if job.error is not None:
-            raise job.error
-        self.num_answered += 1
+        found = await self._flights.answers(
+            model, query.texts, options, priority, is_fresh=query.texts == (_OWN_TEXT,)
+        )
+        num_reused = len(query.texts) - found.num_texts["computed"]
+        if found.num_texts["cache"] < len(query.texts):
+            self.num_answered += 1
+        assert options.scorer is not None
         catalogue = model.predictor.catalogue
-        predictions = [in_language(each, catalogue, query.language) for each in job.answers]
-        return EngineAnswer(model, job.scorer, predictions, job.seconds)
+        predictions = [
+            in_language(found.of_text[x], catalogue, query.language) for x in query.texts
+        ]
+        return EngineAnswer(model, options.scorer, predictions, found.seconds, num_reused)

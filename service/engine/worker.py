@@ -26,6 +26,7 @@ from service.engine.batching import (
     extra_tokens,
     jobs_of,
 )
+from service.engine.flights import ReuseObserver
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ _RESTART_PAUSE_S = 0.1
 """Before a thread begins anew, so that what fails at once does not keep a core busy."""
 
 
-class Observer(Protocol):
+class Observer(ReuseObserver, Protocol):
     """Who wants to know of every batch."""
 
     def observe_batch(self, num_texts: int, num_tokens: int) -> None:
