@@ -153,10 +153,12 @@ def create_app(
     return app
 
 
-def load_predictor(settings: Settings, bundle: Bundle) -> Predictor:
+def load_predictor(settings: Settings, compute: ComputeSetup, bundle: Bundle) -> Predictor:
     """Return the real model of a bundle."""
-    from models.predict.predictor import Predictor as BundlePredictor  # brings PyTorch
+    from models.predict.predictor import Predictor as BundlePredictor  # PyTorch, with an encoder
 
+    if bundle.manifest.encoder is not None:
+        compute.use_libraries()
     return BundlePredictor.of_bundle(
         bundle,
         device=settings.device,
@@ -191,6 +193,7 @@ def _assemble(
         cache=cache,
         num_workers=1 if load else compute.num_workers,
         prepare_thread=int if load else compute.prepare_thread,
+        prepare_work=compute.prepare_work,
     )
     telemetry.watch_queue(lambda: engine.admission.tokens)
     telemetry.watch_cache(lambda: cache.num_bytes)
@@ -200,7 +203,9 @@ def _assemble(
         engine=engine,
         telemetry=telemetry,
         streams=Streams(settings.max_streams),
-        redeployer=_redeployer(settings, manager, load or partial(load_predictor, settings)),
+        redeployer=_redeployer(
+            settings, manager, load or partial(load_predictor, settings, compute)
+        ),
         keys=Keys(
             admin=KeyRing("admin", settings.admin_keys, settings.admin_keys_file),
             api=KeyRing("api", settings.api_keys, settings.api_keys_file),

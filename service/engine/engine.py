@@ -8,6 +8,7 @@ even for reads. On processors there are several, each with few threads of the li
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +17,12 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
-from models.errors import LabelNotFoundError, NotReadyError, RequestError
+from models.errors import LabelNotFoundError, LongtailError, NotReadyError, RequestError
 from models.interface.languages import check_language, in_language
 from models.labels.filters import KnownLabels, LabelFilter
 from models.options import RankingOptions
 from models.predict.protocol import Predictor
+from models.processor import gpu_problem
 from models.results import LabelDetails, Prediction
 from service.engine.admission import Admission, Priority, estimate_tokens
 from service.engine.answer_cache import AnswerCache
@@ -29,6 +31,7 @@ from service.engine.flights import Flights
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
 from service.engine.worker import (
+    Hooks,
     Observer,
     compute_batches,
     help_to_compute,
@@ -39,6 +42,8 @@ from service.errors import DeadlineError
 from service.versions.serving import LoadedModel, ModelManager
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _STOPPING = "the service is stopping; ask another instance"
 _OWN_TEXT = "The service asks itself about imports of olive oil from third countries"
@@ -77,6 +82,7 @@ class Engine:
         cache: AnswerCache | None = None,
         num_workers: int = 1,
         prepare_thread: Callable[[], object] = int,
+        prepare_work: Callable[[], object] = int,
     ) -> None:
         """Take the parts; `start` comes next.
 
@@ -89,6 +95,7 @@ class Engine:
             num_workers: Compute threads at most.
             prepare_thread: Called first of all on each compute thread; says whether models can be
                 computed by several of them.
+            prepare_work: Called on them before each piece of work.
         """
         self._manager = manager
         self._limits = limits
@@ -101,12 +108,13 @@ class Engine:
         self._is_closed = False
         self.num_answered = 0
         """Queries that something was computed for so far, lines of streams among them."""
-        speed = self.admission.note_speed
+        self._device_problem: str | None = None
+        hooks = Hooks(prepare_work, self.admission.note_speed, self._note_errors)
         works = {
             "tokenise_0": partial(tokenise_jobs, self._queue, observer),
-            "compute_0": partial(compute_batches, self._queue, observer, speed),
+            "compute_0": partial(compute_batches, self._queue, observer, hooks),
         }
-        helping = partial(help_to_compute, self._queue, observer, speed, prepare_thread)
+        helping = partial(help_to_compute, self._queue, observer, hooks, prepare_thread)
         works |= {f"compute_{number}": helping for number in range(1, num_workers)}
         # Daemons, so that a process which never comes to `close` can end.
         self._threads = [
@@ -133,6 +141,27 @@ class Engine:
         if not ended:
             return None
         return f"the thread {ended[0]!r} has ended, its cause is in the log; restart the service"
+
+    def check_alive(self) -> None:
+        """Do nothing unless only a new process can answer.
+
+        Raises:
+            NotReadyError: CUDA refuses all further work of this process, as it does after a kernel
+                that failed; what that was is in the log.
+        """
+        if self._device_problem is not None:
+            raise NotReadyError(
+                f"the GPU can't be used by this process any more ({self._device_problem}); restart "
+                "the service"
+            )
+
+    def _note_errors(self, predictor: Predictor, errors: Sequence[Exception]) -> None:
+        """Find out whether the GPU can still be used, after errors that it may have caused."""
+        is_ours = all(isinstance(error, LongtailError) for error in errors)
+        if predictor.device != "cpu" and not is_ours and self._device_problem is None:
+            self._device_problem = gpu_problem()
+            if self._device_problem is not None:
+                logger.error("not alive any more: %s", self._device_problem)
 
     async def ask_itself(self, timeout_s: float) -> EngineAnswer:
         """Return the best label of a text by the way that requests go: admission and all threads.

@@ -203,7 +203,7 @@ def test_texts_without_a_known_token_are_computed_together_and_with_a_bound(
 
     loader = make_loader(predictor_class=Wordless)
     with open_client(loader, max_batch_tokens=8) as client:
-        answer = client.post("/v1/predict", json={"texts": ["???"] * 64})
+        answer = client.post("/v1/predict", json={"texts": ["?" * n for n in range(1, 65)]})
         assert answer.status_code == 200
-    sizes = [len(call) for call in loader.loaded[0].calls if set(call) == {"???"}]
+    sizes = [len(call) for call in loader.loaded[0].calls if call[0].startswith("?")]
     assert sizes == [8] * 8

@@ -209,7 +209,7 @@ def test_what_a_group_asks_for_in_vain_fails_at_once_for_all_of_it(make_predicto
 
 def test_texts_of_one_query_may_be_in_several_batches(make_predictor):
     predictor, observed = make_predictor(), Observed()
-    texts = ["a " * (1 + i % 9) for i in range(60)]
+    texts = ["a " * (1 + i % 9) + "b" * i for i in range(60)]
     with engine_of(predictor, observer=observed, max_batch_tokens=20) as engine:
         answer = asyncio.run(engine.predict(Query(texts)))
     assert scores(answer) == [float(len(text)) for text in texts]
