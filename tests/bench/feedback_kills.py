@@ -24,6 +24,7 @@ from concurrent.futures import Future
 from itertools import count
 from pathlib import Path
 
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from service.feedback.entries import Entry, Receipt, sha256_of
@@ -43,7 +44,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--write", metavar="NAME", help=argparse.SUPPRESS)
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     if chosen.write is not None:
         write(chosen.store, chosen.write)
     with tempfile.TemporaryDirectory() as folder:

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from load_generator import arrivals
+from machine import begin
 from recording import Table, add_json_option, keep
 from service_throughput import read_texts
 
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("registry", type=Path)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     prepare_process(chosen.threads)
     bundle = Registry(chosen.registry).open()
 
