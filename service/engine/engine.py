@@ -8,7 +8,7 @@ even for reads. On processors there are several, each with few threads of the li
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,20 +17,21 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
-from models.errors import LabelNotFoundError, LongtailError, NotReadyError, RequestError
+from models.errors import LabelNotFoundError, NotReadyError, RequestError
 from models.interface.languages import check_language, in_language
 from models.labels.filters import KnownLabels, LabelFilter
 from models.options import RankingOptions
 from models.predict.protocol import Predictor
-from models.processor import gpu_problem
 from models.results import LabelDetails, Prediction
 from service.engine.admission import Admission, Priority, estimate_tokens
 from service.engine.answer_cache import AnswerCache
-from service.engine.batching import EXPLANATION_TOKENS, Seconds, WorkQueue, extra_tokens
+from service.engine.batching import WorkQueue
 from service.engine.flights import Flights
+from service.engine.jobs import EXPLANATION_TOKENS, Seconds, extra_tokens
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
 from service.engine.worker import (
+    GpuWatch,
     Hooks,
     Observer,
     compute_batches,
@@ -42,8 +43,6 @@ from service.errors import DeadlineError
 from service.versions.serving import LoadedModel, ModelManager
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 _STOPPING = "the service is stopping; ask another instance"
 _OWN_TEXT = "The service asks itself about imports of olive oil from third countries"
@@ -101,15 +100,15 @@ class Engine:
         self._limits = limits
         self._observer = observer
         self.label_sets = label_sets or LabelSets()
-        self._queue = WorkQueue(limits.max_batch_tokens)
+        self._queue = WorkQueue(limits.max_batch_tokens, lambda: self.admission.tokens_a_second)
         self._flights = Flights(self._queue, cache or AnswerCache(), observer)
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)
         self._is_closed = False
         self.num_answered = 0
         """Queries that something was computed for so far, lines of streams among them."""
-        self._device_problem: str | None = None
-        hooks = Hooks(prepare_work, self.admission.note_speed, self._note_errors)
+        self.gpu = GpuWatch()
+        hooks = Hooks(prepare_work, self.admission.note_speed, self.gpu.note_errors)
         works = {
             "tokenise_0": partial(tokenise_jobs, self._queue, observer),
             "compute_0": partial(compute_batches, self._queue, observer, hooks),
@@ -142,27 +141,6 @@ class Engine:
             return None
         return f"the thread {ended[0]!r} has ended, its cause is in the log; restart the service"
 
-    def check_alive(self) -> None:
-        """Do nothing unless only a new process can answer.
-
-        Raises:
-            NotReadyError: CUDA refuses all further work of this process, as it does after a kernel
-                that failed; what that was is in the log.
-        """
-        if self._device_problem is not None:
-            raise NotReadyError(
-                f"the GPU can't be used by this process any more ({self._device_problem}); restart "
-                "the service"
-            )
-
-    def _note_errors(self, predictor: Predictor, errors: Sequence[Exception]) -> None:
-        """Find out whether the GPU can still be used, after errors that it may have caused."""
-        is_ours = all(isinstance(error, LongtailError) for error in errors)
-        if predictor.device != "cpu" and not is_ours and self._device_problem is None:
-            self._device_problem = gpu_problem()
-            if self._device_problem is not None:
-                logger.error("not alive any more: %s", self._device_problem)
-
     async def ask_itself(self, timeout_s: float) -> EngineAnswer:
         """Return the best label of a text by the way that requests go: admission and all threads.
 
@@ -194,7 +172,7 @@ class Engine:
         with self.admission.admit(tokens, timeout_s), self._counted(model, query):
             try:
                 async with asyncio.timeout(timeout_s):
-                    return await self._answer(model, query, options, Priority.INTERACTIVE)
+                    return await self._answer(model, query, options, timeout_s)
             except TimeoutError as error:
                 raise DeadlineError(
                     f"there was no answer within {timeout_s:g} s; ask for fewer texts, allow more "
@@ -215,7 +193,7 @@ class Engine:
         async with self.admission.admit_when_room(tokens):
             model, options, _ = self._examine(query)  # the model may be another one by now
             with self._counted(model, query):
-                return await self._answer(model, query, options, Priority.BULK)
+                return await self._answer(model, query, options, None)
 
     async def describe(
         self, label_id: str, version: int | str | None = None
@@ -381,12 +359,17 @@ class Engine:
             self._observer.observe_answer(model.version, time.monotonic() - started)
 
     async def _answer(
-        self, model: LoadedModel, query: Query, options: RankingOptions, priority: Priority
+        self, model: LoadedModel, query: Query, options: RankingOptions, timeout_s: float | None
     ) -> EngineAnswer:
         if self._is_closed:
             raise NotReadyError(_STOPPING)
         found = await self._flights.answers(
-            model, query.texts, options, priority, is_fresh=query.texts == (_OWN_TEXT,)
+            model,
+            query.texts,
+            options,
+            Priority.BULK if timeout_s is None else Priority.INTERACTIVE,
+            deadline=math.inf if timeout_s is None else time.perf_counter() + timeout_s,
+            is_fresh=query.texts == (_OWN_TEXT,),
         )
         num_reused = len(query.texts) - found.num_texts["computed"]
         if found.num_texts["cache"] < len(query.texts):

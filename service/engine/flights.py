@@ -7,6 +7,7 @@ same of the same model meanwhile waits for that job too; a job is dropped when n
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +18,8 @@ from models.options import RankingOptions
 from models.results import Prediction
 from service.engine.admission import Priority
 from service.engine.answer_cache import AnswerCache, CacheKeys, is_kept
-from service.engine.batching import Job, Seconds, WorkQueue
+from service.engine.batching import WorkQueue
+from service.engine.jobs import Job, Seconds
 from service.versions.serving import LoadedModel
 
 Origin = Literal["computed", "in_flight", "cache"]
@@ -80,6 +82,21 @@ _Question = tuple[int, Priority, RankingOptions]
 behind a stream does not wait for one."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a query asks about its texts, and until when."""
+
+    model: LoadedModel
+    options: RankingOptions
+    priority: Priority
+    deadline: float
+
+    @property
+    def question(self) -> _Question:
+        """What others must have in common with it to share its texts."""
+        return id(self.model), self.priority, self.options
+
+
 class Flights:
     """Gets the answers to queries, each text once; belongs to one event loop."""
 
@@ -97,6 +114,7 @@ class Flights:
         options: RankingOptions,
         priority: Priority,
         *,
+        deadline: float = math.inf,
         is_fresh: bool = False,
     ) -> Answers:
         """Return the answer about each text.
@@ -106,6 +124,7 @@ class Flights:
             texts: Some may be equal.
             options: What is asked.
             priority: Who goes first.
+            deadline: Until when the answers are of use, by `time.perf_counter`.
             is_fresh: Whether an answer that was kept won't do.
 
         Raises:
@@ -120,7 +139,8 @@ class Flights:
                     found.of_text[text] = kept
         num_cached = sum(text in found.of_text for text in texts)
         missing = [text for text in dict.fromkeys(texts) if text not in found.of_text]
-        num_computed = await self._fly(model, missing, options, priority, found) if missing else 0
+        asked = _Asked(model, options, priority, deadline)
+        num_computed = await self._fly(asked, missing, found) if missing else 0
         if keys is not None:
             for text in missing:
                 self._cache.put(keys, text, found.of_text[text])
@@ -132,23 +152,15 @@ class Flights:
                 self._observer.count_texts(origin, number)
         return found
 
-    async def _fly(
-        self,
-        model: LoadedModel,
-        texts: Sequence[str],
-        options: RankingOptions,
-        priority: Priority,
-        found: Answers,
-    ) -> int:
+    async def _fly(self, asked: _Asked, texts: Sequence[str], found: Answers) -> int:
         """Take the answers about unlike texts; return for how many of them a job was made."""
         started = time.perf_counter()
-        question = (id(model), priority, options)
-        group = self._groups.setdefault(question, {})
+        group = self._groups.setdefault(asked.question, {})
         joined = {text: group[text] for text in texts if text in group}
         own = [text for text in texts if text not in joined]
-        begun = self._begin(model, own, options, priority, group) if own else None
+        begun = self._begin(asked, own, group) if own else None
         places = joined | {text: group[text] for text in own}
-        await self._wait_for(list(dict.fromkeys(x for x, _ in places.values())), question)
+        await self._wait_for(list(dict.fromkeys(x for x, _ in places.values())), asked)
         found.seconds = begun.job.seconds if begun else Seconds(time.perf_counter() - started)
         failed = []
         for text, (flight, number) in places.items():
@@ -159,17 +171,10 @@ class Flights:
                 raise error
             else:  # perhaps by another text of the other query
                 failed.append(text)
-        again = await self._fly(model, failed, options, priority, found) if failed else 0
+        again = await self._fly(asked, failed, found) if failed else 0
         return len(own) + again
 
-    def _begin(
-        self,
-        model: LoadedModel,
-        texts: Sequence[str],
-        options: RankingOptions,
-        priority: Priority,
-        group: _Group,
-    ) -> _Flight:
+    def _begin(self, asked: _Asked, texts: Sequence[str], group: _Group) -> _Flight:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -181,15 +186,18 @@ class Flights:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
                 loop.call_soon_threadsafe(wake)
 
-        flight = _Flight(Job(model, texts, options, priority, on_done), done, group)
+        job = Job(asked.model, texts, asked.options, asked.priority, on_done)
+        job.deadline = asked.deadline
+        flight = _Flight(job, done, group)
         group.update({text: (flight, number) for number, text in enumerate(texts)})
-        self._queue.add(flight.job)
+        self._queue.add(job)
         return flight
 
-    async def _wait_for(self, flights: Sequence[_Flight], question: _Question) -> None:
+    async def _wait_for(self, flights: Sequence[_Flight], asked: _Asked) -> None:
         """Wait until all jobs are over; drop those that nobody waits for any more."""
         for flight in flights:
             flight.num_waiting += 1
+            flight.job.last_deadline = max(flight.job.last_deadline, asked.deadline)
         try:
             for flight in flights:
                 await asyncio.wait((flight.done,))  # which others may wait for, so it stays as is
@@ -200,5 +208,5 @@ class Flights:
                     flight.unlist()
                 if not flight.num_waiting:
                     self._queue.drop(flight.job)
-                if not flight.group and self._groups.get(question) is flight.group:
-                    del self._groups[question]
+                if not flight.group and self._groups.get(asked.question) is flight.group:
+                    del self._groups[asked.question]

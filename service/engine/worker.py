@@ -14,20 +14,14 @@ from dataclasses import dataclass
 from threading import current_thread
 from typing import Protocol
 
-from models.errors import LongtailError, RequestError
+from models.errors import LongtailError, NotReadyError, RequestError
 from models.options import RankingOptions
 from models.predict.protocol import Predictor, PreparedTexts
+from models.processor import gpu_problem
 from models.results import Prediction
-from service.engine.batching import (
-    BATCH_COST,
-    Item,
-    Job,
-    ThreadCall,
-    WorkQueue,
-    extra_tokens,
-    jobs_of,
-)
+from service.engine.batching import BATCH_COST, WorkQueue
 from service.engine.flights import ReuseObserver
+from service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +62,33 @@ class Hooks:
     prepare: Callable[[], object]
     note_speed: Callable[[int, float], object]
     note_errors: Callable[[Predictor, Sequence[Exception]], object]
+
+
+class GpuWatch:
+    """Knows whether the GPU can still be used by this process."""
+
+    def __init__(self) -> None:
+        self._problem: str | None = None
+
+    def note_errors(self, predictor: Predictor, errors: Sequence[Exception]) -> None:
+        """Look at the GPU after errors of a batch, unless they are of our own kinds."""
+        is_ours = all(isinstance(error, LongtailError) for error in errors)
+        if predictor.device != "cpu" and not is_ours and self._problem is None:
+            self._problem = gpu_problem()
+            if self._problem is not None:
+                logger.error("not alive any more: %s", self._problem)
+
+    def check(self) -> None:
+        """Do nothing unless only a new process can answer.
+
+        Raises:
+            NotReadyError: CUDA refuses all further work, as it does after a kernel that failed.
+        """
+        if self._problem is not None:
+            raise NotReadyError(
+                f"the GPU can't be used by this process any more ({self._problem}); restart the "
+                "service"
+            )
 
 
 def tokenise_jobs(queue: WorkQueue, observer: Observer) -> None:

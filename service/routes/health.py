@@ -19,7 +19,7 @@ async def livez(service: ServiceDep) -> Health:
 
     It is 503 once CUDA has failed in a way that only a new process gets over.
     """
-    service.engine.check_alive()
+    service.engine.gpu.check()
     return Health(status="alive")
 
 

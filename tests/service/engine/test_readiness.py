@@ -413,7 +413,7 @@ def test_a_process_that_lost_its_gpu_is_not_alive(
                 raise error
 
     Failing.device = device
-    monkeypatch.setattr(engine, "gpu_problem", lambda: found)
+    monkeypatch.setattr("service.engine.worker.gpu_problem", lambda: found)
     with open_client(make_loader(predictor_class=Failing)) as client:
         assert client.get("/livez").status_code == 200
         assert client.post("/v1/predict", json={"text": "bad"}).status_code >= 500
