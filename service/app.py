@@ -194,6 +194,7 @@ def _assemble(
         num_workers=1 if load else compute.num_workers,
         prepare_thread=int if load else compute.prepare_thread,
         prepare_work=compute.prepare_work,
+        is_helped=lambda: load is not None or compute.has_libraries,
     )
     telemetry.watch_queue(lambda: engine.admission.tokens)
     telemetry.watch_cache(lambda: cache.num_bytes)

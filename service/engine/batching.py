@@ -37,16 +37,13 @@ _BULK_TURN = 8
 
 
 class WorkQueue:
-    """Jobs and texts that wait, by priority and then by age.
-
-    Attributes:
-        num_workers: Threads that take batches.
-    """
+    """Jobs and texts that wait, by priority and then by age."""
 
     def __init__(
         self,
         max_batch_tokens: int | None,
         speed: Callable[[], float | None] = lambda: None,
+        is_helped: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Begin empty.
@@ -55,9 +52,11 @@ class WorkQueue:
             max_batch_tokens: In one batch, padding included; a longer text makes one of its own;
                 None: as the model's predictor says.
             speed: Tells the tokens a second of one worker, `BATCH_COST` among them; None: unknown.
+            is_helped: Tells whether threads beside the first one are to take batches.
             clock: Of jobs' deadlines, in seconds.
         """
-        self.num_workers = 1
+        self._is_helped = is_helped
+        self._num_helpers = 0
         self._speed = speed
         self._clock = clock
         self._arrivals = ArrivalRate()
@@ -77,15 +76,20 @@ class WorkQueue:
         self._has_jobs = threading.Condition(lock)
         self._has_items = threading.Condition(lock)
 
+    @property
+    def num_workers(self) -> int:
+        """Threads that take batches."""
+        return 1 + (self._num_helpers if self._is_helped() else 0)
+
     def add_worker(self) -> None:
         """Count one more thread that takes batches; what waits is shared among all."""
         with self._has_items:
-            self.num_workers += 1
+            self._num_helpers += 1
 
     def remove_worker(self) -> None:
         """Count one thread less, which has ended."""
         with self._has_items:
-            self.num_workers -= 1
+            self._num_helpers -= 1
 
     def add(self, job: Job) -> None:
         """Let a job wait; a queue that is closed keeps none (see `drain`)."""
@@ -113,7 +117,7 @@ class WorkQueue:
                     for item in items:
                         entry = job.deadline, next(self._numbers), weakref.ref(item)
                         heapq.heappush(self._deadlines[job.priority], entry)
-                self._has_items.notify(len(items))
+                self._has_items.notify_all()  # one that may not help would sleep on
 
     def call(self, function: Callable[[], object]) -> Future[None]:
         """Let the first compute thread call a function between two of its batches.
@@ -175,7 +179,9 @@ class WorkQueue:
         with self._has_items:
             self._has_items.wait_for(
                 lambda: (
-                    self._is_closed or (takes_calls and self._calls) or any(self._items.values())
+                    self._is_closed
+                    or (takes_calls and self._calls)
+                    or ((takes_calls or self._is_helped()) and any(self._items.values()))
                 )
             )
             if self._is_closed:

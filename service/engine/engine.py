@@ -82,6 +82,7 @@ class Engine:
         num_workers: int = 1,
         prepare_thread: Callable[[], object] = int,
         prepare_work: Callable[[], object] = int,
+        is_helped: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take the parts; `start` comes next.
 
@@ -95,12 +96,15 @@ class Engine:
             prepare_thread: Called first of all on each compute thread; says whether models can be
                 computed by several of them.
             prepare_work: Called on them before each piece of work.
+            is_helped: Tells whether more than one of them is to compute.
         """
         self._manager = manager
         self._limits = limits
         self._observer = observer
         self.label_sets = label_sets or LabelSets()
-        self._queue = WorkQueue(limits.max_batch_tokens, lambda: self.admission.tokens_a_second)
+        self._queue = WorkQueue(
+            limits.max_batch_tokens, lambda: self.admission.tokens_a_second, is_helped
+        )
         self._flights = Flights(self._queue, cache or AnswerCache(), observer)
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)

@@ -71,6 +71,9 @@ class ComputeSetup:
     Attributes:
         num_workers: Compute threads.
         libraries: How they are; None before a model needed them.
+        has_libraries: Whether a model needs them. As long as none does, one thread computes: what
+            needs no encoder is mostly Python, of which two threads do no more than one, and in
+            smaller batches.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class ComputeSetup:
             device: "cpu" or "cuda", for which there is one; None: a GPU if PyTorch sees one.
         """
         self.libraries: ComputeLibraries | None = None
-        self._has_libraries = False
+        self.has_libraries = False
         self._of_thread = threading.local()
         self._num_threads = num_threads
         self._device = device
@@ -107,11 +110,11 @@ class ComputeSetup:
 
     def use_libraries(self) -> None:
         """Take note that a model needs PyTorch and FAISS; one without an encoder does not."""
-        self._has_libraries = True
+        self.has_libraries = True
 
     def prepare_work(self) -> None:
         """Set the libraries up, once a model needs them; to be called before each piece of work."""
-        if self._has_libraries and not hasattr(self._of_thread, "is_prepared"):
+        if self.has_libraries and not hasattr(self._of_thread, "is_prepared"):
             self.libraries = limit_threads(self._num_threads, self.num_workers)
             self._of_thread.is_prepared = True
 

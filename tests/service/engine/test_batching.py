@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 
@@ -102,7 +103,7 @@ class Clock:
 def queue_with(speed, num_workers=2, max_batch_tokens=1000):
     """Return a queue whose workers compute so many tokens a second, and its clock."""
     clock = Clock()
-    queue = WorkQueue(max_batch_tokens, lambda: speed, clock)
+    queue = WorkQueue(max_batch_tokens, lambda: speed, clock=clock)
     for _ in range(num_workers - 1):
         queue.add_worker()
     return queue, clock
@@ -130,6 +131,24 @@ def test_the_more_comes_the_larger_batches_are(tokens_a_second, taken):
     clock.now += 60
     queue._arrivals.add(2 * tokens_a_second, clock.now)  # two seconds' worth, which it remembers
     assert len(queue.next_work()) == taken
+
+
+def test_other_threads_take_no_batches_before_they_are_to_help():
+    is_helped = False
+    queue = WorkQueue(100, is_helped=lambda: is_helped)
+    queue.add_worker()
+    assert queue.num_workers == 1
+    waiting(queue, 10, 10)
+    taken = []
+    helper = threading.Thread(target=lambda: taken.append(queue.next_work(takes_calls=False)))
+    helper.start()
+    waiting(queue, 10)  # wakes both, of whom only the first takes something: all
+    assert lengths_of(queue.next_work()) == [10, 10, 10]
+    is_helped = True
+    waiting(queue, 10)
+    helper.join(60)
+    assert [lengths_of(batch) for batch in taken] == [[10]]
+    assert queue.num_workers == 2
 
 
 def with_deadline(queue, clock, seconds, *lengths, **options):
