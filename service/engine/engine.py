@@ -105,7 +105,8 @@ class Engine:
         self._queue = WorkQueue(
             limits.max_batch_tokens, lambda: self.admission.tokens_a_second, is_helped
         )
-        self._flights = Flights(self._queue, cache or AnswerCache(), observer)
+        kept = AnswerCache() if cache is None else cache  # one that is empty is falsy
+        self._flights = Flights(self._queue, kept, observer)
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)
         self._is_closed = False
