@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,8 @@ FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16")
 """Instructions of a processor that decide how fast, and in which precision, it computes."""
 
 _CPU_INFO = Path("/proc/cpuinfo")
+_GPU_FILES = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
+"""One of them is there where CUDA is: of NVIDIA's driver, of Windows' for Linux, of AMD's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +42,30 @@ def find_processor() -> Processor:
     has_affinity = hasattr(os, "sched_getaffinity")  # absent on macOS
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return Processor(fields.get("model name"), tuple(x for x in FLAGS if x in flags), cores)
+
+
+def sees_gpu() -> bool:
+    """Return whether PyTorch sees a GPU; it is not imported where there can be none."""
+    may_be = sys.platform != "linux" or any(path.exists() for path in _GPU_FILES)
+    if "torch" not in sys.modules and not may_be:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def gpu_problem() -> str | None:
+    """Return why this process can't use PyTorch's GPU any more; None where it can.
+
+    After a kernel has failed, such as by an illegal address, CUDA refuses everything that the
+    process asks for until it ends. Lack of memory is no such failure.
+    """
+    import torch
+
+    try:
+        torch.ones(1, device="cuda").sum().item()
+    except torch.OutOfMemoryError:
+        return None
+    except RuntimeError as error:
+        return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return None

@@ -15,6 +15,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.registry import Registry
 from models.predict.protocol import Predictor
 from service.engine.admission import Streams
+from service.engine.answer_cache import AnswerCache
 from service.engine.engine import Engine
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits
@@ -156,10 +157,12 @@ def create_app(
     return app
 
 
-def load_predictor(settings: Settings, bundle: Bundle) -> Predictor:
+def load_predictor(settings: Settings, compute: ComputeSetup, bundle: Bundle) -> Predictor:
     """Return the real model of a bundle."""
-    from models.predict.predictor import Predictor as BundlePredictor  # brings PyTorch
+    from models.predict.predictor import Predictor as BundlePredictor  # PyTorch, with an encoder
 
+    if bundle.manifest.encoder is not None:
+        compute.use_libraries()
     return BundlePredictor.of_bundle(
         bundle,
         device=settings.device,
@@ -172,7 +175,8 @@ def _assemble(
     settings: Settings, load: Callable[[Bundle], Predictor] | None, tracing: Tracing | None
 ) -> Service:
     registry = Registry(settings.registry)
-    manager = ModelManager(registry)
+    cache = AnswerCache(settings.answer_cache_bytes)
+    manager = ModelManager(registry, lambda serving: cache.keep(serving.digests if serving else ()))
     limits = Limits(
         max_texts=settings.max_texts_per_request,
         max_text_characters=settings.max_text_characters,
@@ -190,17 +194,23 @@ def _assemble(
         limits,
         telemetry,
         label_sets=LabelSets(settings.label_sets),
+        cache=cache,
         num_workers=1 if load else compute.num_workers,
         prepare_thread=int if load else compute.prepare_thread,
+        prepare_work=compute.prepare_work,
+        is_helped=lambda: load is not None or compute.has_libraries,
     )
     telemetry.watch_queue(lambda: engine.admission.tokens)
+    telemetry.watch_cache(lambda: cache.num_bytes)
     return Service(
         settings=settings,
         manager=manager,
         engine=engine,
         telemetry=telemetry,
         streams=Streams(settings.max_streams),
-        redeployer=_redeployer(settings, manager, load or partial(load_predictor, settings)),
+        redeployer=_redeployer(
+            settings, manager, load or partial(load_predictor, settings, compute)
+        ),
         keys=Keys(
             admin=KeyRing("admin", settings.admin_keys, settings.admin_keys_file),
             api=KeyRing("api", settings.api_keys, settings.api_keys_file),

@@ -19,7 +19,7 @@ from models.encoders.tokens import tokenize_texts
 from models.errors import DataError
 from models.labels.catalogue import Label, LabelCatalogue
 from models.labels.text import pseudo_description
-from models.parts.storage import read_dual_encoder
+from models.parts.dense_storage import read_dual_encoder
 
 VECTORS = "label_vectors"
 """Of the array of `retrieval`."""

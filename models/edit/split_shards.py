@@ -24,7 +24,8 @@ from models.bundle.shard import MAP_NAME, SHARD_NAME, Shard, SplitModel, read_ma
 from models.errors import BundleError, ConfigError
 from models.files.durable import write_json_durably
 from models.files.outputs import check_writable_folder, visible_names
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.dense_parts import DenseParts
+from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts, tensors_of
 from models.scorers.cascade import CASCADE_NAME
 from models.scorers.linear import LinearModel

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from models.encoders.dual_encoder import encode_all
-from models.encoders.tokens import TokenizedTexts, tokenize_texts
 from models.memory.search import Neighbours, nearest_documents
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.model_parts import ModelParts
 from models.results import Familiarity
+
+if TYPE_CHECKING:
+    from models.encoders.tokens import TokenizedTexts
+    from models.parts.dense_parts import DenseParts
 
 T = TypeVar("T")
 
@@ -91,12 +93,16 @@ class TextBatch:
     @_Once
     def tokens(self) -> TokenizedTexts:
         """The texts as the encoder reads them."""
+        from models.encoders.tokens import tokenize_texts  # brings PyTorch
+
         dense = self._dense
         return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens, dense.document_prefix)
 
     @_Once
     def vectors(self) -> Float32[np.ndarray, "text dim"]:
         """phi_doc of each text."""
+        from models.encoders.dual_encoder import encode_all  # brings PyTorch
+
         return encode_all(
             self._dense.encoder,
             self.tokens,
@@ -211,7 +217,7 @@ class TextBatch:
 
 
 _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
-    "tokens": TokenizedTexts.take,
+    "tokens": lambda tokens, rows: tokens.take(rows),
     "vectors": lambda vectors, rows: vectors[rows],
     "features": lambda features, rows: features[rows],
     "name_scores": lambda scores, rows: scores[rows],
@@ -221,7 +227,7 @@ _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
 """How a part of each of a batch's cached properties is made."""
 
 _JOINED: dict[str, Callable[[Any], object]] = {
-    "tokens": TokenizedTexts.joined,
+    "tokens": lambda parts: type(parts[0]).joined(parts),
     "vectors": np.concatenate,
     "features": lambda parts: csr_array(vstack(parts, format="csr")),
     "name_scores": lambda parts: csr_array(vstack(parts, format="csr")),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from models.bundle.bundle import Bundle
-from models.encoders.families import num_positions
 from models.errors import BundleCorruptError
 from models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION, STAGES
 from models.parts.model_parts import (
@@ -16,12 +16,14 @@ from models.parts.model_parts import (
     LINEAR_FILE,
     RETRIEVAL_FILE,
     SPARSE_FILE,
-    DenseParts,
     ModelParts,
 )
 from models.scorers.aims import AIMS_NAME
 from models.scorers.cascade import CASCADE_NAME
-from models.scorers.linear import LinearModel, LinearScorer
+
+if TYPE_CHECKING:
+    from models.parts.dense_parts import DenseParts
+    from models.scorers.linear import LinearModel, LinearScorer
 
 
 def check_parts(bundle: Bundle, parts: ModelParts) -> None:
@@ -91,6 +93,8 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
     Raises:
         BundleCorruptError: They do.
     """
+    from models.encoders.families import num_positions  # brings PyTorch
+
     num_labels, dim = len(bundle.catalogue), dense.encoder.dim
     if dense.label_vectors.shape != (num_labels, dim):
         shapes = f"label_vectors {dense.label_vectors.shape}, expected {(num_labels, dim)}"

@@ -37,14 +37,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
-from jaxtyping import Float32
-from transformers import TokenizersBackend
+from typing import TYPE_CHECKING
 
 from models.bundle.bundle import ENCODER_FOLDER
 from models.bundle.manifest import Calibration, Manifest, RarityBlend
-from models.encoders.dual_encoder import DualEncoder
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.name_model import NameModel
 from models.memory.memory import NeighbourMemory
@@ -62,8 +58,10 @@ from models.names import (
 )
 from models.scorers.aims import Aims
 from models.scorers.cascade import CascadeRule
-from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
+
+if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
+    from models.parts.dense_parts import DenseParts
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 RETRIEVAL_FILE = "retrieval.safetensors"
@@ -76,29 +74,6 @@ _VOCABULARY_FILE = "sparse.json"
 NEIGHBOURS_FILE = "neighbours.safetensors"
 _NEIGHBOUR_IDS_FILE = "neighbours.json"
 _TRANSFORMER_PREFIX = "transformer."
-
-
-@dataclass(frozen=True, slots=True)
-class DenseParts:
-    """What scores texts by their vectors.
-
-    Attributes:
-        encoder: The dual encoder.
-        tokenizer: Its tokenizer.
-        max_tokens: Tokens that it reads of a document.
-        label_vectors: phi_label of every label.
-        classifier: The dense classifier; None if the run kept none.
-        linear: The linear scorer; None if the run trained none.
-        document_prefix: Put before each document, as in training.
-    """
-
-    encoder: DualEncoder
-    tokenizer: TokenizersBackend
-    max_tokens: int
-    label_vectors: Float32[np.ndarray, "label dim"]
-    classifier: LinearModel | None
-    linear: LinearScorer | None = None
-    document_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float32
-from safetensors.torch import load
 from scipy.sparse import csr_array
 
 from models.bundle.bundle import Bundle, write_bundle
-from models.bundle.manifest import EncoderInfo, Manifest
+from models.bundle.manifest import Manifest
 from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
-from models.encoders.check import check_pooling
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.pretrained import load_tokenizer, load_transformer
-from models.encoders.vector_head import VectorHead
 from models.errors import BundleCorruptError
-from models.label_tree.tree import LabelTree
 from models.memory.memory import NeighbourMemory
-from models.names import CASCADE, CLASSIFIER, HYBRID, LINEAR, NAMES, NEIGHBOURS, Pooling
+from models.names import CASCADE, HYBRID, NAMES, NEIGHBOURS
 from models.parts.consistency import check_parts, contradiction
 from models.parts.model_parts import (
-    _DUAL_ENCODER_FILE,
     _NEIGHBOUR_IDS_FILE,
-    _TRANSFORMER_PREFIX,
-    _TREE_FILE,
     _VOCABULARY_FILE,
-    CLASSIFIER_FILE,
-    LINEAR_FILE,
     NEIGHBOURS_FILE,
-    RETRIEVAL_FILE,
     SPARSE_FILE,
-    DenseParts,
     ModelParts,
 )
 from models.parts.name_storage import (
@@ -45,9 +32,11 @@ from models.parts.name_storage import (
 )
 from models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
 from models.scorers.cascade import CASCADE_NAME, CascadeRule
-from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel
+
+if TYPE_CHECKING:
+    from models.parts.dense_parts import DenseParts
 
 
 def write_parts(
@@ -104,7 +93,11 @@ def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
     if parts.neighbours is not None:
         remembered = parts.neighbours.to_arrays()
         arrays[NEIGHBOURS_FILE] = remembered | {"data": _shortest(remembered["data"])}
-    return arrays if parts.dense is None else arrays | _dense_arrays(parts.dense)
+    if parts.dense is None:
+        return arrays
+    from models.parts.dense_storage import dense_arrays  # brings PyTorch
+
+    return arrays | dense_arrays(parts.dense)
 
 
 def read_parts(bundle: Bundle) -> ModelParts:
@@ -113,13 +106,13 @@ def read_parts(bundle: Bundle) -> ModelParts:
     Raises:
         BundleCorruptError: The parts contradict each other or the manifest.
     """
-    manifest, encoder = bundle.manifest, bundle.manifest.encoder
+    manifest = bundle.manifest
     try:
         sparse = read_sparse(bundle)
         parts = ModelParts(
             catalogue=bundle.catalogue,
             sparse=sparse,
-            dense=None if encoder is None else _read_dense(bundle, encoder),
+            dense=_read_dense(bundle),
             names=read_names(bundle) if NAMES in manifest.scorers else None,
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
@@ -134,79 +127,13 @@ def read_parts(bundle: Bundle) -> ModelParts:
     return parts
 
 
-def _dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
-    poolers = {
-        name: value.detach().cpu().numpy()
-        for name, value in dense.encoder.state_dict().items()
-        if not name.startswith(_TRANSFORMER_PREFIX)
-    }
-    arrays = {
-        _DUAL_ENCODER_FILE: poolers,
-        RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
-    }
-    if dense.classifier is not None:
-        arrays[CLASSIFIER_FILE] = _arrays_of(dense.classifier)
-    if dense.linear is not None:
-        arrays[LINEAR_FILE] = _arrays_of(dense.linear.model)
-        if dense.linear.tree is not None:
-            arrays[_TREE_FILE] = dense.linear.tree.to_arrays()
-    return arrays
+def _read_dense(bundle: Bundle) -> DenseParts | None:
+    """Return the dense half of a bundle; None where it has none."""
+    if bundle.manifest.encoder is None:
+        return None
+    from models.parts.dense_storage import read_dense  # brings PyTorch
 
-
-def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
-    return {"weight": model.weight, "bias": model.bias, "labels": model.labels}
-
-
-def _read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
-    """Return the dense half of a bundle that has one."""
-    has_classifier = CLASSIFIER in bundle.manifest.scorers
-    has_linear = LINEAR in bundle.manifest.scorers
-    return DenseParts(
-        encoder=read_dual_encoder(bundle),
-        tokenizer=load_tokenizer(bundle.encoder_folder),
-        max_tokens=said.max_tokens,
-        document_prefix=said.document_prefix,
-        label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
-        classifier=LinearModel(**bundle.tensors(CLASSIFIER_FILE)) if has_classifier else None,
-        linear=read_linear(bundle) if has_linear else None,
-    )
-
-
-def read_dual_encoder(bundle: Bundle) -> DualEncoder:
-    """Return the dual encoder of a bundle that has one, in evaluation mode.
-
-    Raises:
-        BundleCorruptError: The encoder and its poolers don't belong together, or the manifest tells
-            of another pooling of labels than there is.
-        ConfigError: The encoder can't be used, or not with this pooling.
-    """
-    transformer, head = load_transformer(bundle.encoder_folder), _head(bundle)
-    check_pooling(transformer, head, bundle.encoder_folder)
-    poolers = load((bundle.folder / _DUAL_ENCODER_FILE).read_bytes())
-    weight = poolers.get("document_pooler.weight")
-    encoder = DualEncoder(transformer, head, dim=None if weight is None else len(weight))
-    missing, unknown = encoder.load_state_dict(poolers, strict=False)
-    missing = [name for name in missing if not name.startswith(_TRANSFORMER_PREFIX)]
-    if missing or unknown:
-        raise BundleCorruptError(
-            contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
-        )
-    return encoder.eval()
-
-
-def _head(bundle: Bundle) -> VectorHead:
-    """Return how vectors were made in training; a manifest that doesn't say has DEPL's way.
-
-    Raises:
-        BundleCorruptError: It tells of another pooling than there is.
-    """
-    found = bundle.manifest.training.get("retrieval", {}).get("label_pooling", "mean")
-    if found not in get_args(Pooling):
-        what = f"label_pooling {found!r}, expected one of {get_args(Pooling)}"
-        raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
-    said = bundle.manifest.encoder
-    assert said is not None  # else there would be no dual encoder
-    return VectorHead(said.document_pooling, found, said.activation, said.is_normalized)
+    return read_dense(bundle, bundle.manifest.encoder)
 
 
 def read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | None:
@@ -240,20 +167,6 @@ def _read_cascade(bundle: Bundle) -> CascadeRule | None:
         return CascadeRule.from_json(bundle.text(CASCADE_NAME))
     except (TypeError, ValueError) as error:
         raise BundleCorruptError(contradiction(bundle, CASCADE_NAME, str(error))) from error
-
-
-def read_linear(bundle: Bundle) -> LinearScorer:
-    """Return the linear scorer of a bundle that has one.
-
-    Raises:
-        BundleCorruptError: Its tree is no tree.
-    """
-    correction = bundle.manifest.linear_correction
-    if correction is None:
-        what = f"scorer {LINEAR!r} without linear_correction"
-        raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
-    tree = LabelTree.from_arrays(bundle.tensors(_TREE_FILE)) if correction == "tree" else None
-    return LinearScorer(LinearModel(**bundle.tensors(LINEAR_FILE)), correction, tree)
 
 
 def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from models.label_tree.tree import LabelTree
 from models.labels.catalogue import LabelCatalogue
 from models.names import CLASSIFIER, LINEAR, RETRIEVAL, CorrectionName
 from models.parts.batches import TextBatch
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.dense_parts import DenseParts
 from models.predict.placement import Placement
 from models.predict.scorer import Scorer, ScorerTraits
 from models.ranking.index import InnerProductIndex, InnerProductSource
@@ -102,16 +102,16 @@ class VectorScorer:
         return np.hstack([vectors, more])
 
 
-def make_dense(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
+def make_dense(
+    dense: DenseParts, catalogue: LabelCatalogue, placement: Placement
+) -> dict[str, Scorer]:
     """Return the scorers of a model's dense half.
 
     Raises:
         DataError: A label vector is not finite.
         ConfigError: FAISS sees no such device, or its memory is too small.
     """
-    if parts.dense is None:
-        return {}
-    linear = parts.dense.linear
+    linear = dense.linear
     tree = None if linear is None else linear.tree
     traits = {
         RETRIEVAL: ScorerTraits(reads="vector", gives_logits=True, compares_texts=True),
@@ -122,9 +122,9 @@ def make_dense(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
     }
     return {
         name: VectorScorer(
-            model, parts.catalogue, traits[name], tree, index_device=placement.index_device
+            model, catalogue, traits[name], tree, index_device=placement.index_device
         )
-        for name, model in _models(parts.dense).items()
+        for name, model in _models(dense).items()
     }
 
 

@@ -1,23 +1,30 @@
-"""From a bundle to the parts that a model computes with: threads, ONNX Runtime, tracing."""
+"""From a bundle to the parts that a model computes with: threads, ONNX Runtime, tracing.
+
+PyTorch, FAISS and Transformers are imported where there is an encoder: they take as much memory as
+all else of a model without one, and seconds to start.
+"""
 
 from __future__ import annotations
 
-import faiss
-import torch
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING, Any
 
 from models.bundle.bundle import Bundle
-from models.encoders.cpu.backend import choose_backend
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.onnx import OnnxPrecision, load_onnx_transformer
-from models.encoders.pretrained import Precision
 from models.errors import ConfigError
 from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts
 
+if TYPE_CHECKING:
+    from models.encoders.dual_encoder import DualEncoder
+    from models.encoders.onnx import OnnxPrecision
+    from models.encoders.pretrained import Precision
+    from models.parts.dense_parts import DenseParts
+
 
 def set_threads(num_threads: int | None) -> None:
     """Let PyTorch and FAISS have so many threads, in the whole process; None: as they are."""
+    import faiss
+    import torch
+
     if num_threads is not None:
         torch.set_num_threads(num_threads)
         faiss.omp_set_num_threads(num_threads)
@@ -50,6 +57,8 @@ def load_parts(
             "precision"
         )
     if parts.dense is not None:
+        from models.encoders.onnx import load_onnx_transformer
+
         transformer = load_onnx_transformer(bundle.encoder_folder, precision, num_threads)
         parts.dense.encoder.transformer = transformer  # type: ignore[assignment]  # only read from now on
     return parts, "cpu", "float32"  # which is of the poolers
@@ -57,8 +66,29 @@ def load_parts(
 
 def take_fastest_backend(encoder: DualEncoder) -> None:
     """Let the fastest backend that answers as a transformer on the CPU does replace it."""
+    from transformers import PreTrainedModel
+
+    from models.encoders.cpu.backend import choose_backend
+
     transformer = encoder.transformer
     if isinstance(transformer, PreTrainedModel):
         backend = choose_backend(transformer)
         if backend is not None:
             encoder.transformer = backend  # type: ignore[assignment]  # only read from now on
+
+
+def precision_of(dense: DenseParts) -> str:
+    """Return what an encoder computes in, such as "bfloat16"."""
+    from models.encoders.onnx import OnnxTransformer
+
+    transformer: Any = dense.encoder.transformer
+    if isinstance(transformer, OnnxTransformer):
+        return transformer.precision
+    return str(transformer.dtype).removeprefix("torch.")
+
+
+def padding_cost_of(dense: DenseParts) -> float:
+    """Return what a token of padding costs an encoder, in tokens of text."""
+    from models.encoders.cpu.unpadded import PADDING_COST, UnpaddedBert
+
+    return PADDING_COST if isinstance(dense.encoder.transformer, UnpaddedBert) else 1.0

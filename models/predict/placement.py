@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
 from joblib import cpu_count
 
-from models.encoders.check import usable_dtype
-from models.encoders.pretrained import Precision, dtype_for
 from models.errors import ConfigError
-from models.parts.model_parts import DenseParts
+from models.processor import sees_gpu
+
+if TYPE_CHECKING:
+    from models.encoders.pretrained import Precision
+    from models.parts.dense_parts import DenseParts
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +46,12 @@ class Placement:
         """
         if device not in (None, "cpu", "cuda"):
             raise ConfigError(f"device is {device!r}; expected 'cpu' or 'cuda'")
-        if device == "cuda" and not torch.cuda.is_available():
+        if device == "cuda" and not sees_gpu():
             raise ConfigError(
                 f"device {device!r}: PyTorch sees no GPU; use the device 'cpu', or a PyTorch with "
                 "CUDA on a machine with an NVIDIA GPU"
             )
-        chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        chosen = device or ("cuda" if sees_gpu() else "cpu")
         return cls(chosen, device or "auto", num_threads or cpu_count())
 
     def place(self, dense: DenseParts, precision: Precision) -> None:
@@ -58,6 +60,11 @@ class Placement:
         Raises:
             ConfigError: It can't compute in the precision, or the GPU's memory is too small.
         """
+        import torch
+
+        from models.encoders.check import usable_dtype
+        from models.encoders.pretrained import dtype_for
+
         dtype = dtype_for(precision, self.device)
         if precision == "bfloat16" and self.device == "cpu" and dtype_for("auto", "cpu") != dtype:
             logger.warning(

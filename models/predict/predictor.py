@@ -6,17 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from torch import nn
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Calibration, RarityBlend
-from models.encoders.cpu.unpadded import PADDING_COST, UnpaddedBert
-from models.encoders.onnx import OnnxPrecision, OnnxTransformer
-from models.encoders.pretrained import Precision
 from models.explain.explanation import explain
 from models.explain.label_facts import FindNearest, LabelFacts
 from models.labels.catalogue import Label, LabelCatalogue
@@ -27,7 +23,13 @@ from models.options import RankingKeywords, RankingOptions
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.parts.texts import checked_texts
-from models.predict.loading import load_parts, set_threads, take_fastest_backend
+from models.predict.loading import (
+    load_parts,
+    padding_cost_of,
+    precision_of,
+    set_threads,
+    take_fastest_backend,
+)
 from models.predict.placement import Placement
 from models.predict.presentation import Presenter
 from models.predict.scorer_set import ScorerSet
@@ -36,6 +38,10 @@ from models.ranking.top_k import Ranking
 from models.results import Explanation, LabelDetails, Prediction, with_explanations
 from models.scorers.aims import Aims
 from models.scorers.cascade import CascadeRule
+
+if TYPE_CHECKING:
+    from models.encoders.onnx import OnnxPrecision
+    from models.encoders.pretrained import Precision
 
 
 class Predictor:
@@ -98,7 +104,8 @@ class Predictor:
             BundleCorruptError: Its parts contradict each other.
             ConfigError: There is no such device, or no such precision on it.
         """
-        set_threads(num_threads)
+        if bundle.manifest.encoder is not None:
+            set_threads(num_threads)
         parts, device, of_pytorch = load_parts(bundle, device, num_threads, precision)
         predictor = cls(
             parts,
@@ -181,12 +188,7 @@ class Predictor:
     @property
     def encoder_precision(self) -> str | None:
         """What the encoder computes in, such as "bfloat16"; None where there is no encoder."""
-        if self._parts.dense is None:
-            return None
-        transformer: nn.Module = self._parts.dense.encoder.transformer
-        if isinstance(transformer, OnnxTransformer):
-            return transformer.precision
-        return str(transformer.dtype).removeprefix("torch.")
+        return None if self._parts.dense is None else precision_of(self._parts.dense)
 
     @property
     def batch_tokens(self) -> int:
@@ -196,9 +198,7 @@ class Predictor:
     @property
     def padding_cost(self) -> float:
         """What a token of padding costs in a batch of texts of unlike length, in tokens of text."""
-        dense = self._parts.dense
-        is_padded = dense is None or not isinstance(dense.encoder.transformer, UnpaddedBert)
-        return 1.0 if is_padded else PADDING_COST
+        return 1.0 if self._parts.dense is None else padding_cost_of(self._parts.dense)
 
     @property
     def max_tokens(self) -> int | None:

@@ -16,7 +16,6 @@ from models.names import AIM_NAMES, CASCADE, HYBRID, HYBRID_OF, PRECISION, AimNa
 from models.options import RankingOptions
 from models.parts.batches import Reading, TextBatch
 from models.parts.model_parts import ModelParts
-from models.predict.dense_scorers import make_dense
 from models.predict.names_scorer import make_names
 from models.predict.neighbours_scorer import make_neighbours
 from models.predict.placement import Placement
@@ -30,8 +29,18 @@ from models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from models.scorers.calibration import IDENTITY
 from models.scorers.reliability import is_overconfident
 
+
+def _make_dense(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
+    """Return the scorers of a model's dense half; PyTorch and FAISS are loaded where it has one."""
+    if parts.dense is None:
+        return {}
+    from models.predict.dense_scorers import make_dense
+
+    return make_dense(parts.dense, parts.catalogue, placement)
+
+
 MAKERS: tuple[Callable[[ModelParts, Placement], dict[str, Scorer]], ...] = (
-    make_dense,
+    _make_dense,
     make_sparse,
     make_names,
     make_neighbours,

@@ -30,7 +30,8 @@ def log_odds_of(
     log_odds = calibration.intercept + slopes[0] * np.minimum(values - knots[0], 0)
     # Each piece adds its part of the rise, so the sum rises too, whatever rounding does.
     for start, stop, slope in zip(knots, (*knots[1:], np.inf), slopes[1:], strict=True):
-        log_odds += slope * (np.clip(values, start, stop) - start)
+        # As `np.clip`, which takes twice as long for the few labels of a text.
+        log_odds += slope * (np.minimum(np.maximum(values, start), stop) - start)
     found: Float64[np.ndarray, "*shape"] = log_odds
     return found
 

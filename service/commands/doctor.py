@@ -162,7 +162,7 @@ def _encoder_of(registry: Path | None, version: str) -> TriedEncoder | None:
         )
     from models.bundle.registry import Registry
     from models.bundle.warmup_texts import read_probes
-    from models.parts.storage import read_dual_encoder
+    from models.parts.dense_storage import read_dual_encoder
 
     bundle = Registry(registry).open(version)
     said = bundle.manifest.encoder

@@ -139,6 +139,11 @@ class Admission:
         if 0 < seconds < math.inf:
             self._tokens_a_second.add(tokens / seconds)
 
+    @property
+    def tokens_a_second(self) -> float | None:
+        """Of one worker, what batches cost among them; None before the first."""
+        return self._tokens_a_second.value
+
     def expected_wait_s(self) -> float:
         """Return the seconds that all unfinished interactive work will take, about."""
         speed = self._tokens_a_second.value

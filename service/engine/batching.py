@@ -8,19 +8,19 @@ while one is not.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
-from models.options import RankingOptions
-from models.predict.protocol import PreparedTexts
-from models.results import Prediction
 from service.engine.admission import Priority
-from service.versions.serving import LoadedModel
+from service.engine.arrivals import ArrivalRate, least_batch
+from service.engine.jobs import Item, Job, ThreadCall
+from service.errors import DeadlineError
 
 _TOKENISED_CHARACTERS = 2**16
 """In one go: a job that comes meanwhile waits no longer than these take."""
@@ -28,153 +28,43 @@ _WINDOW = 4
 """Texts are batched by length from among the oldest ones: so many batches' worth of them."""
 BATCH_COST = 40
 """What a batch costs beside its tokens, in tokens: hundred steps on few rows, and Python."""
+_TOO_LATE = (
+    "the answer would have come after the time limit, so that nothing was computed for it; allow "
+    "more time, or ask again later"
+)
 _BULK_TURN = 8
 """Every 8th batch serves bulk work if any waits, so that interactive load cannot starve it."""
 
 
-EXPLANATION_TOKENS = 16
-"""Tokens of text that take about as long as the explanation of a label."""
-
-
-def extra_tokens(options: RankingOptions) -> int:
-    """Return what has to be done for a text besides reading it, in tokens that take as long."""
-    return EXPLANATION_TOKENS * options.k if options.explain else 0
-
-
-@dataclass(slots=True)
-class Seconds:
-    """Where the time of a job went.
-
-    Attributes:
-        queue: Until the first of its texts was computed; tokenising is part of it.
-        compute: Of the batches that its texts were in, which may have held others' too.
-        phases: When each phase began first and ended last, by `time.perf_counter`.
-    """
-
-    queue: float = 0.0
-    compute: float = 0.0
-    phases: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def note(self, phase: str, started: float, ended: float) -> None:
-        """Take when a phase began and ended; several pieces of it make one."""
-        first, _ = self.phases.get(phase, (started, ended))
-        self.phases[phase] = first, ended
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """Texts of one query.
-
-    Attributes:
-        model: Who is to answer.
-        texts: What about.
-        options: What to answer; they name the scorer.
-        priority: Who goes first.
-        on_done: Called once, on whatever thread, when there are answers or an error.
-        predictions: The answers so far, by the number of the text.
-        error: Why there are none.
-        seconds: Where its time went.
-        added_at: When it began to wait, by `time.perf_counter`.
-        is_over: Whether nobody waits for it any more.
-        items: Its texts, once tokenised.
-    """
-
-    model: LoadedModel
-    texts: Sequence[str]
-    options: RankingOptions
-    priority: Priority
-    on_done: Callable[[Job], None]
-    predictions: dict[int, Prediction] = field(default_factory=dict)
-    error: Exception | None = None
-    seconds: Seconds = field(default_factory=Seconds)
-    added_at: float = field(default_factory=time.perf_counter)
-    is_over: bool = False
-    items: Sequence[Item] = ()
-
-    @property
-    def scorer(self) -> str:
-        """Who scores the labels."""
-        assert self.options.scorer is not None
-        return self.options.scorer
-
-    def answer(self, number: int, prediction: Prediction) -> None:
-        """Take the answer about one text."""
-        self.predictions[number] = prediction
-        if len(self.predictions) == len(self.texts):
-            self._end()
-
-    @property
-    def answers(self) -> list[Prediction]:
-        """The answers about all texts, in their order."""
-        return [self.predictions[number] for number in range(len(self.texts))]
-
-    def fail(self, error: Exception) -> None:
-        """Take an error for the whole job."""
-        if not self.is_over:
-            self.error = error
-            self._end()
-
-    def _end(self) -> None:
-        self.is_over = True
-        self.on_done(self)
-
-
-@dataclass(slots=True, eq=False)
-class Item:
-    """A text that is ready to be computed.
-
-    Attributes:
-        job: Whose it is.
-        number: Its number there.
-        batch: The text alone, tokenised.
-        tokens: That have to be read of it, and what else there is to do for it; at least 1, so that
-            texts without a known token are computed together, and not all at once.
-    """
-
-    job: Job
-    number: int
-    batch: PreparedTexts
-    tokens: int
-
-    @property
-    def kind(self) -> tuple[int, bool]:
-        """What texts must have in common to be computed together."""
-        predictor = self.job.model.predictor
-        return id(predictor), predictor.needs_encoder(self.job.scorer)
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadCall:
-    """Something else that the first compute thread is to do."""
-
-    function: Callable[[], object]
-    future: Future[None] = field(default_factory=Future)
-
-    def run(self) -> None:
-        """Do it, and say how it ended."""
-        try:
-            self.function()
-        except BaseException as error:  # noqa: BLE001  # it is the caller's
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(None)
-
-
 class WorkQueue:
-    """Jobs and texts that wait, by priority and then by age.
+    """Jobs and texts that wait, by priority and then by age."""
 
-    Attributes:
-        num_workers: Threads that take batches.
-    """
-
-    def __init__(self, max_batch_tokens: int | None) -> None:
+    def __init__(
+        self,
+        max_batch_tokens: int | None,
+        speed: Callable[[], float | None] = lambda: None,
+        is_helped: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         """Begin empty.
 
         Args:
             max_batch_tokens: In one batch, padding included; a longer text makes one of its own;
                 None: as the model's predictor says.
+            speed: Tells the tokens a second of one worker, `BATCH_COST` among them; None: unknown.
+            is_helped: Tells whether threads beside the first one are to take batches.
+            clock: Of jobs' deadlines, in seconds.
         """
-        self.num_workers = 1
+        self._is_helped = is_helped
+        self._num_helpers = 0
+        self._speed = speed
+        self._clock = clock
+        self._arrivals = ArrivalRate()
+        self._deadlines: dict[Priority, list[tuple[float, int, weakref.ref[Item]]]] = {
+            x: [] for x in Priority
+        }
+        self._numbers = itertools.count()
+        self._late: list[Job] = []
         self._max_batch_tokens = max_batch_tokens
         # Dictionaries, of which only the keys matter: in order of age, and any can leave at once.
         self._jobs: dict[Priority, dict[Job, None]] = {priority: {} for priority in Priority}
@@ -186,15 +76,20 @@ class WorkQueue:
         self._has_jobs = threading.Condition(lock)
         self._has_items = threading.Condition(lock)
 
+    @property
+    def num_workers(self) -> int:
+        """Threads that take batches."""
+        return 1 + (self._num_helpers if self._is_helped() else 0)
+
     def add_worker(self) -> None:
         """Count one more thread that takes batches; what waits is shared among all."""
         with self._has_items:
-            self.num_workers += 1
+            self._num_helpers += 1
 
     def remove_worker(self) -> None:
         """Count one thread less, which has ended."""
         with self._has_items:
-            self.num_workers -= 1
+            self._num_helpers -= 1
 
     def add(self, job: Job) -> None:
         """Let a job wait; a queue that is closed keeps none (see `drain`)."""
@@ -217,7 +112,12 @@ class WorkQueue:
             if not job.is_over:
                 job.items = items
                 self._items[job.priority].update(dict.fromkeys(items))
-                self._has_items.notify(len(items))
+                self._arrivals.add(sum(item.tokens for item in items), self._clock())
+                if job.deadline < math.inf:
+                    for item in items:
+                        entry = job.deadline, next(self._numbers), weakref.ref(item)
+                        heapq.heappush(self._deadlines[job.priority], entry)
+                self._has_items.notify_all()  # one that may not help would sleep on
 
     def call(self, function: Callable[[], object]) -> Future[None]:
         """Let the first compute thread call a function between two of its batches.
@@ -250,6 +150,7 @@ class WorkQueue:
             for priority in Priority:
                 self._jobs[priority].clear()
                 self._items[priority].clear()
+                self._deadlines[priority].clear()
             return jobs
 
     def next_jobs(self) -> list[Job]:
@@ -278,34 +179,71 @@ class WorkQueue:
         with self._has_items:
             self._has_items.wait_for(
                 lambda: (
-                    self._is_closed or (takes_calls and self._calls) or any(self._items.values())
+                    self._is_closed
+                    or (takes_calls and self._calls)
+                    or ((takes_calls or self._is_helped()) and any(self._items.values()))
                 )
             )
             if self._is_closed:
                 return None
-            return self._calls.pop(0) if takes_calls and self._calls else self._cut_batch()
+            if takes_calls and self._calls:
+                return self._calls.pop(0)
+            batch = self._cut_batch()
+            late, self._late = self._late, []
+        for job in late:
+            job.fail(DeadlineError(_TOO_LATE))
+        return batch
 
     def _cut_batch(self) -> list[Item]:
         waiting = self._whose_turn()
-        first = next(iter(waiting))
+        first = self._most_urgent(waiting)
         max_tokens = self._max_batch_tokens or first.job.model.predictor.batch_tokens
-        window: list[Item] = []
-        tokens = 0
+        window = [first]
+        tokens = first.tokens
         for item in waiting:
             if tokens > _WINDOW * max_tokens:
                 break
-            if item.kind == first.kind:
+            if item.kind == first.kind and item is not first:
                 window.append(item)
                 tokens += item.tokens
         padding_cost = first.job.model.predictor.padding_cost
         longest = max(item.tokens for item in window)
         cost = _cost(tokens, longest * len(window), padding_cost)
         share = math.ceil(cost / self.num_workers)  # the others' may be free before this ends
-        batch = of_like_length(window, min(max_tokens, share), padding_cost)
+        rate = self._arrivals.at(self._clock())
+        least = least_batch(rate, self._speed(), self.num_workers, BATCH_COST)
+        batch = of_like_length(window, int(min(max_tokens, max(share, least))), padding_cost)
         for item in batch:
             del waiting[item]
         self._num_batches += 1
         return batch
+
+    def _most_urgent(self, waiting: dict[Item, None]) -> Item:
+        """Return the text with the earliest deadline; of those without, the oldest.
+
+        Where others wait, it is none whose answer would come too late: its job is put aside.
+        """
+        first = self._earliest(waiting)
+        speed = self._speed()
+        while speed is not None and len(waiting) > len(first.job.items):
+            end = self._clock() + (BATCH_COST + first.tokens) / speed
+            if end <= max(first.job.deadline, first.job.last_deadline):
+                break
+            for item in first.job.items:
+                waiting.pop(item, None)
+            self._late.append(first.job)
+            first = self._earliest(waiting)
+        return first
+
+    def _earliest(self, waiting: dict[Item, None]) -> Item:
+        oldest = next(iter(waiting))
+        deadlines = self._deadlines[oldest.job.priority]
+        while deadlines:
+            item = deadlines[0][2]()
+            if item is not None and item in waiting:
+                return item
+            heapq.heappop(deadlines)  # it is computed, or nobody waits for it
+        return oldest
 
     def _whose_turn(self) -> dict[Item, None]:
         interactive, bulk = (self._items[priority] for priority in Priority)
@@ -349,8 +287,3 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
 def _cost(tokens: int, padded_tokens: int, padding_cost: float) -> float:
     """Return what texts cost together, in tokens of text."""
     return tokens + padding_cost * (padded_tokens - tokens)
-
-
-def jobs_of(items: Iterable[Item]) -> list[Job]:
-    """Return the jobs that texts belong to, each once."""
-    return list(dict.fromkeys(item.job for item in items))

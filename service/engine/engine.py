@@ -8,9 +8,10 @@ even for reads. On processors there are several, each with few threads of the li
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
@@ -23,10 +24,15 @@ from models.options import RankingOptions
 from models.predict.protocol import Predictor
 from models.results import LabelDetails, Prediction
 from service.engine.admission import Admission, Priority, estimate_tokens
-from service.engine.batching import EXPLANATION_TOKENS, Job, Seconds, WorkQueue, extra_tokens
+from service.engine.answer_cache import AnswerCache
+from service.engine.batching import WorkQueue
+from service.engine.flights import Flights
+from service.engine.jobs import EXPLANATION_TOKENS, Seconds, extra_tokens
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
 from service.engine.worker import (
+    GpuWatch,
+    Hooks,
     Observer,
     compute_batches,
     help_to_compute,
@@ -45,12 +51,21 @@ _OWN_TEXT = "The service asks itself about imports of olive oil from third count
 
 @dataclass(frozen=True, slots=True)
 class EngineAnswer:
-    """The labels of each text, and who found them in what time."""
+    """The labels of each text, and who found them in what time.
+
+    Attributes:
+        model: Who was asked.
+        scorer: Who scored the labels.
+        predictions: One for each text.
+        seconds: Where the time went.
+        num_reused: Texts that were not computed for this query (see `service.engine.flights`).
+    """
 
     model: LoadedModel
     scorer: str
     predictions: Sequence[Prediction]
     seconds: Seconds
+    num_reused: int = 0
 
 
 class Engine:
@@ -63,8 +78,11 @@ class Engine:
         observer: Observer,
         *,
         label_sets: LabelSets | None = None,
+        cache: AnswerCache | None = None,
         num_workers: int = 1,
         prepare_thread: Callable[[], object] = int,
+        prepare_work: Callable[[], object] = int,
+        is_helped: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take the parts; `start` comes next.
 
@@ -73,26 +91,34 @@ class Engine:
             limits: What queries may ask for.
             observer: Takes every batch, and how each query ends.
             label_sets: The sets of labels that queries may name.
+            cache: Where answers are kept; None: nowhere.
             num_workers: Compute threads at most.
             prepare_thread: Called first of all on each compute thread; says whether models can be
                 computed by several of them.
+            prepare_work: Called on them before each piece of work.
+            is_helped: Tells whether more than one of them is to compute.
         """
         self._manager = manager
         self._limits = limits
         self._observer = observer
         self.label_sets = label_sets or LabelSets()
-        self._queue = WorkQueue(limits.max_batch_tokens)
+        self._queue = WorkQueue(
+            limits.max_batch_tokens, lambda: self.admission.tokens_a_second, is_helped
+        )
+        kept = AnswerCache() if cache is None else cache  # one that is empty is falsy
+        self._flights = Flights(self._queue, kept, observer)
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)
         self._is_closed = False
         self.num_answered = 0
-        """Queries that were answered so far, lines of streams among them."""
-        speed = self.admission.note_speed
+        """Queries that something was computed for so far, lines of streams among them."""
+        self.gpu = GpuWatch()
+        hooks = Hooks(prepare_work, self.admission.note_speed, self.gpu.note_errors)
         works = {
             "tokenise_0": partial(tokenise_jobs, self._queue, observer),
-            "compute_0": partial(compute_batches, self._queue, observer, speed),
+            "compute_0": partial(compute_batches, self._queue, observer, hooks),
         }
-        helping = partial(help_to_compute, self._queue, observer, speed, prepare_thread)
+        helping = partial(help_to_compute, self._queue, observer, hooks, prepare_thread)
         works |= {f"compute_{number}": helping for number in range(1, num_workers)}
         # Daemons, so that a process which never comes to `close` can end.
         self._threads = [
@@ -151,7 +177,7 @@ class Engine:
         with self.admission.admit(tokens, timeout_s), self._counted(model, query):
             try:
                 async with asyncio.timeout(timeout_s):
-                    return await self._answer(model, query, options, Priority.INTERACTIVE)
+                    return await self._answer(model, query, options, timeout_s)
             except TimeoutError as error:
                 raise DeadlineError(
                     f"there was no answer within {timeout_s:g} s; ask for fewer texts, allow more "
@@ -172,7 +198,7 @@ class Engine:
         async with self.admission.admit_when_room(tokens):
             model, options, _ = self._examine(query)  # the model may be another one by now
             with self._counted(model, query):
-                return await self._answer(model, query, options, Priority.BULK)
+                return await self._answer(model, query, options, None)
 
     async def describe(
         self, label_id: str, version: int | str | None = None
@@ -338,30 +364,24 @@ class Engine:
             self._observer.observe_answer(model.version, time.monotonic() - started)
 
     async def _answer(
-        self, model: LoadedModel, query: Query, options: RankingOptions, priority: Priority
+        self, model: LoadedModel, query: Query, options: RankingOptions, timeout_s: float | None
     ) -> EngineAnswer:
         if self._is_closed:
             raise NotReadyError(_STOPPING)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        def on_done(_: Job) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
-                loop.call_soon_threadsafe(wake)
-
-        job = Job(model, query.texts, options, priority, on_done)
-        self._queue.add(job)
-        try:
-            await done
-        finally:
-            self._queue.drop(job)
-        if job.error is not None:
-            raise job.error
-        self.num_answered += 1
+        found = await self._flights.answers(
+            model,
+            query.texts,
+            options,
+            Priority.BULK if timeout_s is None else Priority.INTERACTIVE,
+            deadline=math.inf if timeout_s is None else time.perf_counter() + timeout_s,
+            is_fresh=query.texts == (_OWN_TEXT,),
+        )
+        num_reused = len(query.texts) - found.num_texts["computed"]
+        if found.num_texts["cache"] < len(query.texts):
+            self.num_answered += 1
+        assert options.scorer is not None
         catalogue = model.predictor.catalogue
-        predictions = [in_language(each, catalogue, query.language) for each in job.answers]
-        return EngineAnswer(model, job.scorer, predictions, job.seconds)
+        predictions = [
+            in_language(found.of_text[x], catalogue, query.language) for x in query.texts
+        ]
+        return EngineAnswer(model, options.scorer, predictions, found.seconds, num_reused)

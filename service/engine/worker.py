@@ -10,22 +10,18 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import current_thread
 from typing import Protocol
 
-from models.errors import LongtailError, RequestError
+from models.errors import LongtailError, NotReadyError, RequestError
 from models.options import RankingOptions
-from models.predict.protocol import PreparedTexts
+from models.predict.protocol import Predictor, PreparedTexts
+from models.processor import gpu_problem
 from models.results import Prediction
-from service.engine.batching import (
-    BATCH_COST,
-    Item,
-    Job,
-    ThreadCall,
-    WorkQueue,
-    extra_tokens,
-    jobs_of,
-)
+from service.engine.batching import BATCH_COST, WorkQueue
+from service.engine.flights import ReuseObserver
+from service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +29,7 @@ _RESTART_PAUSE_S = 0.1
 """Before a thread begins anew, so that what fails at once does not keep a core busy."""
 
 
-class Observer(Protocol):
+class Observer(ReuseObserver, Protocol):
     """Who wants to know of every batch."""
 
     def observe_batch(self, num_texts: int, num_tokens: int) -> None:
@@ -53,38 +49,75 @@ class Observer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a compute thread calls.
+
+    Attributes:
+        prepare: Before each piece of work.
+        note_speed: After a batch, with its tokens and seconds.
+        note_errors: After a batch of which something failed, with who computed it and the errors.
+    """
+
+    prepare: Callable[[], object]
+    note_speed: Callable[[int, float], object]
+    note_errors: Callable[[Predictor, Sequence[Exception]], object]
+
+
+class GpuWatch:
+    """Knows whether the GPU can still be used by this process."""
+
+    def __init__(self) -> None:
+        self._problem: str | None = None
+
+    def note_errors(self, predictor: Predictor, errors: Sequence[Exception]) -> None:
+        """Look at the GPU after errors of a batch, unless they are of our own kinds."""
+        is_ours = all(isinstance(error, LongtailError) for error in errors)
+        if predictor.device != "cpu" and not is_ours and self._problem is None:
+            self._problem = gpu_problem()
+            if self._problem is not None:
+                logger.error("not alive any more: %s", self._problem)
+
+    def check(self) -> None:
+        """Do nothing unless only a new process can answer.
+
+        Raises:
+            NotReadyError: CUDA refuses all further work, as it does after a kernel that failed.
+        """
+        if self._problem is not None:
+            raise NotReadyError(
+                f"the GPU can't be used by this process any more ({self._problem}); restart the "
+                "service"
+            )
+
+
 def tokenise_jobs(queue: WorkQueue, observer: Observer) -> None:
     """Tokenise what comes, until the queue is closed."""
     while _tokenise_next(queue, observer):
         pass
 
 
-def compute_batches(
-    queue: WorkQueue, observer: Observer, note_speed: Callable[[int, float], None]
-) -> None:
+def compute_batches(queue: WorkQueue, observer: Observer, hooks: Hooks) -> None:
     """Compute and call what comes, until the queue is closed."""
-    while _compute_next(queue, observer, note_speed):
+    while _compute_next(queue, observer, hooks):
         pass
 
 
 def help_to_compute(
-    queue: WorkQueue,
-    observer: Observer,
-    note_speed: Callable[[int, float], None],
-    prepare_thread: Callable[[], object],
+    queue: WorkQueue, observer: Observer, hooks: Hooks, prepare_thread: Callable[[], object]
 ) -> None:
     """Compute batches beside the first thread, which does all else.
 
     Args:
         queue: As for `compute_batches`.
         observer: As there.
-        note_speed: As there.
+        hooks: As there.
         prepare_thread: Called first; says whether models can be computed by several threads.
     """
     if prepare_thread():
         queue.add_worker()
         try:
-            while _compute_next(queue, observer, note_speed, takes_calls=False):
+            while _compute_next(queue, observer, hooks, takes_calls=False):
                 pass
         finally:
             queue.remove_worker()
@@ -152,7 +185,7 @@ def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
 def _compute_next(
     queue: WorkQueue,
     observer: Observer,
-    note_speed: Callable[[int, float], None],
+    hooks: Hooks,
     *,
     takes_calls: bool = True,
 ) -> bool:
@@ -160,6 +193,7 @@ def _compute_next(
     work = queue.next_work(takes_calls=takes_calls)
     if work is None:
         return False
+    hooks.prepare()
     if isinstance(work, ThreadCall):
         work.run()
         return True
@@ -172,9 +206,11 @@ def _compute_next(
     with _failing(jobs_of(work)):
         compute(work, observer)
     tokens = sum(item.tokens for item in work)
-    if not any(item.job.error for item in work):  # a failure says nothing about speed
+    if errors := [job.error for job in jobs_of(work) if job.error]:  # which say nothing of speed
+        hooks.note_errors(work[0].job.model.predictor, errors)
+    else:
         # With what a batch costs beside its tokens: small batches alone don't mean that it is slow.
-        note_speed(BATCH_COST + tokens, time.perf_counter() - started)
+        hooks.note_speed(BATCH_COST + tokens, time.perf_counter() - started)
     observer.observe_batch(len(work), tokens)
     return True
 

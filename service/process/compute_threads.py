@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from dataclasses import dataclass
 
+from models.processor import sees_gpu
 from service.process.memory import collect_rarely
 from service.process.priority import lower_priority
 
@@ -68,7 +70,10 @@ class ComputeSetup:
 
     Attributes:
         num_workers: Compute threads.
-        libraries: How they are; None before `prepare_thread`, and where there are none.
+        libraries: How they are; None before a model needed them.
+        has_libraries: Whether a model needs them. As long as none does, one thread computes: what
+            needs no encoder is mostly Python, of which two threads do no more than one, and in
+            smaller batches.
     """
 
     def __init__(
@@ -82,26 +87,43 @@ class ComputeSetup:
             device: "cpu" or "cuda", for which there is one; None: a GPU if PyTorch sees one.
         """
         self.libraries: ComputeLibraries | None = None
+        self.has_libraries = False
+        self._of_thread = threading.local()
         self._num_threads = num_threads
         self._device = device
         expected = num_workers or min(num_threads or _num_processors(), _MAX_WORKERS)
         self.num_workers = 1 if device == "cuda" else expected
 
     def prepare_thread(self) -> bool:
-        """Set them up; to be called on each thread that will compute.
+        """Set up all but the libraries; to be called on each thread that will compute.
 
         Returns:
             Whether several threads may compute.
         """
-        import torch
-
-        if self._device == "cpu" or not torch.cuda.is_available():
+        if self._device == "cpu" or not sees_gpu():
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads spin, too
         elif self._device is None:
             self.num_workers = 1
         lower_priority(_NICENESS)
-        self.libraries = limit_threads(self._num_threads, self.num_workers)
+        limit_blas()
         return self.num_workers > 1
+
+    def use_libraries(self) -> None:
+        """Take note that a model needs PyTorch and FAISS; one without an encoder does not."""
+        self.has_libraries = True
+
+    def prepare_work(self) -> None:
+        """Set the libraries up, once a model needs them; to be called before each piece of work."""
+        if self.has_libraries and not hasattr(self._of_thread, "is_prepared"):
+            self.libraries = limit_threads(self._num_threads, self.num_workers)
+            self._of_thread.is_prepared = True
+
+
+def limit_blas() -> None:
+    """Let NumPy use one thread: its other threads spin for long after each product."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1, "blas")
 
 
 def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibraries:
@@ -116,13 +138,12 @@ def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibra
     """
     import faiss
     import torch
-    from threadpoolctl import threadpool_limits
 
     chosen = torch.get_num_threads()  # asked in any case: PyTorch sets a thread up when first asked
     count = max(1, (num_threads or chosen) // num_workers)
     torch.set_num_threads(count)
     faiss.omp_set_num_threads(count)
-    threadpool_limits(1, "blas")  # of NumPy: its other threads spin for long after each product
+    limit_blas()
     found = ComputeLibraries(
         torch_threads=torch.get_num_threads(),
         faiss_threads=faiss.omp_get_max_threads(),

@@ -13,9 +13,13 @@ from service.web.problem_handlers import responses
 router = APIRouter()
 
 
-@router.get("/livez", tags=["operation"], summary="Is the process alive?", responses=responses())
-async def livez() -> Health:
-    """Answer 200 while the process is alive, whether or not a model is loaded."""
+@router.get("/livez", tags=["operation"], summary="Is the process alive?", responses=responses(503))
+async def livez(service: ServiceDep) -> Health:
+    """Answer 200 while the process is alive, whether or not a model is loaded.
+
+    It is 503 once CUDA has failed in a way that only a new process gets over.
+    """
+    service.engine.gpu.check()
     return Health(status="alive")
 
 

@@ -160,8 +160,9 @@ class ModelLoader:
                 "the service more memory, or set LONGTAIL_SWAP_MODE=resource-preserving or another "
                 "LONGTAIL_MEMORY_FACTOR"
             )
-        if self._memory_factor:
-            self._check_gpu_memory(gpu_bytes(bundle.manifest))
+        of_gpu = gpu_bytes(bundle.manifest)
+        if self._memory_factor and of_gpu:  # to ask for the GPU's imports PyTorch
+            self._check_gpu_memory(of_gpu)
 
     def _check_gpu_memory(self, needed: int) -> None:
         """Refuse what the GPU can't hold, while it can still answer.

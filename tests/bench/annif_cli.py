@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from machine import begin, same_threads
 from recording import Table, add_json_option, keep
 from served_process import served
 
@@ -44,7 +46,8 @@ def main() -> None:
     parser.add_argument("--annif-python", type=Path, required=True)
     parser.add_argument("--documents", type=int, default=300)
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
+    same_threads(len(os.sched_getaffinity(0)))
     annif = str(chosen.annif_python.parent.resolve() / "annif")
     documents = read_documents(chosen.corpus / "test.tsv.gz", chosen.documents)
     with served(chosen.registry) as service, tempfile.TemporaryDirectory() as name:

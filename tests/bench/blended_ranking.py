@@ -25,6 +25,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from machine import begin
 from recording import add_json_option, keep
 
 from models.bundle.registry import Registry
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--labels", type=int, nargs="+", default=[1000, 4000, 16_000, 100_000])
     add_json_option(parser)
-    asked = parser.parse_args()
+    asked = begin(parser)
     torch.set_num_threads(1)
     if asked.registry is None:
         rows = [row for num_labels in asked.labels for row in made_up(num_labels)]

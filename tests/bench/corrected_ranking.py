@@ -28,6 +28,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from machine import begin
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from recording import add_json_option, keep
@@ -93,7 +94,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="its corpus")
     parser.add_argument("--output", type=Path, default=Path("runs/corrected_ranking"))
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     models = (
         [published(options.registry, options.data)]
         if options.registry

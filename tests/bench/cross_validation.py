@@ -13,6 +13,7 @@ import resource
 import time
 from pathlib import Path
 
+from machine import begin
 from recording import Table, add_json_option, keep
 from sklearn import config_context
 from sklearn.model_selection import cross_validate
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=2)
     parser.add_argument("--named", action="store_true", help="tell the estimator the labels' names")
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     dataset = open_dataset(options.corpus)
     training = dataset.split("train")
     truth, texts = training.scan().labels, list(training.texts())

@@ -28,6 +28,7 @@ from collections import Counter, deque
 from concurrent.futures import Future
 from itertools import count
 
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from service.errors import FeedbackStoreError
@@ -53,7 +54,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--write", metavar="NAME", help=argparse.SUPPRESS)
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     if chosen.write is not None:
         write(os.environ[_PLACE], chosen.write)
     with tempfile.TemporaryDirectory() as folder:

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from load_generator import post, run, saturate
+from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import served
 
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="an empty folder; else a temporary one")
     parser.add_argument("--url", help="of a database, instead of the folder")
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     catalogue = Registry(chosen.registry).open().catalogue
     label_ids = [catalogue[row].id for row in range(3)]
     with tempfile.TemporaryDirectory() as temporary:

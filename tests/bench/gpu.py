@@ -36,6 +36,7 @@ import faiss
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64
+from machine import begin
 from recording import add_json_option, keep
 
 from models.bundle.registry import Registry
@@ -364,7 +365,7 @@ def main() -> None:
     parser.add_argument("--no-training", action="store_true")
     parser.add_argument("--output", type=Path)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     device = Device(options.device, rounds=2 if options.quick else 100)
     sizes = options.sizes or ([1000, 10_000] if options.quick else [10**4, 10**5, 10**6, 10**7])
     bandwidth = device.bytes_a_second()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from models.bundle.manifest import Calibration
@@ -40,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpora", type=Path, nargs="+", help="with training and test documents")
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     table = Table(COLUMNS)
     for folder in options.corpora:
         with tempfile.TemporaryDirectory() as work:

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
+from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import served
 
@@ -29,7 +30,7 @@ def main() -> None:
     parser.add_argument("registry", type=Path)
     parser.add_argument("--requests", type=int, default=2000)
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     with served(chosen.registry, timeout_s=600) as service:
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=120)
         total, names = names_of(connection)

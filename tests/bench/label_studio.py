@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
+from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import free_port, served
 
@@ -80,7 +81,7 @@ def main() -> None:
         help="of the environment of Label Studio",
     )
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     key, entry = make_key("label-studio")
     admin_key, admin_entry = make_key("admin")
     table = Table({"step": "", "ms": ".0f"})

@@ -26,6 +26,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from machine import begin
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from recording import add_json_option, keep
@@ -64,7 +65,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--plot", type=Path)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     print(f"{torch.get_num_threads()} threads\n")
     measure_growth(64)  # compiles, or loads what was compiled
     if options.sets and not options.data:

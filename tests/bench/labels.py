@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from models.explain.neighbours import VectorNeighbours, nearest_labels
@@ -36,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", type=int, default=100_000)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     print(f"{options.labels:,} labels, {torch.get_num_threads()} threads\n")
     rng = np.random.default_rng(0)
     words = made_up_words(rng)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from models.bundle.bundle import Bundle
@@ -82,7 +83,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of what is hidden")
     parser.add_argument("--work", type=Path, help="kept, so that trainings resume")
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     overrides: dict[str, object] = {}
     if options.without_encoder:
         overrides["scorers"] = [*WITHOUT_ENCODER, ENSEMBLE]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from machine import begin
 from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
 
@@ -102,7 +103,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
     add_json_option(parser)
-    arguments = parser.parse_args()
+    arguments = begin(parser)
     torch.set_num_threads(arguments.threads)
     bench = Bench(arguments.documents, arguments.dim, arguments.batch, arguments.negatives)
     first: dict[tuple[str, str], float] = {}

@@ -32,6 +32,7 @@ from threading import Event, Thread
 
 import numpy as np
 from load_generator import predict_requests, run, saturate
+from machine import begin
 from recording import add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
@@ -196,7 +197,7 @@ def main() -> None:
     parser.add_argument("--min-requests", type=int, default=100, help="Of a canary.")
     parser.add_argument("--max-slowdown", type=float, default=2.0, help="The machine is full.")
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     key, entry = make_key("bench")
     os.environ[KEY_VARIABLE] = key
     with tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from machine import begin
 from recording import Table, add_json_option, keep
 from service_throughput import read_texts
 from torch import Tensor, nn
@@ -47,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--precision", choices=("bfloat16", "float32"), default="bfloat16")
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     dtype: torch.dtype = getattr(torch, chosen.precision)
     torch.set_num_threads(1)
     source = find_encoder("packaged")

@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import begin
 from matplotlib.axes import Axes
 from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
@@ -336,7 +337,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plot", type=Path, help="a .png or .svg file")
     add_json_option(parser)
-    arguments = parser.parse_args()
+    arguments = begin(parser)
     torch.set_num_threads(arguments.threads)
     table = Table({
         "labels": ",", "draws": "", "q": "", "w": "", "step, ms": ".2f", "to uniform": ".2f",

@@ -23,6 +23,7 @@ from statistics import mean
 
 import numpy as np
 from jaxtyping import Float32
+from machine import begin
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from recording import Table, add_json_option, keep
@@ -85,7 +86,7 @@ def main() -> None:
     parser.add_argument("--rare-shares", type=float, nargs="*", default=[0.0])
     parser.add_argument("--plot", type=Path)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     choices = {RANDOM: None, **{name_of(share): share for share in options.rare_shares}}
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     steps = Table(STEPS)

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from load_generator import post, predict_requests, saturate
+from machine import begin, same_threads
 from recording import add_json_option, keep
 from served_process import Served, served
 
@@ -67,8 +68,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--rounds", type=int, default=3)
     add_json_option(parser)
-    chosen = parser.parse_args()
-    os.environ |= {"OMP_NUM_THREADS": str(chosen.threads), "TRANSFORMERS_OFFLINE": "1"}
+    chosen = begin(parser)
+    same_threads(chosen.threads)
+    os.environ["TRANSFORMERS_OFFLINE"] = "1"
     figures = {}
     if chosen.infinity_python:
         figures["infinity"] = against_infinity(chosen)

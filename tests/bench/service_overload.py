@@ -21,6 +21,7 @@ import asyncio
 from pathlib import Path
 
 from load_generator import Load, at_rate, predict_requests, probe, run, saturate
+from machine import begin
 from recording import add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=20, help="Seconds until the last look.")
     parser.add_argument("--options", nargs="*", default=[], help="Further options of serve.")
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
 
     requests = predict_requests(read_texts("titles", 2000), scorer=chosen.scorer)
     with served(

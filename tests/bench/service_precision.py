@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from models.bundle.registry import Registry
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--ways", default=",".join(WAYS))
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
 
     dataset = open_dataset(chosen.data)
     documents = list(islice(dataset.split("dev"), chosen.texts))

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from machine import begin
 from recording import add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
@@ -266,7 +267,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--options", nargs="*", default=[], help="Further options of serve.")
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     key, entry = make_key("bench")
     with tempfile.TemporaryDirectory() as folder:
         registry = Registry(Path(folder) / "registry")

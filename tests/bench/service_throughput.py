@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from load_generator import at_rate, predict_requests, run, saturate
+from machine import begin, same_threads
 from recording import add_json_option, keep
 from served_process import served
 
@@ -97,7 +98,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
+    same_threads(chosen.threads)
 
     texts = read_texts(chosen.texts, 2000)
     requests = predict_requests(texts, scorer=chosen.scorer)

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float64
+from machine import begin
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from recording import add_json_option, keep
@@ -125,7 +126,7 @@ def main() -> None:
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--output", type=Path)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     if options.latencies is None:
         clock = CLOCKS[options.clock]

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from models.bundle.registry import Registry
@@ -78,7 +79,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=50)
     parser.add_argument("--explained", type=int, default=3, help="texts")
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     torch.set_num_threads(1)
     parts = read_parts(Registry(options.registry).open())
     whole = Predictor(parts, device="cpu")

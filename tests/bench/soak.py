@@ -37,6 +37,7 @@ from typing import Any
 import httpx
 import numpy as np
 from load_generator import Connection, post
+from machine import begin
 from recording import add_json_option, keep
 from served_process import Served, free_port, wait_until_ready
 from service_swaps import make_versions
@@ -495,7 +496,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--strangers", type=int, default=4)
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
     key, entry = make_key("soak")
     source = Registry(chosen.registry).open()
     size = sum(info.size_bytes for info in source.manifest.files.values())

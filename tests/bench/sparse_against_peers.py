@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from machine import begin, same_threads
 from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
 
@@ -91,7 +92,8 @@ def main() -> None:
     parser.add_argument("--split", default="dev", choices=("dev", "test"))
     parser.add_argument("--ours", metavar="FOLDER", help=argparse.SUPPRESS)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
+    same_threads(len(os.sched_getaffinity(0)))
     if options.ours:
         train_ours(Path(options.ours))
         return

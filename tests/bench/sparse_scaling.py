@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 from joblib import cpu_count
+from machine import begin
 from matplotlib.figure import Figure
 from recording import add_json_option, keep
 from scipy.sparse import csr_array
@@ -61,7 +62,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0, help="labels trained; 0: all")
     parser.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     config = SparseConfig()
     if options.negatives_per_document:
         config = SparseConfig(negatives_per_document=options.negatives_per_document)

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from machine import begin
 from recording import Table, add_json_option, keep
 from scipy.sparse import random_array
 
@@ -44,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", type=int, default=1_000_000)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     load = os.getloadavg()[0]
     table = Table({"step": "", "seconds": ".1f", "seconds of the processor": ".1f"})
     with tempfile.TemporaryDirectory() as folder:

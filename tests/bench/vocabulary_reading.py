@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 import rdflib
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from models.vocabulary.facts import CONCEPT, OWL, RDF, SKOS, TYPE
@@ -55,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--concepts", type=int, default=1_000_000)
     add_json_option(parser)
-    options = parser.parse_args()
+    options = begin(parser)
     table = Table(
         {
             "syntax": "", "MB": ",.0f", "concepts": ",d", "seconds": ".1f",

@@ -60,6 +60,16 @@ def test_importing_these_loads_nothing_heavy(modules: str) -> None:
     assert packages(loaded_by(f"import {modules}")) & HEAVY == set()
 
 
+LIBRARIES = {"torch", "transformers", "sklearn", "faiss", "matplotlib", "pandas"}
+
+
+@pytest.mark.parametrize("module", ["service.app", "models.predict.predictor"])
+def test_without_an_encoder_to_load_the_service_loads_no_library_of_the_dense_half(
+    module: str,
+) -> None:
+    assert packages(loaded_by(f"import {module}")) & LIBRARIES == set()
+
+
 def test_help_costs_little() -> None:
     """Modules are counted, not seconds, which others on the machine change."""
     run_help = (

@@ -15,8 +15,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from models.results import Familiarity, LabelScore, Prediction
-from service.engine.batching import Seconds
 from service.engine.engine import EngineAnswer
+from service.engine.jobs import Seconds
 from service.engine.queries import Query
 from service.server import _GRACE_S
 from service.settings import PREFIX, Settings

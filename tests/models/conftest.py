@@ -26,7 +26,8 @@ from models.encoders.dual_encoder import DualEncoder
 from models.label_tree.arrays import one_sided_biases
 from models.label_tree.tree import LabelTree
 from models.labels.catalogue import Label, LabelCatalogue
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.dense_parts import DenseParts
+from models.parts.model_parts import ModelParts
 from models.parts.storage import write_parts
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel

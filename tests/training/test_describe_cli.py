@@ -133,7 +133,7 @@ def test_a_trained_label_without_a_positive_weight_says_so(describe, monkeypatch
 
 def test_the_encoder_is_not_loaded(describe, commonest, monkeypatch):
     for name in (
-        "models.parts.storage.load_transformer",
+        "models.parts.dense_storage.load_transformer",
         "models.encoders.pretrained.load_transformer",
     ):
         monkeypatch.delattr(name)

@@ -24,7 +24,7 @@ from models.errors import ConfigError
 from models.labels.catalogue import LabelCatalogue
 from models.labels.text import pseudo_description
 from models.names import CLASSIFIER, LINEAR
-from models.parts.model_parts import DenseParts
+from models.parts.dense_parts import DenseParts
 from models.scorers.linear import LinearModel, LinearScorer
 from models.scorers.sparse import SparseModel, SparseSource
 from training.configuration.learning import TreeFitConfig

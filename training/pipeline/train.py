@@ -22,7 +22,8 @@ from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, held
 from models.names import HYBRID
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.dense_parts import DenseParts
+from models.parts.model_parts import ModelParts
 from models.parts.storage import write_parts
 from training.configuration.run import TrainingConfig
 from training.configuration.sections import NeighboursConfig

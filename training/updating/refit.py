@@ -17,7 +17,7 @@ from models.encoders.tokens import tokenize_texts
 from models.labels.catalogue import LabelCatalogue
 from models.labels.text import pseudo_description
 from models.memory.memory import NeighbourMemory
-from models.parts.model_parts import DenseParts
+from models.parts.dense_parts import DenseParts
 from models.scorers.linear import LinearScorer
 from models.scorers.sparse import SparseModel
 from training.configuration.sections import DescriptionConfig, SparseConfig

@@ -23,6 +23,7 @@ from models.labels.catalogue import LabelCatalogue
 from models.labels.changes.changes import VocabularyChanges
 from models.memory.memory import NeighbourMemory
 from models.names import CLASSIFIER, LINEAR, NAMES
+from models.parts.dense_storage import read_linear
 from models.parts.model_parts import (
     CLASSIFIER_FILE,
     LINEAR_FILE,
@@ -31,7 +32,7 @@ from models.parts.model_parts import (
     SPARSE_FILE,
 )
 from models.parts.name_storage import NAMES_FILE, arrays_of_names, read_names, texts_of_names
-from models.parts.storage import arrays_of_sparse, read_linear, read_neighbours, read_sparse
+from models.parts.storage import arrays_of_sparse, read_neighbours, read_sparse
 from models.scorers.linear import LinearModel
 
 Arrays = dict[str, dict[str, np.ndarray]]

@@ -19,7 +19,7 @@ from models.encoders.tokens import tokenize_texts
 from models.errors import BundleError, DataError
 from models.labels.catalogue import Label, LabelCatalogue
 from models.options import RankingOptions
-from models.parts.model_parts import DenseParts
+from models.parts.dense_parts import DenseParts
 from models.parts.storage import write_parts
 from models.predict.predictor import Predictor
 

@@ -28,7 +28,8 @@ from models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue
 from models.labels.filters import LabelFilter, LabelSet
 from models.memory.memory import NeighbourMemory
 from models.options import RankingOptions
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.dense_parts import DenseParts
+from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from models.predict.sharded import ShardedPredictor, in_order

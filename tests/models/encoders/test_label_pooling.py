@@ -16,7 +16,8 @@ from models.encoders.dual_encoder import DEPL_HEAD, DualEncoder, encode_all
 from models.encoders.tokens import TokenizedTexts, tokenize_texts
 from models.encoders.vector_head import pooled
 from models.errors import BundleCorruptError
-from models.parts.storage import read_dual_encoder, write_parts
+from models.parts.dense_storage import read_dual_encoder
+from models.parts.storage import write_parts
 
 TEXTS = ["river", "law trade steel", "the court and the port"]
 

@@ -15,7 +15,8 @@ from models.bundle.bundle import open_bundle
 from models.bundle.manifest import Manifest
 from models.errors import BundleCorruptError
 from models.label_tree.tree import LabelTree
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.dense_parts import DenseParts
+from models.parts.model_parts import ModelParts
 from models.parts.storage import read_parts, read_sparse, write_parts
 from models.scorers.sparse import SparseModel
 

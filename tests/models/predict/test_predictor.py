@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-import models.parts.storage
+import models.parts.dense_storage
 from models.bundle.bundle import Bundle
 from models.encoders.dual_encoder import encode_all
 from models.encoders.pretrained import Precision
 from models.encoders.tokens import tokenize_texts
 from models.errors import ConfigError, DataError, LongtailError, RequestError
 from models.options import MAX_TAIL_DIAL, RankingOptions
-from models.parts.model_parts import DenseParts, ModelParts
+from models.parts.dense_parts import DenseParts
+from models.parts.model_parts import ModelParts
 from models.predict.dense_scorers import make_dense
 from models.predict.placement import Placement
 from models.predict.predictor import Predictor
@@ -377,7 +378,7 @@ def test_a_bundle_of_the_sparse_model_alone_predicts_what_it_was_written_from(
     sparse_bundle: Bundle, sparse_predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DualEncoder", "load_transformer", "load_tokenizer"):
-        monkeypatch.delattr(models.parts.storage, name)
+        monkeypatch.delattr(models.parts.dense_storage, name)
     loaded = Predictor.of_bundle(sparse_bundle, device="cpu")
     assert loaded.predict(TEXTS) == sparse_predictor.predict(TEXTS)
 

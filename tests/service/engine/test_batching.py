@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from models.options import RankingOptions
 from service.engine import batching
 from service.engine.admission import Priority
-from service.engine.batching import Item, Job, ThreadCall, WorkQueue, of_like_length
+from service.engine.batching import WorkQueue, of_like_length
+from service.engine.jobs import Item, Job, ThreadCall
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,127 @@ def test_where_padding_costs_little_texts_of_all_lengths_go_together(padding_cos
     queue = WorkQueue(150)
     waiting(queue, 20, 55, 5, model=Model(Predictor(padding_cost=padding_cost)))
     assert sorted(lengths_of(queue.next_work())) == taken
+
+
+class Clock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def queue_with(speed, num_workers=2, max_batch_tokens=1000):
+    """Return a queue whose workers compute so many tokens a second, and its clock."""
+    clock = Clock()
+    queue = WorkQueue(max_batch_tokens, lambda: speed, clock=clock)
+    for _ in range(num_workers - 1):
+        queue.add_worker()
+    return queue, clock
+
+
+def test_where_little_comes_what_waits_is_shared_among_the_workers():
+    queue, clock = queue_with(speed=1000)
+    waiting(queue, *[10] * 8)
+    clock.now += 60  # long ago
+    assert lengths_of(queue.next_work()) == [10] * 4
+
+
+@pytest.mark.parametrize(
+    ("tokens_a_second", "taken"),
+    [
+        (100, 4),  # 40 x 0.06 / 0.94 = 2 tokens would do: what waits is shared
+        (1000, 4),  # 40 x 0.55 / 0.45 = 49 tokens, which a fifth text would exceed
+        (1400, 8),  # 40 x 0.77 / 0.23 = 134 tokens: all that waits
+        (5000, 8),  # more than can be borne: the largest batches lose least
+    ],
+)
+def test_the_more_comes_the_larger_batches_are(tokens_a_second, taken):
+    queue, clock = queue_with(speed=1000)
+    waiting(queue, *[10] * 8)
+    clock.now += 60
+    queue._arrivals.add(2 * tokens_a_second, clock.now)  # two seconds' worth, which it remembers
+    assert len(queue.next_work()) == taken
+
+
+def test_other_threads_take_no_batches_before_they_are_to_help():
+    is_helped = False
+    queue = WorkQueue(100, is_helped=lambda: is_helped)
+    queue.add_worker()
+    assert queue.num_workers == 1
+    waiting(queue, 10, 10)
+    taken = []
+    helper = threading.Thread(target=lambda: taken.append(queue.next_work(takes_calls=False)))
+    helper.start()
+    waiting(queue, 10)  # wakes both, of whom only the first takes something: all
+    assert lengths_of(queue.next_work()) == [10, 10, 10]
+    is_helped = True
+    waiting(queue, 10)
+    helper.join(60)
+    assert [lengths_of(batch) for batch in taken] == [[10]]
+    assert queue.num_workers == 2
+
+
+def with_deadline(queue, clock, seconds, *lengths, **options):
+    """Let a job wait that is of use for so many seconds."""
+    job = job_of(*("x" for _ in lengths), **options)
+    job.deadline = clock.now + seconds
+    job.last_deadline = job.deadline
+    queue.add_items(job, [Item(job, i, None, tokens) for i, tokens in enumerate(lengths)])
+    job.items = list(queue._items[job.priority])[-len(lengths) :]
+    return job
+
+
+def test_the_earliest_deadline_goes_first():
+    queue, clock = queue_with(speed=1000, max_batch_tokens=10)
+    jobs = [with_deadline(queue, clock, seconds, 10) for seconds in (30, 5, 30, 1)]
+    order = [queue.next_work()[0].job for _ in jobs]
+    assert order == [jobs[3], jobs[1], jobs[0], jobs[2]]
+
+
+def test_streams_have_no_deadline_and_their_own_turns():
+    queue, clock = queue_with(speed=1000, max_batch_tokens=10)
+    bulk = waiting(queue, 10, priority=Priority.BULK)
+    single = with_deadline(queue, clock, 30, 10)
+    assert [queue.next_work()[0].job for _ in range(2)] == [single, bulk]
+
+
+def failed(job):
+    return None if job.error is None else type(job.error).__name__
+
+
+def test_what_would_come_too_late_is_refused_while_others_wait():
+    queue, clock = queue_with(speed=100, max_batch_tokens=10)
+    late = with_deadline(queue, clock, 0.4, 10, 10)  # 40 + 10 tokens take half a second
+    good = with_deadline(queue, clock, 0.6, 10)
+    assert queue.next_work()[0].job is good
+    assert (failed(late), failed(good)) == ("DeadlineError", None)
+    assert queue.drain() == set()
+
+
+def test_what_waits_alone_is_tried_even_if_it_seems_too_late():
+    """Else a speed that was once misjudged would never be found out."""
+    queue, clock = queue_with(speed=100, max_batch_tokens=10)
+    alone = with_deadline(queue, clock, 0.4, 10)
+    assert queue.next_work()[0].job is alone
+    assert failed(alone) is None
+
+
+def test_it_is_tried_as_long_as_somebody_waits_for_it():
+    queue, clock = queue_with(speed=100, max_batch_tokens=10)
+    shared = with_deadline(queue, clock, 0.4, 10)
+    shared.last_deadline = clock.now + 9
+    with_deadline(queue, clock, 0.6, 10)
+    assert queue.next_work()[0].job is shared
+
+
+def test_without_a_known_speed_nothing_is_too_late():
+    queue, clock = queue_with(speed=None, max_batch_tokens=10)
+    job = with_deadline(queue, clock, -1, 10)
+    with_deadline(queue, clock, 9, 10)
+    assert queue.next_work()[0].job is job
 
 
 def test_texts_of_like_length_go_together():
@@ -203,7 +326,7 @@ def test_texts_without_a_known_token_are_computed_together_and_with_a_bound(
 
     loader = make_loader(predictor_class=Wordless)
     with open_client(loader, max_batch_tokens=8) as client:
-        answer = client.post("/v1/predict", json={"texts": ["???"] * 64})
+        answer = client.post("/v1/predict", json={"texts": ["?" * n for n in range(1, 65)]})
         assert answer.status_code == 200
-    sizes = [len(call) for call in loader.loaded[0].calls if set(call) == {"???"}]
+    sizes = [len(call) for call in loader.loaded[0].calls if call[0].startswith("?")]
     assert sizes == [8] * 8

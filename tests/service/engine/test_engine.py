@@ -44,6 +44,10 @@ class Observed:
     phases: list[str] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
+    origins: list[tuple[str, int]] = field(default_factory=list)
+
+    def count_texts(self, origin, number):
+        self.origins.append((origin, number))
 
     def observe_batch(self, num_texts, num_tokens):
         self.batches.append((num_texts, num_tokens))
@@ -147,15 +151,16 @@ def test_no_answer_mixes_versions(make_predictor):
     async def play(engine):
         first = begin(engine, "wait")
         await until(old.busy)
-        others = [begin(engine, "a", "b", version=1 + i % 2) for i in range(6)]
+        others = [begin(engine, f"{i}", "b" * i, version=1 + i % 2) for i in range(1, 7)]
         await all_queued(engine, 12)
         old.gate.set()
         return [await task for task in (first, *others)]
 
     with engine_of(old, new) as engine:
         answers = asyncio.run(play(engine))
-    assert [answer.model.version for answer in answers] == [1, 1, 2, 1, 2, 1, 2]
-    assert (old.encoded, new.encoded) == ([["wait"], ["a", "b"] * 3], [["a", "b"] * 3])
+    assert [answer.model.version for answer in answers] == [1, 2, 1, 2, 1, 2, 1]
+    assert old.encoded == [["wait"], ["2", "bb", "4", "bbbb", "6", "bbbbbb"]]
+    assert new.encoded == [["1", "b", "3", "bbb", "5", "bbbbb"]]
 
 
 @pytest.mark.parametrize("where", ["read", "encode", "predict"])
@@ -204,7 +209,7 @@ def test_what_a_group_asks_for_in_vain_fails_at_once_for_all_of_it(make_predicto
 
 def test_texts_of_one_query_may_be_in_several_batches(make_predictor):
     predictor, observed = make_predictor(), Observed()
-    texts = ["a " * (1 + i % 9) for i in range(60)]
+    texts = ["a " * (1 + i % 9) + "b" * i for i in range(60)]
     with engine_of(predictor, observer=observed, max_batch_tokens=20) as engine:
         answer = asyncio.run(engine.predict(Query(texts)))
     assert scores(answer) == [float(len(text)) for text in texts]

@@ -393,3 +393,33 @@ def test_alone_work_that_waits_without_any_answer_starts_a_check():
         assert engine.num_asked == 1
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("device", "error", "found", "status"),
+    [
+        ("cuda", RuntimeError("CUDA error: an illegal memory access"), "CUDA error", 503),
+        ("cuda", RuntimeError("of another kind"), None, 200),
+        ("cuda", BundleCorruptError("of ours"), "is not asked", 200),
+        ("cpu", RuntimeError("CUDA error"), "is not asked", 200),
+    ],
+)
+def test_a_process_that_lost_its_gpu_is_not_alive(
+    open_client, make_loader, fake_predictor, monkeypatch, device, error, found, status
+):
+    class Failing(fake_predictor):
+        def encode(self, batch):
+            if "bad" in batch.texts:
+                raise error
+
+    Failing.device = device
+    monkeypatch.setattr("service.engine.worker.gpu_problem", lambda: found)
+    with open_client(make_loader(predictor_class=Failing)) as client:
+        assert client.get("/livez").status_code == 200
+        assert client.post("/v1/predict", json={"text": "bad"}).status_code >= 500
+        alive = client.get("/livez")
+    assert alive.status_code == status
+    if status == 503:
+        assert alive.json()["detail"] == (
+            "the GPU can't be used by this process any more (CUDA error); restart the service"
+        )

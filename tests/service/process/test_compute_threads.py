@@ -44,13 +44,45 @@ def on_a_thread_of_its_own(function):
         return pool.submit(function).result(60)
 
 
+def prepare(setup):
+    """Prepare a thread of its own, and work of a model with an encoder."""
+    setup.use_libraries()
+
+    def work():
+        may_help = setup.prepare_thread()
+        setup.prepare_work()
+        return may_help
+
+    return on_a_thread_of_its_own(work)
+
+
+def test_the_libraries_wait_until_a_model_needs_them_and_are_set_up_once_a_thread(monkeypatch):
+    taken = []
+    monkeypatch.setattr("service.process.compute_threads.limit_threads", lambda *x: taken.append(x))
+    setup = ComputeSetup(4, 2, "cpu")
+
+    def work():
+        for is_used in (False, True, True):
+            if is_used:
+                setup.use_libraries()
+            setup.prepare_work()
+            setup.prepare_work()
+            counts.append(len(taken))
+
+    counts = []
+    on_a_thread_of_its_own(work)
+    on_a_thread_of_its_own(work)
+    assert counts == [0, 1, 1, 2, 2, 2]
+    assert taken == [(4, 2)] * 2
+
+
 @pytest.mark.parametrize(("said", "count"), [("3", 3), ("0", None), ("many", None), ("", None)])
 def test_what_was_set_is_remembered(monkeypatch, said, count):
     monkeypatch.setenv("RAYON_NUM_THREADS", said)
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     setup = ComputeSetup(2, num_workers=1, device="cpu")
     assert setup.libraries is None
-    assert not on_a_thread_of_its_own(setup.prepare_thread)
+    assert not prepare(setup)
     found = setup.libraries
     assert (found.torch_threads, found.faiss_threads) == (2, 2)
     assert found.tokeniser_threads == (count or os.cpu_count())
@@ -74,7 +106,7 @@ def test_compute_threads_share_the_threads_of_the_libraries(
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     setup = ComputeSetup(threads, workers, "cpu")
     assert setup.num_workers == count
-    assert on_a_thread_of_its_own(setup.prepare_thread) is (count > 1)
+    assert prepare(setup) is (count > 1)
     assert setup.libraries.torch_threads == setup.libraries.faiss_threads == each
 
 
@@ -93,7 +125,7 @@ def test_on_a_gpu_one_thread_computes(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for device in (None, "cuda"):
         setup = ComputeSetup(2, device=device)
-        assert not on_a_thread_of_its_own(setup.prepare_thread)
+        assert not prepare(setup)
         assert (setup.num_workers, setup.libraries.torch_threads) == (1, 2)
 
 
@@ -102,7 +134,7 @@ def test_idle_threads_of_numpy_and_the_tokeniser_take_no_processor(monkeypatch):
     monkeypatch.delenv("TOKENIZERS_PARALLELISM")
     setup = ComputeSetup(2, device="cpu")
     with threadpool_limits(user_api="blas"):  # as before at the end
-        on_a_thread_of_its_own(setup.prepare_thread)
+        prepare(setup)
         blas = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
     assert set(blas) == {1}
     assert setup.libraries.tokeniser_threads == 1

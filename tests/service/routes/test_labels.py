@@ -19,8 +19,8 @@ from models.labels.filters import LabelFilter
 from models.options import RankingOptions
 from models.predict.predictor import Predictor
 from service.app import create_app
-from service.engine.batching import EXPLANATION_TOKENS, extra_tokens
 from service.engine.engine import Engine, Limits
+from service.engine.jobs import EXPLANATION_TOKENS, extra_tokens
 from service.errors import DeadlineError
 from service.settings import Settings
 

@@ -82,7 +82,7 @@ def test_each_application_counts_for_itself(open_client):
 
 def test_a_prediction_is_logged_in_one_line_without_its_text(client, caplog):
     with caplog.at_level(logging.INFO, "service.requests"):
-        client.post("/v1/predict", json={"texts": ["secret", "secret"], "k": 3})
+        client.post("/v1/predict", json={"texts": ["secret", "secrets"], "k": 3})
     (line,) = [r.getMessage() for r in caplog.records if r.name == "service.requests"]
     assert re.fullmatch(
         r"request method=POST route=/v1/predict status=200 ms=\d+\.\d texts=2 k=3 version=2 "

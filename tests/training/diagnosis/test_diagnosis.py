@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail
-import models.parts.storage
+import models.parts.dense_storage
 from models.errors import ConfigError, DataError
 from models.labels.catalogue import Label, LabelCatalogue
 from models.scorers.sparse import SparseModel
@@ -199,7 +199,7 @@ def figures(result):
 
 
 def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, monkeypatch):
-    monkeypatch.delattr(models.parts.storage, "load_transformer")  # it needs no encoder
+    monkeypatch.delattr(models.parts.dense_storage, "load_transformer")  # it needs no encoder
     result = call()
     assert result.stdout.startswith(Path("out/theory.md").read_text().rstrip())
     assert result.stdout.splitlines()[-1] == "Written: out/theory.png"

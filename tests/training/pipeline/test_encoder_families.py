@@ -29,7 +29,7 @@ from models.encoders.pretrained import load_tokenizer, load_transformer
 from models.encoders.tokens import tokenize_texts
 from models.encoders.vector_head import VectorHead
 from models.errors import ConfigError
-from models.parts.model_parts import DenseParts
+from models.parts.dense_parts import DenseParts
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
 from training.configuration.run import TrainingConfig

@@ -16,8 +16,9 @@ from models.encoders.dual_encoder import encode_all
 from models.encoders.tokens import tokenize_texts
 from models.errors import ConfigError
 from models.labels.catalogue import Label, LabelCatalogue
+from models.parts.dense_storage import read_dual_encoder
 from models.parts.model_parts import RETRIEVAL_FILE
-from models.parts.storage import read_dual_encoder, read_parts
+from models.parts.storage import read_parts
 from training.configuration.run import TrainingConfig
 from training.data.dataset import open_dataset
 from training.experiments.depl.ablations import (

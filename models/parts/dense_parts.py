@@ -1,0 +1,35 @@
+"""The dense half of a model, which a model may lack: whoever imports this imports PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32
+from transformers import TokenizersBackend
+
+from models.encoders.dual_encoder import DualEncoder
+from models.scorers.linear import LinearModel, LinearScorer
+
+
+@dataclass(frozen=True, slots=True)
+class DenseParts:
+    """What scores texts by their vectors.
+
+    Attributes:
+        encoder: The dual encoder.
+        tokenizer: Its tokenizer.
+        max_tokens: Tokens that it reads of a document.
+        label_vectors: phi_label of every label.
+        classifier: The dense classifier; None if the run kept none.
+        linear: The linear scorer; None if the run trained none.
+        document_prefix: Put before each document, as in training.
+    """
+
+    encoder: DualEncoder
+    tokenizer: TokenizersBackend
+    max_tokens: int
+    label_vectors: Float32[np.ndarray, "label dim"]
+    classifier: LinearModel | None
+    linear: LinearScorer | None = None
+    document_prefix: str = ""

@@ -1,0 +1,34 @@
+"""Tf-idf rows, compared with those that scikit-learn makes."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.preprocessing import normalize
+
+from models.scorers.tfidf import TfidfModel
+
+TOKENS = ("oil", "olive", "olive oil", "trade", "zebra")
+IDF = np.array([1.5, 2.25, 3.1, 1.0, 7.7], dtype=np.float32)
+WORDS = st.sampled_from([*TOKENS, "unknown", "Olive", "a"])
+TEXTS = st.lists(st.lists(WORDS, max_size=30).map(" ".join), max_size=8)
+
+
+@given(TEXTS)
+def test_rows_are_to_the_bit_those_of_scikit_learn(texts: list[str]) -> None:
+    model = TfidfModel(TOKENS, IDF, max_ngram=2)
+    rows = model.transform(iter(texts))
+    assert rows.shape == (len(texts), len(TOKENS))
+    columns = {token: column for column, token in enumerate(TOKENS)}
+    expected = np.zeros((0, len(TOKENS)), dtype=np.float32)
+    if texts:
+        counter = CountVectorizer(analyzer=model.terms, vocabulary=columns)
+        counts = csr_array(counter.transform(texts), dtype=np.float32)
+        counts.data = (1 + np.log(counts.data)) * IDF[counts.indices]
+        expected = normalize(counts).toarray()
+    assert rows.dtype == np.float32
+    assert rows.has_sorted_indices
+    assert np.array_equal(rows.toarray().view(np.int32), expected.view(np.int32))

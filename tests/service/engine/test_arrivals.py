@@ -1,0 +1,52 @@
+"""How much comes, as it is remembered, and how large batches must be for it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.arrivals import ArrivalRate, least_batch
+
+
+def test_of_steady_arrivals_the_rate_is_found():
+    arrivals = ArrivalRate()
+    for step in range(1000):
+        arrivals.add(7, step / 50)
+    assert arrivals.at(20.0) == pytest.approx(350, rel=0.02)
+    assert arrivals.at(22.0) == pytest.approx(350 / math.e, rel=0.02)
+
+
+@given(st.lists(st.tuples(st.integers(1, 100), st.floats(0, 5)), max_size=20))
+def test_it_is_a_sum_of_what_came_each_fading(comings):
+    arrivals, now = ArrivalRate(), 0.0
+    moments = []
+    for tokens, later in comings:
+        now += later
+        moments.append((tokens, now))
+        arrivals.add(tokens, now)
+    expected = sum(tokens / 2 * math.exp((at - now - 1) / 2) for tokens, at in moments)
+    assert arrivals.at(now + 1) == pytest.approx(expected)
+
+
+def test_a_clock_that_goes_back_does_no_harm():
+    arrivals = ArrivalRate()
+    arrivals.add(10, 5.0)
+    arrivals.add(10, 4.0)
+    assert arrivals.at(5.0) == 10.0
+
+
+@given(st.floats(0, 1e5), st.floats(1, 1e5), st.integers(1, 8))
+def test_batches_of_that_size_bear_a_tenth_more_than_comes(rate, speed, num_workers):
+    least = least_batch(rate, speed, num_workers, 40)
+    if least == math.inf:
+        assert 1.1 * rate >= num_workers * speed
+    else:
+        borne = num_workers * speed * least / (least + 40)
+        assert borne == pytest.approx(1.1 * rate, abs=1e-6)
+
+
+def test_where_no_speed_is_known_any_size_will_do():
+    assert least_batch(100, None, 2, 40) == 0
