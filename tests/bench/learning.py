@@ -122,8 +122,8 @@ def compare(
 ) -> tuple[Table, Table]:
     """Make the three models, and return tables of what they reach and of the time they took."""
     before, after, feedback = work / "before", work / "after", work / "feedback.jsonl"
-    write_corpus(whole, before, ~parts.is_held_back, parts.labels)
-    write_corpus(whole, after, np.ones_like(parts.is_held_back), [])
+    write_corpus(whole, before, ~parts.is_held_back, parts.labels, are_told=False)
+    write_corpus(whole, after, np.ones_like(parts.is_held_back), parts.labels, are_told=True)
     write_feedback(whole, parts, feedback)
     registry, full = Registry(work / "registry"), Registry(work / "registry-of-all")
 
@@ -170,17 +170,24 @@ def timing(do: Callable[[], int]) -> tuple[int, float, float]:
 
 
 def write_corpus(
-    whole: Dataset, folder: Path, is_trained: np.ndarray, hidden: Iterable[int]
+    whole: Dataset, folder: Path, is_trained: np.ndarray, hidden: Iterable[int], *, are_told: bool
 ) -> None:
-    """Write some of the training documents and the dev split, without the hidden labels."""
+    """Write some of the training documents and the dev split.
+
+    Without the hidden labels, or with their names, but no alternative ones: feedback tells none.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    left_out = set(hidden)
-    kept = [label for row, label in enumerate(whole.labels) if row not in left_out]
+    new = set(hidden)
+    left_out = set() if are_told else new
     texts = {
-        label.id: {"name": label.name, "alternative_names": list(label.alternative_names)}
-        for label in kept
+        label.id: {
+            "name": label.name,
+            "alternative_names": [] if row in new else list(label.alternative_names),
+        }
+        for row, label in enumerate(whole.labels)
+        if row not in left_out
     }
-    write_labels(folder / "labels.jsonl", [label.id for label in kept], texts)
+    write_labels(folder / "labels.jsonl", list(texts), texts)
     ids = [label.id for label in whole.labels]
     for name in ("train", "dev"):
         split = whole.split(name)

@@ -53,6 +53,7 @@ class LearningRun:
         registry: Of the version, and of the new one.
         version: What it is learned from: a number, or "current".
         work: Folder for the work; a run started again on it resumes.
+        is_activated: Whether the registry's `current` names the version that it publishes.
     """
 
     feedback: Feedback
@@ -60,6 +61,7 @@ class LearningRun:
     registry: Registry
     version: int | str
     work: Path
+    is_activated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         version = run.registry.publish(
             lambda to: rewrite(
                 to, bundle, manifest, after.catalogue, tensors_of(after), texts_of(after)
-            )
+            ),
+            activate=run.is_activated,
         )
     return Learned(version, learned)
 
