@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jaxtyping import Float32
@@ -76,6 +77,7 @@ def finish_on_dev(
     num_training_documents: int,
     scorers: Collection[str],
     folder: Path,
+    members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and aims, and what it reaches with them.
 
@@ -85,6 +87,7 @@ def finish_on_dev(
         num_training_documents: For the propensities.
         scorers: Names of all scorers that the model is to have; blends are made of the others.
         folder: Of the run; what was fitted there is not fitted again.
+        members: By the name of a blend, the scorers that it is made of; else they are chosen.
     """
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
     wanted: dict[str, tuple[str, ...]] = {
@@ -92,7 +95,7 @@ def finish_on_dev(
     }
     with stage_cost(folder, "probabilities"):
         dev = DevSplit.of(corpus, parts, num_training_documents)
-        found = dev.blending(wanted, folder / "blending")
+        found = dev.blending(wanted, folder / "blending", members)
         aims = dev.aims(found, folder / "blending")
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
@@ -128,14 +131,20 @@ class DevSplit:
     def _truth(self) -> Float32[csr_array, "document label"]:
         return self.dataset.split("dev").scan().labels
 
-    def blending(self, blends: Mapping[str, tuple[str, ...]], folder: Path) -> Blending:
+    def blending(
+        self,
+        blends: Mapping[str, tuple[str, ...]],
+        folder: Path,
+        members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> Blending:
         """Return what the folder holds, or fit calibrations and blends and keep them there.
 
         Args:
             blends: By the name of each blend to be made, the scorers that it may be made of.
             folder: Of the run's blending.
+            members: By the name of a blend, the scorers that it is made of; else they are chosen.
         """
-        return kept_blending(folder, lambda: self._fitted(blends))
+        return kept_blending(folder, lambda: self._fitted(blends, members))
 
     def aims(self, blending: Blending, folder: Path) -> Aims:
         """Return what the folder holds, or fit the aims of calibrated scorers and keep them there.
@@ -168,7 +177,9 @@ class DevSplit:
             for name in predictor.scorers
         }
 
-    def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
+    def _fitted(
+        self, blends: Mapping[str, tuple[str, ...]], members: Mapping[str, tuple[str, ...]]
+    ) -> Blending:
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
         pairs, counts = self._collected(), catalogue.training_counts
         unseen = None
@@ -179,7 +190,7 @@ class DevSplit:
             pairs.of_documents(rows), self._truth[rows], catalogue, num_documents,
             None if unseen is None else unseen.of_documents(rows),
         )  # fmt: skip
-        return fit_blending(dev, blends)
+        return fit_blending(dev, blends, members)
 
     def _fitted_aims(self, blending: Blending) -> Aims:
         pairs = self._collected()

@@ -276,9 +276,13 @@ def _fitted_on_dev(
     scorers: Sequence[str],
     folder: Path,
 ) -> tuple[ModelParts, OnDev]:
-    """Return the model with calibrations, blends and aims that are fitted on dev documents."""
+    """Return the model with calibrations, blends and aims that are fitted on dev documents.
+
+    A blend is made of the scorers that training chose for it: the choice needs all dev documents.
+    """
     bare = replace(corpus_part(parts, corpus), calibrations={}, blends={}, aims={})
-    fitted, on_dev = finish_on_dev(dev, bare, num_documents, scorers, folder)
+    members = {name: tuple(blend.weights) for name, blend in parts.blends.items()}
+    fitted, on_dev = finish_on_dev(dev, bare, num_documents, scorers, folder, members)
     return replace(
         parts, calibrations=fitted.calibrations, blends=fitted.blends, aims=fitted.aims
     ), on_dev
