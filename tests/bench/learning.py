@@ -9,7 +9,7 @@ on the rest, which has none of these labels; *learned* learns the documents held
 feedback, which names the right labels and proposes the hidden ones; *trained* is trained on all.
 All are measured on the test split, with all its labels. The gain is what *learned* adds to
 *before*, as a share of what *trained* adds. R@10 of new labels is over the test documents that
-carry one. With `--work` trainings resume: only those of the first run there have their true time.
+carry one. With `--work` what was stopped resumes; its time is that of its stages then.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from training.evaluation.metrics import (
     recall_at,
 )
 from training.pipeline.train import Run, train
+from training.runtime.run_log import STAGES_NAME
 from training.updating.feedback import open_feedback
 from training.updating.learn import LearningRun, learn
 
@@ -129,12 +130,15 @@ def compare(
 
     def learned() -> int:
         said, corpus = open_feedback(feedback, lambda *_: None), open_dataset(before)
-        return learn(LearningRun(said, corpus, registry, 1, work / "learn")).version
+        return learn(LearningRun(said, corpus, registry, 1, runs["learn"])).version
 
+    runs = {name: work / name for name in ("run", "learn", "run-of-all")}
     timed = {
-        "before": timing(lambda: train(run_of(config, before, work / "run"), registry)),
-        "learned": timing(learned),
-        "trained": timing(lambda: train(run_of(config, after, work / "run-of-all"), full)),
+        "before": timing(lambda: train(run_of(config, before, runs["run"]), registry), runs["run"]),
+        "learned": timing(learned, runs["learn"]),
+        "trained": timing(
+            lambda: train(run_of(config, after, runs["run-of-all"]), full), runs["run-of-all"]
+        ),
     }
     bundles = {
         "before": registry.open(1),
@@ -162,11 +166,24 @@ def run_of(config: TrainingConfig, corpus: Path, work: Path) -> Run:
     return Run(config, open_dataset(corpus), work)
 
 
-def timing(do: Callable[[], int]) -> tuple[int, float, float]:
-    """Return what a call returns, its seconds, and its seconds of CPU time."""
+def timing(do: Callable[[], int], folder: Path) -> tuple[int, float, float]:
+    """Return what a run returns, its seconds, and its seconds of CPU time.
+
+    Args:
+        do: The run.
+        folder: Of its work, which tells what stages took that were done before.
+    """
     wall, cpu = time.perf_counter(), time.process_time()
     found = do()
-    return found, time.perf_counter() - wall, time.process_time() - cpu
+    seconds = [time.perf_counter() - wall, time.process_time() - cpu]
+    stages = [
+        json.loads(line)
+        for path in folder.rglob(STAGES_NAME)
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    kept = [sum(stage[name] for stage in stages) for name in ("wall_s", "cpu_s")]
+    most = [max(pair) for pair in zip(seconds, kept, strict=True)]
+    return found, most[0], most[1]
 
 
 def write_corpus(
