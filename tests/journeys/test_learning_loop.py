@@ -7,12 +7,19 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+import longtail
+from models.bundle.registry import Registry
+from service.canary.watch import CanaryWatch
+from service.client.calls import NEVER
+from service.client.client import Client
 from service.web.api_keys import make_key
 
 DEMO_DATA = Path(__file__).parents[2] / "training" / "demo_data"
@@ -61,7 +68,12 @@ def service(place, trained, monkeypatch) -> Iterator[str]:
         [sys.executable, longtail.__file__, *words], cwd=place, stderr=subprocess.PIPE, text=True
     )
     found = (re.search(r"running on (http://\S+:\d+)", line) for line in process.stderr)
-    yield next(match[1] for match in found if match)
+    url = next(match[1] for match in found if match)
+    with Client(url) as client:
+        while not client.is_ready():
+            assert process.poll() is None
+            time.sleep(0.1)
+    yield url
     process.terminate()
     process.communicate()
 
