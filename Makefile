@@ -1,4 +1,4 @@
-# Commands for people: `make demo`, `make test`, `make docs`. Each makes the environment first.
+# Commands for people: `make demo`, `make demo-loop`, `make test`, `make docs`. Each makes the environment first.
 PYTHON ?= python3
 VENV ?= .venv
 # The FAISS package: cpu or gpu (see pyproject.toml).
@@ -11,10 +11,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # One process for each core, but no more than four, as each takes up to 2 GiB.
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: bundles demo serve test check docs fuzz format clean formatting lint types layers
+.PHONY: bundles demo demo-loop serve test check docs fuzz format clean formatting lint types layers
 
 demo: $(VENV)/.installed
 	$(BIN)/longtail demo --port $(PORT)
+
+# A service is corrected, learns and is promoted, year after year: minutes; started again, it goes on.
+demo-loop: $(VENV)/.installed
+	$(BIN)/python tests/bench/learning_loop.py training/demo_data --work runs/demo-loop
 
 serve: $(VENV)/.installed
 	$(BIN)/longtail serve --port $(PORT)

@@ -126,7 +126,7 @@ def show(feedback: PlaceOption, as_json: JsonOption = False) -> None:
 
 @feedback_app.command("report")
 def report(
-    feedback: FolderOption,
+    feedback: PlaceOption,
     since: Annotated[
         str, typer.Option(help="Where it begins: 24h, 7d or 4w before the end, or a date.")
     ] = "7d",

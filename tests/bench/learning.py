@@ -9,7 +9,7 @@ on the rest, which has none of these labels; *learned* learns the documents held
 feedback, which names the right labels and proposes the hidden ones; *trained* is trained on all.
 All are measured on the test split, with all its labels. The gain is what *learned* adds to
 *before*, as a share of what *trained* adds. R@10 of new labels is over the test documents that
-carry one. With `--work` trainings resume: only those of the first run there have their true time.
+carry one. With `--work` what was stopped resumes; its time is that of its stages then.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from training.evaluation.metrics import (
     recall_at,
 )
 from training.pipeline.train import Run, train
+from training.runtime.run_log import STAGES_NAME
 from training.updating.feedback import open_feedback
 from training.updating.learn import LearningRun, learn
 
@@ -123,19 +124,22 @@ def compare(
 ) -> tuple[Table, Table]:
     """Make the three models, and return tables of what they reach and of the time they took."""
     before, after, feedback = work / "before", work / "after", work / "feedback.jsonl"
-    write_corpus(whole, before, ~parts.is_held_back, parts.labels)
-    write_corpus(whole, after, np.ones_like(parts.is_held_back), [])
+    write_corpus(whole, before, ~parts.is_held_back, parts.labels, are_told=False)
+    write_corpus(whole, after, np.ones_like(parts.is_held_back), parts.labels, are_told=True)
     write_feedback(whole, parts, feedback)
     registry, full = Registry(work / "registry"), Registry(work / "registry-of-all")
 
     def learned() -> int:
         said, corpus = open_feedback(feedback, lambda *_: None), open_dataset(before)
-        return learn(LearningRun(said, corpus, registry, 1, work / "learn")).version
+        return learn(LearningRun(said, corpus, registry, 1, runs["learn"])).version
 
+    runs = {name: work / name for name in ("run", "learn", "run-of-all")}
     timed = {
-        "before": timing(lambda: train(run_of(config, before, work / "run"), registry)),
-        "learned": timing(learned),
-        "trained": timing(lambda: train(run_of(config, after, work / "run-of-all"), full)),
+        "before": timing(lambda: train(run_of(config, before, runs["run"]), registry), runs["run"]),
+        "learned": timing(learned, runs["learn"]),
+        "trained": timing(
+            lambda: train(run_of(config, after, runs["run-of-all"]), full), runs["run-of-all"]
+        ),
     }
     bundles = {
         "before": registry.open(1),
@@ -163,25 +167,45 @@ def run_of(config: TrainingConfig, corpus: Path, work: Path) -> Run:
     return Run(config, open_dataset(corpus), work)
 
 
-def timing(do: Callable[[], int]) -> tuple[int, float, float]:
-    """Return what a call returns, its seconds, and its seconds of CPU time."""
+def timing(do: Callable[[], int], folder: Path) -> tuple[int, float, float]:
+    """Return what a run returns, its seconds, and its seconds of CPU time.
+
+    Args:
+        do: The run.
+        folder: Of its work, which tells what stages took that were done before.
+    """
     wall, cpu = time.perf_counter(), time.process_time()
     found = do()
-    return found, time.perf_counter() - wall, time.process_time() - cpu
+    seconds = [time.perf_counter() - wall, time.process_time() - cpu]
+    stages = [
+        json.loads(line)
+        for path in folder.rglob(STAGES_NAME)
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    kept = [sum(stage[name] for stage in stages) for name in ("wall_s", "cpu_s")]
+    most = [max(pair) for pair in zip(seconds, kept, strict=True)]
+    return found, most[0], most[1]
 
 
 def write_corpus(
-    whole: Dataset, folder: Path, is_trained: np.ndarray, hidden: Iterable[int]
+    whole: Dataset, folder: Path, is_trained: np.ndarray, hidden: Iterable[int], *, are_told: bool
 ) -> None:
-    """Write some of the training documents and the dev split, without the hidden labels."""
+    """Write some of the training documents and the dev split.
+
+    Without the hidden labels, or with their names, but no alternative ones: feedback tells none.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    left_out = set(hidden)
-    kept = [label for row, label in enumerate(whole.labels) if row not in left_out]
+    new = set(hidden)
+    left_out = set() if are_told else new
     texts = {
-        label.id: {"name": label.name, "alternative_names": list(label.alternative_names)}
-        for label in kept
+        label.id: {
+            "name": label.name,
+            "alternative_names": [] if row in new else list(label.alternative_names),
+        }
+        for row, label in enumerate(whole.labels)
+        if row not in left_out
     }
-    write_labels(folder / "labels.jsonl", [label.id for label in kept], texts)
+    write_labels(folder / "labels.jsonl", list(texts), texts)
     ids = [label.id for label in whole.labels]
     for name in ("train", "dev"):
         split = whole.split(name)

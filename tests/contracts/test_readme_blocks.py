@@ -101,7 +101,7 @@ def test_every_longtail_command_and_option_exists():
 
 
 def test_every_make_target_exists():
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     used = lambda path: {words[1] for words in commands(path) if words[0] == "make"}  # noqa: E731
     assert wrong_pages(lambda path: used(path) - targets) == {}
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from models.bundle.manifest import Calibration, RarityBlend, blend_of
@@ -65,23 +66,30 @@ def kept_blending(folder: Path, fit: Callable[[], Blending]) -> Blending:
     return blending
 
 
-def fit_blending(dev: DevRanking, blends: Mapping[str, tuple[str, ...]]) -> Blending:
+def fit_blending(
+    dev: DevRanking,
+    blends: Mapping[str, tuple[str, ...]],
+    members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Blending:
     """Calibrate every scorer, choose what is blended, fit the blends, and calibrate them.
 
     Args:
         dev: The dev split.
         blends: By the name of each blend to be made, the scorers that it may be made of.
+        members: By the name of a blend, the scorers that it is made of where that was chosen
+            before.
     """
     pairs, catalogue = dev.pairs, dev.catalogue
     calibrations = _calibrated(pairs)
     found = {}
     for blend, candidates in blends.items():
-        calibrated = [name for name in candidates if name in calibrations]
+        known = members.get(blend)
+        calibrated = [name for name in known or candidates if name in calibrations]
         if not calibrated:
             logger.warning("dev split: no scorer could be calibrated, so there is no %r", blend)
             continue
-        members = dev.choose(calibrated, calibrations)
-        fitted = _without_idle(dev.blend(members, calibrations))
+        chosen = calibrated if known else dev.choose(calibrated, calibrations)
+        fitted = _without_idle(dev.blend(chosen, calibrations))
         logger.info("%s: %s", blend, in_words(fitted))
         found[blend] = fitted
     scores = {

@@ -57,6 +57,12 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         work: Annotated[
             Path, typer.Option(help="Folder of the work; started again on it, a run resumes.")
         ] = Path("runs/learn"),
+        activate: Annotated[
+            bool,
+            typer.Option(
+                help="Let 'current' name the new version; without, 'longtail promote' may do it."
+            ),
+        ] = True,
         skip_bad: SkipBadOption = False,
         verbose: VerboseOption = False,
         corpus: CorpusOptions = RECOGNISED,
@@ -78,7 +84,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         check_not_in_registry(work, registry, "--work")
         dataset = _corpus_of(data, corpus, skip_bad=skip_bad)
         said = open_feedback(feedback, export)
-        done = learn_from(LearningRun(said, dataset, Registry(registry), version, work))
+        done = learn_from(LearningRun(said, dataset, Registry(registry), version, work, activate))
         if done.learned is None:
             print(f"Version {done.version} of {str(registry)!r} knows all of it already.")
             return

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jaxtyping import Float32
@@ -86,6 +87,7 @@ def finish_on_dev(
     *,
     max_loss: float,
     precision: Precision = "float32",
+    members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends, aims and cascade, and what it reaches with them.
 
@@ -97,6 +99,7 @@ def finish_on_dev(
         folder: Of the run; what was fitted there is not fitted again.
         max_loss: Of P@k, a fraction, that the cascade may lose.
         precision: What its encoder computes in.
+        members: By the name of a blend, the scorers that it is made of; else they are chosen.
     """
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
     wanted: dict[str, tuple[str, ...]] = {
@@ -104,7 +107,7 @@ def finish_on_dev(
     }
     with stage_cost(folder, "probabilities"):
         dev = DevSplit.of(corpus, parts, num_training_documents, precision)
-        found = dev.blending(wanted, folder / "blending")
+        found = dev.blending(wanted, folder / "blending", members)
         aims = dev.aims(found, folder / "blending")
         rule = None
         if CASCADE in scorers:
@@ -161,14 +164,20 @@ class DevSplit:
     def _truth(self) -> Float32[csr_array, "document label"]:
         return self.dataset.split("dev").scan().labels
 
-    def blending(self, blends: Mapping[str, tuple[str, ...]], folder: Path) -> Blending:
+    def blending(
+        self,
+        blends: Mapping[str, tuple[str, ...]],
+        folder: Path,
+        members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> Blending:
         """Return what the folder holds, or fit calibrations and blends and keep them there.
 
         Args:
             blends: By the name of each blend to be made, the scorers that it may be made of.
             folder: Of the run's blending.
+            members: By the name of a blend, the scorers that it is made of; else they are chosen.
         """
-        return kept_blending(folder, lambda: self._fitted(blends))
+        return kept_blending(folder, lambda: self._fitted(blends, members))
 
     def aims(self, blending: Blending, folder: Path) -> Aims:
         """Return what the folder holds, or fit the aims of calibrated scorers and keep them there.
@@ -214,8 +223,10 @@ class DevSplit:
             for name in predictor.scorers
         }
 
-    def _fitted(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
-        return fit_blending(self._dev_ranking(), blends)
+    def _fitted(
+        self, blends: Mapping[str, tuple[str, ...]], members: Mapping[str, tuple[str, ...]]
+    ) -> Blending:
+        return fit_blending(self._dev_ranking(), blends, members)
 
     def _dev_ranking(self) -> DevRanking:
         """Return the documents that blends are fitted on."""

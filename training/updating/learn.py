@@ -54,6 +54,7 @@ class LearningRun:
         registry: Of the version, and of the new one.
         version: What it is learned from: a number, or "current".
         work: Folder for the work; a run started again on it resumes.
+        is_activated: Whether the registry's `current` names the version that it publishes.
     """
 
     feedback: Feedback
@@ -61,6 +62,7 @@ class LearningRun:
     registry: Registry
     version: int | str
     work: Path
+    is_activated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         version = run.registry.publish(
             lambda to: rewrite(
                 to, bundle, manifest, after.catalogue, tensors_of(after), texts_of(after)
-            )
+            ),
+            activate=run.is_activated,
         )
     return Learned(version, learned)
 
@@ -272,13 +275,18 @@ def _fitted_on_dev(
     settings: Mapping[str, Any],
     folder: Path,
 ) -> tuple[ModelParts, OnDev]:
-    """Return the model with all that is fitted on dev documents."""
+    """Return the model with all that is fitted on dev documents.
+
+    A blend is made of the scorers that training chose for it: the choice needs all dev documents.
+    """
     whole = corpus_part(parts, corpus)
     bare = replace(whole, calibrations={}, blends={}, aims={}, cascade=None)
     cascade = CascadeConfig.model_validate(settings.get("cascade", {}))
     fitted, on_dev = finish_on_dev(
-        dev, bare, num_documents, settings["scorers"], folder, max_loss=cascade.max_loss
-    )
+        dev, bare, num_documents, settings["scorers"], folder,
+        max_loss=cascade.max_loss,
+        members={name: tuple(blend.weights) for name, blend in parts.blends.items()},
+    )  # fmt: skip
     return replace(
         parts,
         calibrations=fitted.calibrations,

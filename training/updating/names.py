@@ -15,7 +15,7 @@ from models.lexical.name_model import NameModel
 from models.lexical.words import compared_form
 from models.scorers.tfidf import TfidfModel
 from training.data.chunks import chunks
-from training.data.dataset import Dataset
+from training.data.dataset import Dataset, Document
 from training.lexical.word_counts import count_words
 from training.updating.documents import ChangedDocuments
 
@@ -45,10 +45,11 @@ class SampledTexts:
         """
         if corpus is None:
             return cls()
-        split = corpus.split("train")
-        step = -(-split.scan().labels.shape[0] // _MOST_SAMPLED)
+        step = -(-changed.before.labels.shape[0] // _MOST_SAMPLED)
         said = {text.text for text in changed.texts}
-        texts = (text for row, text in enumerate(split.texts()) if row % step == 0)
+        # One pass; lines that can't be used were told of when the model was trained.
+        documents = (x for x in corpus.split("train").lines() if isinstance(x, Document))
+        texts = (document.text for row, document in enumerate(documents) if row % step == 0)
         return cls([text for text in texts if text not in said], step)
 
 

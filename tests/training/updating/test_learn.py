@@ -19,6 +19,7 @@ from models.memory.memory import NeighbourMemory
 from models.options import RankingOptions
 from models.parts.storage import read_parts
 from models.predict.predictor import Predictor
+from training.calibration.members import DevRanking
 from training.configuration.sections import SparseConfig
 from training.data.dataset import open_dataset
 from training.sparse.fit import fit_sparse_model
@@ -37,10 +38,12 @@ class Place:
     corpus: Path
     feedback: Path
 
-    def learn(self, *, with_corpus: bool = True, version: int | str = "current") -> Learned:
+    def learn(
+        self, *, with_corpus: bool = True, version: int | str = "current", activate: bool = True
+    ) -> Learned:
         corpus = open_dataset(self.corpus) if with_corpus else None
         said = open_feedback(self.feedback, lambda *_: None)
-        return learn(LearningRun(said, corpus, self.registry, version, self.work))
+        return learn(LearningRun(said, corpus, self.registry, version, self.work, activate))
 
 
 @pytest.fixture
@@ -143,6 +146,17 @@ def test_a_model_with_all_scorers_learns_and_ranks_the_new_label(place, trained)
         assert done.learned.moved[scorer].moved == 0, scorer
 
 
+def test_a_blend_stays_one_of_the_scorers_that_training_chose(place, trained, monkeypatch):
+    monkeypatch.setattr(DevRanking, "choose", lambda *_: pytest.fail("chosen again"))
+    here = place(trained)
+    done = here.learn()
+    before, after = (here.registry.open(x).manifest.blends for x in (1, done.version))
+    assert done.learned.is_calibrated and before.keys() == after.keys() != set()
+    for name, blend in after.items():
+        assert blend.weights.keys() <= before[name].weights.keys()
+        assert blend != before[name]
+
+
 def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained, lines):
     here = place(trained)
     before, after = (
@@ -193,6 +207,15 @@ def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, t
     assert here.learn() == Learned(2, None)
     assert here.registry.versions() == [1, 2]
     assert here.registry.rollback() == 1
+
+
+def test_a_candidate_does_not_become_current_until_it_is_activated(place, trained_sparse):
+    here = place(trained_sparse)
+    first = here.learn(activate=False)
+    assert (here.registry.current(), first.version) == (1, 2)
+    assert here.learn(activate=False).version == 2  # the same, of the same version
+    here.registry.activate(2)
+    assert here.learn(activate=False) == Learned(2, None)
 
 
 def test_without_the_corpus_probabilities_stay_and_known_documents_are_found(place, trained):
