@@ -64,22 +64,26 @@ def service(place, trained, monkeypatch) -> Iterator[str]:
     monkeypatch.setenv("ADMIN_KEY", key)
     words = ["serve", "--registry", trained.folder, "--port", "0", "--admin-keys", entry]
     words += ["--feedback", "feedback", "--feedback-texts", "--drain-delay-s", "0"]
-    process = subprocess.Popen(
-        [sys.executable, longtail.__file__, *words], cwd=place, stderr=subprocess.PIPE, text=True
-    )
-    found = (re.search(r"running on (http://\S+:\d+)", line) for line in process.stderr)
-    url = next(match[1] for match in found if match)
-    with Client(url) as client:
+    log = place / "service.log"
+    with log.open("w", encoding="utf-8") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, longtail.__file__, *words], cwd=place, stderr=stderr
+        )
+    pattern = re.compile(r"running on (http://\S+:\d+)")
+    while (found := pattern.search(log.read_text(encoding="utf-8"))) is None:
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        time.sleep(0.1)
+    with Client(found[1]) as client:
         while not client.is_ready():
-            assert process.poll() is None
+            assert process.poll() is None, log.read_text(encoding="utf-8")
             time.sleep(0.1)
-    yield url
+    yield found[1]
     process.terminate()
-    process.communicate()
+    process.wait()
 
 
 @pytest.fixture
-def users(later, monkeypatch) -> list[int]:
+def users(monkeypatch) -> list[int]:
     """Lets the time of a canary pass as fast as its requests are answered.
 
     Returns:
