@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--texts", choices=("titles", "documents"), default="documents")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=20)
     add_json_option(parser)
     chosen = parser.parse_args()

@@ -40,12 +40,12 @@ class Limit(NamedTuple):
     """How many documents the first stage may answer, those of least doubt.
 
     Attributes:
-        num_documents: Of them.
+        num_first: Of them.
         loss: What is lost then, of P@k, over all documents: a fraction.
         upper: Its upper confidence limit.
     """
 
-    num_documents: int
+    num_first: int
     loss: float
     upper: float
 
@@ -86,7 +86,7 @@ def fit_cascade(dev: DevRanking, blending: Blending, max_loss: float) -> Cascade
     noise = _rounded(max(_LEAST_NOISE, _distance(first, second)))
     doubts = doubt(first, k, noise)
     found = within_limit(doubts, losses, 1 / k, max_loss)
-    share = found.num_documents / len(losses)
+    share = found.num_first / len(losses)
     said = (
         f"{STAGES[0]!r} could answer {100 * share:.0f} % of {len(losses)} dev documents with a "
         f"loss of P@{k} of {100 * found.loss:.2f} points, {100 * found.upper:.2f} at most (90 %), "
@@ -99,7 +99,7 @@ def fit_cascade(dev: DevRanking, blending: Blending, max_loss: float) -> Cascade
     return CascadeRule(
         places=k,
         noise=noise,
-        most_doubt=_rounded_up(float(np.sort(doubts)[found.num_documents - 1])),
+        most_doubt=_rounded_up(float(np.sort(doubts)[found.num_first - 1])),
         max_loss=max_loss,
         loss=round(found.loss, _DECIMALS),
         loss_limit=round(found.upper, _DECIMALS),

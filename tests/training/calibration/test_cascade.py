@@ -46,18 +46,18 @@ def test_doubt_is_raised_until_the_limit_is_passed(documents, max_loss):
             break
         wanted = len(first), sum(first) / len(losses)
     found = within_limit(doubts, losses, 0.2, max_loss)
-    assert found.num_documents == wanted[0]
+    assert found.num_first == wanted[0]
     assert found.loss == pytest.approx(wanted[1], abs=1e-12)
-    if found.num_documents:
-        first = losses[doubts <= np.sort(doubts)[found.num_documents - 1]].tolist()
+    if found.num_first:
+        first = losses[doubts <= np.sort(doubts)[found.num_first - 1]].tolist()
         assert found.upper == pytest.approx(upper_of(first, len(losses), 0.2), abs=1e-12)
         assert found.upper <= max_loss
 
 
 def test_few_documents_prove_nothing():
     """No loss was seen in twenty documents: that says little about the next."""
-    assert within_limit(np.zeros(20), np.zeros(20), 0.2, 0.003).num_documents == 0
-    assert within_limit(np.zeros(2000), np.zeros(2000), 0.2, 0.003).num_documents == 2000
+    assert within_limit(np.zeros(20), np.zeros(20), 0.2, 0.003).num_first == 0
+    assert within_limit(np.zeros(2000), np.zeros(2000), 0.2, 0.003).num_first == 2000
 
 
 def dev_of(weights: dict[str, float], num_documents: int = 800) -> DevRanking:

@@ -13,7 +13,7 @@ from models.predict.predictor import Predictor
 from training.assessment.assess import assess
 from training.data.dataset import open_dataset
 from training.pipeline import dev_split as module
-from training.pipeline.dev_split import DevSplit
+from training.pipeline.dev_split import DevSplit, OnDev, finish_on_dev
 
 BLENDS = {"ensemble": BLENDABLE, "fast": WITHOUT_ENCODER}
 
@@ -84,3 +84,29 @@ def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypat
     assert again.blending(BLENDS, tmp_path) == first
     again.metrics(first)
     assert encoded == [20]
+
+
+def test_a_cascade_is_measured_and_is_never_the_default(dev, tmp_path):
+    blending = dev.blending(BLENDS, tmp_path)
+    assert dev.cascade(blending, 0.003, tmp_path) is None  # twenty documents prove nothing
+    rule = dev.cascade(blending, 1.0, tmp_path)
+    assert rule is not None and rule.first_share == 1
+    assert dev.cascade(blending, 0.003, tmp_path) == rule  # it is kept
+    metrics = dev.metrics(blending, rule)
+    assert metrics["cascade"] == metrics["fast"]
+    metrics["cascade"] = {"all": {"P@1": 2.0, "P@5": 2.0}}
+    assert OnDev(metrics, {}, {}).best_of(tuple(metrics)) != "cascade"
+
+
+def test_a_model_with_a_cascade_is_evaluated_as_others_are(trained, tiny_corpus, tmp_path):
+    parts = read_parts(trained.bundle)
+    bare = replace(parts, calibrations={}, blends={}, aims={})
+    dataset = open_dataset(tiny_corpus)
+    scorers = (*parts.scorers, "cascade")
+    whole, on_dev = finish_on_dev(dataset, bare, 60, scorers, tmp_path, max_loss=1.0)
+    assert whole.scorers == scorers and set(on_dev.metrics) == set(scorers)
+    found = assess(Predictor(whole), dataset, "test", num_training_documents=60, reliability=True)
+    assert list(found.evaluation.scorers["cascade"]) == list(found.evaluation.scorers["fast"])
+    assert (found.rankings["cascade"].labels == found.rankings["fast"].labels).all()
+    assert found.reliability is not None
+    assert set(found.reliability.after) == set(parts.scorers)
