@@ -468,7 +468,8 @@ def test_scores_that_are_not_finite_are_refused(parts: ModelParts) -> None:
 def test_the_label_tree_stays_on_the_cpu(parts: ModelParts) -> None:
     """Also where the encoder is on a GPU: no GPU was measured to walk through it faster."""
     placement = Placement(device="meta", index_device="cpu", num_threads=1)
-    scorers = make_dense(parts, placement)
+    assert parts.dense is not None
+    scorers = make_dense(parts.dense, parts.catalogue, placement)
     assert scorers["linear"]._tree.uses_kernels
 
 

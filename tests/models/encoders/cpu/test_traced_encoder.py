@@ -174,7 +174,7 @@ def test_a_loaded_model_answers_by_the_trace_as_it_would_without(trained, monkey
     traced = Predictor.of_bundle(trained.bundle, device="cpu", num_threads=1)
     assert isinstance(traced._parts.dense.encoder.transformer, TracedTransformer)
     assert traced.encoder_precision == "float32"
-    monkeypatch.setattr("models.predict.loading.choose_backend", lambda transformer: None)
+    monkeypatch.setattr("models.encoders.cpu.backend.choose_backend", lambda transformer: None)
     stepwise = Predictor.of_bundle(trained.bundle, device="cpu", num_threads=1)
     assert not isinstance(stepwise._parts.dense.encoder.transformer, TracedTransformer)
     assert traced.predict(TEXTS) == stepwise.predict(TEXTS)
