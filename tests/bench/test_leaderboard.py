@@ -155,9 +155,9 @@ def test_a_grid_is_every_setting_with_every_kind_of_features(board):
     peers = board["peers"]
     peer = peers.PEERS["omikuji-bonsai"]
     grid = peers.grid_of(peer, ["words", "phrases"])
-    assert len(grid) == 2 * 3 * 2
+    assert len(grid) == 2 * 5 * 2
     assert len({json.dumps(each) for each in grid}) == len(grid)
-    smaller = peers.fixed(peer, ["linear_loss_type=0"])
+    smaller = peers.fixed(peer, ["linear_loss_type=0", "linear_c=0.5,1.0,2.0"])
     assert len(peers.grid_of(smaller, ["words"])) == 3
     assert "linear_c=1.0" in peers.describe(peers.grid_of(smaller, ["words"])[1][1], smaller)
 

@@ -47,7 +47,7 @@ class Peer:
     settings: dict[str, tuple[Any, ...]]
 
 
-_OMIKUJI = {"linear_c": (0.5, 1.0, 2.0), "linear_loss_type": (0, 1), "beam_size": (30,)}
+_OMIKUJI = {"linear_c": (0.5, 1.0, 2.0, 4.0, 8.0), "linear_loss_type": (0, 1), "beam_size": (30,)}
 PEERS = {
     "omikuji-parabel": Peer("omikuji, Parabel", "omikuji==0.5.2", "run_omikuji.py", _OMIKUJI),
     "omikuji-bonsai": Peer(
