@@ -62,8 +62,8 @@ def test_what_is_known_of_a_batch_is_not_made_again(predictor, monkeypatch):
     batch = predictor.read(TEXTS)
     predictor.prepare(batch)
     predictor.encode(batch)
-    monkeypatch.setattr("models.parts.batches.encode_all", None)
-    monkeypatch.setattr("models.parts.batches.tokenize_texts", None)
+    monkeypatch.setattr("models.encoders.dual_encoder.encode_all", None)
+    monkeypatch.setattr("models.encoders.tokens.tokenize_texts", None)
     part = TextBatch.joined([batch.take([1]), batch.take([0])])
     np.testing.assert_array_equal(part.vectors, batch.vectors[[1, 0]])
 

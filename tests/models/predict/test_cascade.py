@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import models.parts.batches
 from models.bundle.bundle import open_bundle
 from models.bundle.manifest import Calibration
 from models.edit.split_shards import split_bundle
+from models.encoders import dual_encoder
 from models.errors import BundleCorruptError, RequestError
 from models.labels.filters import LabelFilter
 from models.options import RankingOptions
@@ -108,13 +108,13 @@ def test_explanations_name_the_blend_of_the_stage(predictor, stages):
 
 
 def test_the_encoder_reads_the_texts_of_the_second_stage_alone(predictor, stages, monkeypatch):
-    encode_all, lengths = models.parts.batches.encode_all, []
+    encode_all, lengths = dual_encoder.encode_all, []
 
     def counting(encoder, tokens, *args, **options):
         lengths.append(len(tokens))
         return encode_all(encoder, tokens, *args, **options)
 
-    monkeypatch.setattr(models.parts.batches, "encode_all", counting)
+    monkeypatch.setattr(dual_encoder, "encode_all", counting)
     predictor.predict(TEXTS, scorer="cascade")
     assert lengths == [stages.count("ensemble")]
     lengths.clear()
