@@ -27,7 +27,10 @@ NUM_BEFORE, NUM_LATER = 400, 400
 NUM_CHARACTERS = 800  # kept of each text
 NEW = "Canary Islands"
 """A label of several later documents, and of none before."""
-RULES = ("require=not-worse", "margin=0.1", "max_slowdown=1000", "slow_margin=1", "min_requests=20")
+RULES = (
+    "require=not-worse", "margin=0.1", "max_size_ratio=3",
+    "max_slowdown=1000", "slow_margin=1", "min_requests=20",
+)  # fmt: skip
 """What times are measured decides nothing: the machine may be busy."""
 
 
