@@ -267,6 +267,17 @@ def test_a_database_that_is_not_there_is_told_and_nobody_sees_its_password(open_
     assert "Connection refused" in caplog.text or "port 1" in caplog.text  # for who reads the log
 
 
+def test_the_routes_are_the_same_wherever_feedback_is_kept(open_feedback, place):
+    with open_feedback(feedback=place) as client:
+        assert give(client, SAID, SAID | {"id": "b"}).json()["entries"][1]["status"] == "stored"
+        assert give(client, SAID).json()["entries"][0]["status"] == "known"
+        assert give(client, SAID | {"rejected": []}).status_code == 409
+        assert client.delete("/v1/admin/feedback?id=a").status_code == 200
+        assert [(line["sequence"], line["id"]) for line in exported(client)] == [(2, "b"), (3, "a")]
+    with open_feedback(feedback=place) as client:
+        assert give(client, SAID | {"id": "b"}).json()["entries"][0]["status"] == "known"
+
+
 def test_few_read_at_a_time(client):
     give(client, SAID)
     readers = client.app.state.service.feedback_readers
