@@ -36,6 +36,8 @@ NOT_METRICS = {
     "histogram_quantile",
     "increase",
     "rate",
+    "max",
+    "min",
     "scalar",
     "sum",
 } | {"vector", "by", "on", "without", "group_left", "group_right", "and", "or", "unless"}
