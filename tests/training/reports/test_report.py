@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 import longtail
 from models.errors import ConfigError
+from training.evaluation.hierarchical import HierarchicalReport
 from training.reports import html
+from training.reports import report as report_module
 from training.reports.figures import draw_curves, png_of
 from training.reports.report import read_run_log
 from training.runtime.run_log import DevPoint, ProgressPoint, write_dev_points
@@ -79,8 +81,12 @@ def outline(page) -> Outline:
     return Outline(page)
 
 
-def test_near_misses_are_told_where_labels_have_parents(outline):
-    assert "With the hierarchy" in outline.text and "hP@5" in outline.text
+def test_near_misses_are_told_where_labels_have_parents():
+    assert report_module._hierarchical(None) == []
+    found = HierarchicalReport((1,), {"sparse": {"hP@1": 0.5, "hR@1": 0.25}})
+    part = Outline("".join(report_module._hierarchical(found)))
+    assert part.open == []
+    assert "With the hierarchy" in part.text and "hP@1hR@1sparse50.0025.00" in part.text
 
 
 def test_the_page_is_whole_and_needs_nothing_from_outside(page, outline):
