@@ -33,9 +33,10 @@ async def give_next(body: NextRequest, service: ServiceDep) -> NextDocument:
     """
     queue = _queue_of(service)
     turn = await _answer_of(service, queue.next(body.annotator, body.skip))
-    document = turn.document
+    found = turn.document
+    document = None if found is None else DocumentToLabel(document_id=found.id, text=found.text)
     return NextDocument(
-        document=document and DocumentToLabel(document_id=document.id, text=document.text),
+        document=document,
         lease_s=queue.lease_s,
         total=turn.total,
         done=turn.done,
