@@ -52,6 +52,7 @@ from document_stream import CELEX, LEARNED_FROM, Step, cut_by_year, labels_of, w
 from learning_loop_measures import K, Measures, padded
 from learning_loop_picture import draw
 from load_generator import at_rate, predict_requests, run
+from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import Served, served
 
@@ -252,7 +253,7 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--picture", type=Path, help="else WORK/learning-loop.png")
     add_json_option(parser)
-    return parser.parse_args()
+    return begin(parser)
 
 
 def check_plan(chosen: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 from load_generator import at_rate, predict_requests, run, saturate
+from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import served
 from service_throughput import read_texts
@@ -81,7 +82,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=20)
     add_json_option(parser)
-    chosen = parser.parse_args()
+    chosen = begin(parser)
 
     bundle = Registry(chosen.registry).open()
     predictor = Predictor.of_bundle(bundle, device="cpu", num_threads=chosen.threads)
