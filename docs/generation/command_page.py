@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import typer
 
 import longtail
+from docs.generation.docstring import attributes_of
 from docs.generation.markdown import code, page, sentence, table
+from models.promotion.rules import PromotionRules
 from service.settings import Settings
 
 _INTRODUCTION = """\
@@ -38,6 +42,8 @@ def render() -> str:
     parts = [_INTRODUCTION]
     for name, command in _commands(typer.main.get_command(longtail.app), "longtail"):
         parts += [f"## `{name}`", sentence(command.help), _options(name, command)]
+        if name == "longtail promote":
+            parts += ["### Rules", _rules()]
     return page(
         "Commands", "the command line (longtail.py, training/cli.py, service/cli.py)", *parts
     )
@@ -50,6 +56,16 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
         return
     for child, inner in children.items():
         yield from _commands(inner, f"{name} {child}")
+
+
+def _rules() -> str:
+    """Return the rules of `--set RULE=VALUE`."""
+    told = attributes_of(inspect.cleandoc(PromotionRules.__doc__ or ""))
+    rows = [
+        (f"`{rule.name}`", code(rule.default), sentence(told[rule.name]))
+        for rule in fields(PromotionRules)
+    ]
+    return table(("rule", "default", "meaning"), rows)
 
 
 def _options(name: str, command: Any) -> str:

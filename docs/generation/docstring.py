@@ -22,6 +22,13 @@ def render(text: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def attributes_of(text: str) -> dict[str, str]:
+    """Return what a class's docstring says of each of its attributes, in one line each."""
+    body = text.split("Attributes:\n", 1)[1].split("\n\n", 1)[0]
+    listed = _entries(textwrap.dedent(body).strip()).splitlines()
+    return dict(re.fullmatch(r"- `(\w+)`: (.*)", line).groups() for line in listed)  # type: ignore[union-attr,misc]
+
+
 def _entries(body: str) -> str:
     """Return the entries of a section as a list; an indented line goes on with the one before."""
     entries: list[str] = []

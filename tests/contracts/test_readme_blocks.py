@@ -31,7 +31,7 @@ PAGES = [*READMES, *OTHERS, *sorted(DOCS.rglob("*.md"))]
 NOTICE = "<!-- Generated from "
 MAX_WORDS = 6000
 """Of all READMEs together: what is longer belongs into `docs/`."""
-MAX_DOCS_WORDS = 27_500
+MAX_DOCS_WORDS = 27_000
 """Of the pages in `docs/` that people read through: without the results and the decisions, of
 which one is looked up at a time."""
 ADDRESS = re.compile(r"https?://[a-z0-9][a-z0-9.-]+(:\d+)?(/[\w./~%+-]*)?(\?\S+)?")
