@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from models.errors import ConfigError, RequestError
@@ -121,6 +121,7 @@ class CanaryWatch:
         self._now = now
         self._sleep = sleep
         self._seen: list[Arm] | None = None
+        self._begun_with: dict[str, float] = {}
 
     def run(self, texts: Sequence[str]) -> Decision:
         """Begin a canary, or go on with one, and carry out what it comes to.
@@ -144,6 +145,7 @@ class CanaryWatch:
             start = self._prepared()
             self._note("canary", start.to_json())
             decision = self._begun(texts) or self._watched(start)
+        decision = replace(decision, figures={**self._begun_with, **decision.figures})
         self._note("decided", decision.to_json())
         return self._carry_out(decision)
 
@@ -183,12 +185,13 @@ class CanaryWatch:
             agreement = self._agreement(texts)
         except ClientError as error:
             return Decision(False, (f"the service can't answer with the candidate: {error}",))
+        self._begun_with = {"agreement": agreement}
         if agreement < self._rules.min_agreement:
             reason = (
                 f"both versions have {100 * agreement:.0f} % of their best labels in common, of "
                 f"{100 * self._rules.min_agreement:.0f} % that the rule min_agreement asks for"
             )
-            return Decision(False, (reason,), {"agreement": agreement})
+            return Decision(False, (reason,))
         logger.info("canary begun, agreement=%.3f", agreement)
         return None
 

@@ -43,7 +43,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -51,7 +50,7 @@ import numpy as np
 from document_stream import CELEX, LEARNED_FROM, Step, cut_by_year, labels_of, write_corpus
 from learning_loop_measures import K, Measures, padded
 from learning_loop_picture import draw
-from load_generator import at_rate, predict_requests, run
+from load_generator import Asking, at_rate, predict_requests
 from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import Served, served
@@ -85,36 +84,6 @@ TIMES = {
     "years": "", "candidate": "", "learn, s": ".0f", "promote, s": ".0f", "train, s": ".0f",
     "learn, CPU s": ".0f", "train, CPU s": ".0f", "requests": "", "failed": "",
 }  # fmt: skip
-
-
-@dataclass
-class Asking:
-    """Somebody who asks the service all the while, so many times a second.
-
-    Attributes:
-        statuses: Answers by status; 0: none.
-    """
-
-    port: int
-    rate: float
-    texts: Sequence[str]
-    statuses: Counter[int] = field(default_factory=Counter)
-    is_over: Event = field(default_factory=Event)
-
-    def __enter__(self) -> Asking:
-        self._thread = Thread(target=self._ask)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_over.set()
-        self._thread.join()
-
-    def _ask(self) -> None:
-        requests = predict_requests(self.texts, k=5)
-        while not self.is_over.is_set():
-            load = run(at_rate(self.port, requests, self.rate, _LOAD_S, connections=4))
-            self.statuses += load.statuses
 
 
 @dataclass
@@ -282,9 +251,10 @@ def asked(loop: Loop) -> Iterator[tuple[Served, Asking, str]]:
     words = ["--admin-keys", entry, "--watch-interval-s", "0", "--feedback-texts"]
     words += ["--feedback", str(loop.work / "feedback"), "--max-text-characters", "10000000"]
     texts = [each.text[:2000] for each in loop.steps[0].documents["test"][:500]]
+    requests, rate = predict_requests(texts, k=5), loop.chosen.rate
     with (
         served(loop.registry.folder, *words) as service,
-        Asking(service.port, loop.chosen.rate, texts) as asking,
+        Asking(lambda: at_rate(service.port, requests, rate, _LOAD_S, connections=4)) as asking,
     ):
         yield service, asking, key
 

@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -200,6 +201,33 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             return runner.run(work)
     finally:
         gc.enable()
+
+
+@dataclass
+class Asking:
+    """Somebody who asks a service beside what this thread does, one load after the other.
+
+    Attributes:
+        next_load: Makes the load of some seconds.
+        statuses: Answers by status; 0: none.
+    """
+
+    next_load: Callable[[], Coroutine[Any, Any, Load]]
+    statuses: Counter[int] = field(default_factory=Counter)
+    _is_over: Event = field(default_factory=Event)
+
+    def __enter__(self) -> Asking:
+        self._thread = Thread(target=self._ask)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        while not self._is_over.is_set():
+            self.statuses += run(self.next_load()).statuses
 
 
 def predict_requests(texts: Sequence[str], **options: object) -> list[bytes]:

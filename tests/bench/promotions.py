@@ -24,14 +24,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
 
 import numpy as np
-from load_generator import predict_requests, run, saturate
+from load_generator import Asking, predict_requests, saturate
 from machine import begin
 from recording import add_json_option, keep
 from served_process import Served, served
@@ -53,35 +51,6 @@ JUDGES_NOTHING = (
     "require=not-worse",
 )
 Weights = dict[str, np.ndarray]
-
-
-@dataclass
-class Asking:
-    """Connections that ask until they are told to stop.
-
-    Attributes:
-        statuses: Answers by status; 0: none.
-    """
-
-    port: int
-    connections: int
-    statuses: Counter[int] = field(default_factory=Counter)
-    is_over: Event = field(default_factory=Event)
-
-    def __enter__(self) -> Asking:
-        self._thread = Thread(target=self._ask)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_over.set()
-        self._thread.join()
-
-    def _ask(self) -> None:
-        requests = predict_requests(read_texts("titles", 500), k=5)
-        while not self.is_over.is_set():
-            load = run(saturate(self.port, requests, self.connections, 3))
-            self.statuses += load.statuses
 
 
 def publish(source: Bundle, registry: Registry, name: str, spoil: Callable[[Weights], None]) -> int:
@@ -162,7 +131,8 @@ def measure(
     ]
     plan[1:1] = bad  # after one good one
     expected, is_right, rows = 1, True, []
-    with Asking(service.port, chosen.connections) as asking:
+    requests = predict_requests(read_texts("titles", 500), k=5)
+    with Asking(lambda: saturate(service.port, requests, chosen.connections, 3)) as asking:
         for number, (kind, spoil, rules, is_good) in enumerate(plan, 1):
             version = publish(source, registry, f"{kind} {number}", spoil)
             if kind == "damaged":
