@@ -97,6 +97,7 @@ def make_retrieval_step(
         return retrieval_step(
             model, texts, subsets, machine,
             loss=loss, keep_classifier=keep, joint=retrieval.joint,
+            most_encoded=retrieval.encoded_labels,
         )  # fmt: skip
     inputs = encoder_inputs(
         model,
@@ -113,4 +114,7 @@ def make_retrieval_step(
         retrieval.negatives.most_pairs(retrieval.label_subset_size),
     )
     objective = make_objective(retrieval.learning, inputs)
-    return pair_step(model, texts, batches, objective, machine, keep_classifier=keep)
+    return pair_step(
+        model, texts, batches, objective, machine,
+        keep_classifier=keep, most_encoded=retrieval.encoded_labels,
+    )  # fmt: skip
