@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,9 +13,12 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
 from models.errors import BundleCorruptError, DataError
+from models.matrices import csr_of, transposed
 
 LEAST_TEMPERATURE = 0.01
 """With less, a neighbour's share could be too small for a number that is not 0."""
+_NORMED_ROWS = 4096
+"""In one go: norms are of float64, and all at once would take more memory than the documents."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class NeighbourMemory:
     @cached_property
     def postings(self) -> Float32[csr_array, "feature document"]:
         """The documents of each feature: the features transposed."""
-        return csr_array(self.documents.T)
+        return transposed(self.documents)
 
     @cached_property
     def largest_values(self) -> Float32[np.ndarray, feature]:
@@ -123,8 +127,11 @@ class NeighbourMemory:
     @cached_property
     def longest_norm(self) -> float:
         """Of all documents: close to 1, since features are rounded."""
-        squares = csr_array(self.documents, dtype=np.float64).power(2).sum(axis=1)
-        return float(np.sqrt(squares.max(initial=0)))
+        largest = 0.0
+        for start in range(0, self.documents.shape[0], _NORMED_ROWS):
+            part = csr_array(self.documents[start : start + _NORMED_ROWS], dtype=np.float64)
+            largest = max(largest, float(part.power(2).sum(axis=1).max(initial=0)))
+        return math.sqrt(largest)
 
     @cached_property
     def carried_labels(self) -> Int64[np.ndarray, carried]:
@@ -167,14 +174,14 @@ class NeighbourMemory:
         found = json.loads(ids)
         num_documents = len(arrays["indptr"]) - 1
         _check_ids(found, num_documents)
-        documents = csr_array(
-            (arrays["data"].astype(np.float32), arrays["indices"], arrays["indptr"]),
-            shape=(num_documents, num_features),
+        documents = csr_of(
+            arrays["data"].astype(np.float32),
+            arrays["indices"],
+            arrays["indptr"],
+            (num_documents, num_features),
         )
         ones = np.ones(len(arrays["labels"]), dtype=np.float32)
-        labels = csr_array(
-            (ones, arrays["labels"], arrays["label_indptr"]), shape=(num_documents, num_labels)
-        )
+        labels = csr_of(ones, arrays["labels"], arrays["label_indptr"], (num_documents, num_labels))
         for matrix in (documents, labels):
             matrix.check_format()
         memory = cls(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float32
-from scipy.sparse import csr_array
 
 from models.bundle.bundle import Bundle, write_bundle
 from models.bundle.manifest import Manifest
 from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from models.errors import BundleCorruptError
+from models.matrices import csr_of
 from models.memory.memory import NeighbourMemory
 from models.names import CASCADE, HYBRID, NAMES, NEIGHBOURS
 from models.parts.consistency import check_parts, contradiction
@@ -200,9 +200,11 @@ def read_sparse(bundle: Bundle) -> SparseModel:
             what = f"{name} has values that are not finite"
             raise BundleCorruptError(contradiction(bundle, SPARSE_FILE, what))
     tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
-    weights = csr_array(
-        (arrays["data"].astype(np.float32, copy=False), arrays["indices"], arrays["indptr"]),
-        shape=(len(arrays["bias"]), len(tfidf.tokens)),
+    weights = csr_of(
+        arrays["data"].astype(np.float32, copy=False),
+        arrays["indices"],
+        arrays["indptr"],
+        (len(arrays["bias"]), len(tfidf.tokens)),
     )
     weights.check_format()
     return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from models.matrices import transposed
 from models.ranking.row_threads import in_row_parts
 from models.ranking.top_k import NO_LABEL, Ranking, nothing
 from models.scorers.sparse_kernels import best_of_rows, scores_of_labels
@@ -38,7 +39,7 @@ class SparseModel:
     @cached_property
     def weights_by_feature(self) -> Float32[csr_array, "feature covered"]:
         """The weights transposed: a query then costs what its own tokens weigh, not all tokens."""
-        return csr_array(self.weights.T)
+        return transposed(self.weights)
 
 
 class SparseSource:
