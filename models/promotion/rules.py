@@ -63,7 +63,7 @@ class PromotionRules:
     canary_require: str = NO_HARM
     canary_significance: float = 0.05
     min_requests: int = 100
-    min_agreement: float = 0.3
+    min_agreement: float = 0.6
     failure_margin: float = 0.005
     slow_margin: float = 0.05
     feedback_margin: float = 0.05

@@ -189,7 +189,8 @@ class CanaryWatch:
         if agreement < self._rules.min_agreement:
             reason = (
                 f"both versions have {100 * agreement:.0f} % of their best labels in common, of "
-                f"{100 * self._rules.min_agreement:.0f} % that the rule min_agreement asks for"
+                f"{100 * self._rules.min_agreement:.0f} % that the rule min_agreement asks for; "
+                "lower it with --set min_agreement=... if so large a change is meant"
             )
             return Decision(False, (reason,))
         logger.info("canary begun, agreement=%.3f", agreement)

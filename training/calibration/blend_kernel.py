@@ -1,4 +1,4 @@
-"""The log loss of a blend and its gradient: the compiled loop over pairs."""
+"""The log loss of a blend, its gradient and its curvature: the compiled loops over pairs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,48 @@ def log_loss_and_gradient(
     gradient = np.zeros_like(at_knots)
     value = _add_up(evidence, knots, shares, is_true, weights, at_knots, gradient)
     return float(value), gradient
+
+
+def log_loss_curvature(
+    evidence: Float64[np.ndarray, "pair term"],
+    knots: Int64[np.ndarray, pair],
+    shares: Float64[np.ndarray, pair],
+    weights: Float64[np.ndarray, pair],
+    at_knots: Float64[np.ndarray, "knot term"],
+) -> Float64[np.ndarray, "knot term knot term"]:
+    """Return the second derivatives of the log loss (see `log_loss_and_gradient`)."""
+    num_knots, num_terms = at_knots.shape
+    own, next_one = (np.zeros((num_knots, num_terms, num_terms)) for _ in range(2))
+    _add_curvature(evidence, knots, shares, weights, at_knots, own, next_one)
+    matrix = np.zeros((num_knots, num_terms, num_knots, num_terms))
+    for knot in range(num_knots):
+        matrix[knot, :, knot] += own[knot]
+        if knot + 1 < num_knots:
+            matrix[knot, :, knot + 1] += next_one[knot]
+            matrix[knot + 1, :, knot] += next_one[knot]
+    return matrix
+
+
+@compiled
+def _add_curvature(evidence, knots, shares, weights, at_knots, own, next_one):
+    """Add p (1 - p) x x^T of each pair: of a knot with itself, and with the next one."""
+    num_terms = evidence.shape[1]
+    for pair in range(len(knots)):
+        knot, share = knots[pair], shares[pair]
+        above = min(knot + 1, len(at_knots) - 1)
+        score = 0.0
+        for term in range(num_terms):
+            weight = (1 - share) * at_knots[knot, term] + share * at_knots[above, term]
+            score += weight * evidence[pair, term]
+        small = math.exp(-abs(score))
+        curve = weights[pair] * small / (1 + small) ** 2
+        for term in range(num_terms):
+            part = curve * evidence[pair, term]
+            for other in range(num_terms):
+                entry = part * evidence[pair, other]
+                own[knot, term, other] += (1 - share) ** 2 * entry
+                own[above, term, other] += share**2 * entry
+                next_one[knot, term, other] += (1 - share) * share * entry
 
 
 @compiled

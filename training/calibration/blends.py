@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from models.bundle.manifest import Calibration, RarityBlend
 from models.scorers.blending import knot_shares
 from models.scorers.calibration import log_odds_of
-from training.calibration.blend_kernel import log_loss_and_gradient
+from training.calibration.blend_kernel import log_loss_and_gradient, log_loss_curvature
 from training.calibration.minimum import minimum
 from training.calibration.scored_pairs import ScoredPairs
 
@@ -75,6 +75,23 @@ class _Problem:
         gradient += 2 * _RIDGE * distance
         return value, gradient.ravel()
 
+    def curvature(
+        self, flat: Float64[np.ndarray, parameter]
+    ) -> Float64[np.ndarray, "parameter parameter"]:
+        """Return the second derivatives of the loss."""
+        at_knots = flat.reshape(self.num_knots, -1)
+        num_terms = at_knots.shape[1]
+        matrix = log_loss_curvature(
+            self.evidence, self.knots, self.shares, self.weights, at_knots
+        )  # (knot, term, knot, term)
+        steps = np.diff(np.eye(self.num_knots), axis=0)
+        smooth = 2 * _SMOOTHNESS * steps.T @ steps
+        is_drawn = np.arange(num_terms) > 0  # the intercept is free
+        penalty = np.einsum("ij,tu->itju", smooth, np.eye(num_terms))
+        penalty += np.einsum("ij,tu->itju", 2 * _RIDGE * np.eye(self.num_knots), np.diag(is_drawn))
+        found: Float64[np.ndarray, "parameter parameter"] = matrix + penalty
+        return found.reshape(len(flat), len(flat))
+
     @property
     def start(self) -> Float64[np.ndarray, parameter]:
         """Equal shares of all scorers at every knot, and no intercept."""
@@ -123,8 +140,8 @@ def fit_blend(
     evidence = np.ascontiguousarray(np.column_stack(columns))
     problem = _Problem(evidence, knots, shares, is_true, weights, len(counts))
     num_terms = len(columns)
-    bounds = [(None, None), *[(0.0, None)] * (num_terms - 1)] * len(counts)
-    found = minimum(problem.loss, problem.start, bounds, tolerance=1e-9)
+    least = np.tile([-np.inf, *[0.0] * (num_terms - 1)], len(counts))
+    found = minimum(problem.loss, problem.curvature, problem.start, least, tolerance=1e-12)
     at_knots = np.array([_rounded(value) for value in found]).reshape(len(counts), num_terms)
     return RarityBlend(
         counts=counts,

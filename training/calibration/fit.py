@@ -53,17 +53,25 @@ def fit_calibration(
     rises = _rises(scores.astype(np.float64), knots) / scale
     if num_slopes == 1:
         rises = rises.sum(axis=1, keepdims=True)
+    columns = np.column_stack([np.ones(len(rises)), rises])
     targets = np.where(is_true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
 
     def loss(parameters: Float64[np.ndarray, p]) -> tuple[float, Float64[np.ndarray, p]]:
-        log_odds = parameters[0] + rises @ parameters[1:]
+        log_odds = columns @ parameters
         error = weights * (expit(log_odds) - targets)
         cost = -(weights * (targets * log_odds + log_expit(-log_odds))).sum()
-        return float(cost), np.concatenate([[error.sum()], rises.T @ error])
+        return float(cost), columns.T @ error
+
+    def curvature(parameters: Float64[np.ndarray, p]) -> Float64[np.ndarray, "p p"]:
+        shares = expit(columns @ parameters)
+        matrix: Float64[np.ndarray, "p p"] = (
+            columns.T * (weights * shares * (1 - shares))
+        ) @ columns
+        return matrix
 
     start = np.concatenate([[logit(num_true / (num_true + num_false))], np.ones(num_slopes)])
-    bounds = [(None, None), *[(_LEAST_SLOPE, None)] * num_slopes]
-    found = minimum(loss, start, bounds, tolerance=1e-12)
+    least = np.array([-np.inf, *[_LEAST_SLOPE] * num_slopes])
+    found = minimum(loss, curvature, start, least, tolerance=1e-12)
     slopes = np.broadcast_to(found[1:] / scale, num_slopes if num_slopes > 1 else 2)
     return Calibration(
         knots=tuple(knots.tolist()),

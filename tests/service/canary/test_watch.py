@@ -141,6 +141,7 @@ def test_a_canary_that_does_no_harm_is_promoted_at_the_end_of_its_time(log):
     assert log.entries()[0]["rules"] == RULES.to_json()
     compared = log.entries()[1]["figures"]["compared"]
     assert compared["requests"] == 600
+    assert 0.6 <= log.entries()[1]["figures"]["agreement"] <= 1
     assert "requests that fail: 0.00 % of 600 with the canary" in decision.reasons[0]
 
 
@@ -170,7 +171,9 @@ def test_a_canary_without_requests_is_not_promoted(log):
 def test_versions_that_do_not_agree_are_rolled_back_at_once(log):
     service = Played(common=1)
     decision = watch(service, log)
-    assert "have 20 % of their best labels in common, of 30 %" in decision.reasons[0]
+    assert "have 20 % of their best labels in common, of 60 %" in decision.reasons[0]
+    assert "--set min_agreement=" in decision.reasons[0]
+    assert decision.figures == {"agreement": pytest.approx(0.2)}
     assert service.time == 1000.0 and service.calls == ["canary 2", "end"]
 
 
