@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from load_generator import Asking, predict_requests, saturate
 from machine import begin
-from recording import add_json_option, keep
+from recording import Table, add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
 
@@ -50,6 +50,7 @@ JUDGES_NOTHING = (
     "max_slowdown=100",
     "require=not-worse",
 )
+COLUMNS = {"what": "", "verdict": "", "as expected": "", "seconds": ".0f", "told": ""}
 Weights = dict[str, np.ndarray]
 
 
@@ -130,7 +131,7 @@ def measure(
         ("not finite", without_numbers, good, False),
     ]
     plan[1:1] = bad  # after one good one
-    expected, is_right, rows = 1, True, []
+    expected, is_right, table = 1, True, Table(COLUMNS)
     requests = predict_requests(read_texts("titles", 500), k=5)
     with Asking(lambda: saturate(service.port, requests, chosen.connections, 3)) as asking:
         for number, (kind, spoil, rules, is_good) in enumerate(plan, 1):
@@ -143,16 +144,12 @@ def measure(
                 shares = {x.version: x.traffic_share for x in client.models().models}
             is_as_expected = (status == 0) == is_good and shares.get(expected) == 1.0
             is_right &= is_as_expected
-            rows.append({"what": kind, "status": status, "seconds": seconds, "told": told})
-            print(
-                f"{kind:16} {'promoted' if status == 0 else 'refused':9} {seconds:5.0f} s "
-                f"{'' if is_as_expected else 'NOT AS EXPECTED '}{told}",
-                flush=True,
-            )
+            verdict = "promoted" if status == 0 else "refused"
+            table.add(kind, verdict, "yes" if is_as_expected else "NO", seconds, told)
     failed = sum(n for status, n in asking.statuses.items() if status != 200)
     print(f"requests: {dict(asking.statuses)}; failed: {failed} (bar: 0)")
     print(f"all as expected: {is_right} (bar: True)")
-    keep(chosen.json, {"promotions": rows, "requests": asking.statuses[200], "failed": failed})
+    keep(chosen.json, {"promotions": table, "requests": asking.statuses[200], "failed": failed})
 
 
 def main() -> None:
