@@ -195,10 +195,6 @@ class RetrievalConfig(StageConfig):
     label_subset_size: Positive = 384
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
     300-500. With `negatives`, the most that a step encodes: pairs beyond are left out at random."""
-    encoded_labels: Positive | None = None
-    """How many of a step's labels are encoded in it, at most: those are drawn more often that the
-    step would move more. Of the others the vector is taken that they had when they were encoded
-    last. None: all. See `training.neural.label_memory`."""
     loss: LossConfig = DeplLossConfig()
     """What scores cost: those of the label subset (depl, decoupled_softmax, soft_top_k), or those
     of pairs and their negatives (softmax, decoupled, ordered)."""

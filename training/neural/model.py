@@ -19,8 +19,6 @@ class DeplModel(nn.Module):
     """The dual encoder and a classifier over the same document vectors.
 
     f_cls(x, l) = <phi_doc(x), w_l> + b_l (DEPL Eq. 3, with a bias).
-
-    `label_memory` has vectors of all labels, for a step that encodes only some; else no rows.
     """
 
     def __init__(self, encoder: DualEncoder, priors: Float32[np.ndarray, label]) -> None:
@@ -37,8 +35,6 @@ class DeplModel(nn.Module):
             self.classifier.weight.zero_()
             self.classifier.bias.copy_(torch.from_numpy(np.log(priors / (1 - priors))))
         self.encode_by: Callable[[TokenBatch, Role], Tensor] | None = None
-        self.label_memory: Tensor
-        self.register_buffer("label_memory", torch.empty(0, encoder.dim))
 
     def encode(self, batch: TokenBatch, role: Role) -> Float[Tensor, "batch dim"]:
         """Return the vectors of a step's texts, encoded as its stage wants it (`encode_by`)."""

@@ -24,7 +24,6 @@ from training.learning.objectives import PairObjective, SamplerInputs, Scorer
 from training.learning.pairs import Exclude, label_counts, make_pairs, pair_indices, pairs_at
 from training.learning.sampling import Pairs, step_generator
 from training.neural.document_vectors import encode_documents
-from training.neural.label_memory import LabelVectors
 from training.neural.model import DeplModel, TrainingTexts
 from training.neural.steps import Step, classifier_cost
 from training.runtime.machine import Machine
@@ -65,7 +64,6 @@ def pair_step(
     machine: Machine,
     *,
     keep_classifier: bool,
-    most_encoded: int | None = None,
 ) -> Step:
     """Return the step of the dual encoder for an objective over pairs.
 
@@ -76,9 +74,7 @@ def pair_step(
         objective: What they cost.
         machine: Where to compute.
         keep_classifier: Add the classifier's loss, as in `training.neural.steps.retrieval_step`.
-        most_encoded: Labels that a step encodes (see `training.neural.label_memory`). None: all.
     """
-    label_vectors = LabelVectors.of(model, texts, machine.device, most_encoded)
 
     def step(rows: Int64[np.ndarray, batch], rng: np.random.Generator) -> Tensor:
         documents = model.encode(
@@ -92,17 +88,11 @@ def pair_step(
             with torch.autocast(machine.device, enabled=False):
                 negatives = objective.distribution.draw(pairs, generator)
             labels = torch.unique(torch.cat([pairs.labels, negatives.labels.flatten()]))
-            state = generator.get_state()
-
-            def dual_cost(documents: Tensor, vectors: Tensor) -> Tensor:
-                generator.set_state(state)
-                score = _looked_up(model.encoder.scores(documents, vectors), positions, labels)
-                return objective.cost(pairs, negatives, score, generator)
-
-            vectors = label_vectors(
-                labels.cpu().numpy(), rng, partial(dual_cost, documents.detach())
+            label_batch = texts.label_batch(labels.cpu().numpy(), rng, machine.device)
+            scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
+            cost = objective.cost(
+                pairs, negatives, _looked_up(scores, positions, labels), generator
             )
-            cost = dual_cost(documents, vectors)
         if keep_classifier:
             cost = cost + classifier_cost(model, documents, texts.truth[rows])
         return cost

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor
 from models.encoders.dual_encoder import DualEncoder, Role, encode_all
 from training.configuration.sections import Joint
 from training.learning.subset_losses import SubsetLoss, depl_loss, log_odds_of_mean
-from training.neural.label_memory import LabelVectors
 from training.neural.label_subsets import LabelSubsets, positives_among
 from training.neural.model import DeplModel, TrainingTexts
 from training.runtime.machine import Machine
@@ -61,7 +59,6 @@ def retrieval_step(
     loss: SubsetLoss,
     keep_classifier: bool,
     joint: Joint = "separate",
-    most_encoded: int | None = None,
 ) -> Step:
     """Return the step of the dual encoder: a loss over the batch's label subset (DEPL 3.3, 3.5).
 
@@ -76,9 +73,7 @@ def retrieval_step(
         joint: Of what the loss is taken: of f_dual ("separate"), or of the mean of the sigmoids of
             f_dual and f_cls, which is trained by nothing else then ("hybrid", L_dual-cls in the
             paper).
-        most_encoded: Labels that a step encodes (see `training.neural.label_memory`). None: all.
     """
-    label_vectors = LabelVectors.of(model, texts, machine.device, most_encoded)
 
     def step(rows: Int64[np.ndarray, batch], rng: np.random.Generator) -> Tensor:
         truth = texts.truth[rows]
@@ -86,18 +81,14 @@ def retrieval_step(
         documents = model.encode(
             texts.documents.batch(rows, texts.pad_id, machine.device), "document"
         )
-        chosen = torch.from_numpy(labels).to(machine.device)
-        is_positive = torch.from_numpy(positives_among(truth, labels)).to(machine.device)
-
-        def dual_cost(documents: Tensor, vectors: Tensor) -> Tensor:
-            scores = model.encoder.scores(documents, vectors)
-            if joint == "hybrid":
-                scores = log_odds_of_mean(scores, model.classifier_scores(documents, chosen))
-            return loss(scores, is_positive)
-
-        vectors = label_vectors(labels, rng, partial(dual_cost, documents.detach()))
-        cost = dual_cost(documents, vectors)
-        if keep_classifier and joint != "hybrid":
+        label_batch = texts.label_batch(labels, rng, machine.device)
+        scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
+        is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
+        if joint == "hybrid":
+            others = model.classifier_scores(documents, torch.from_numpy(labels).to(scores.device))
+            return loss(log_odds_of_mean(scores, others), is_positive)
+        cost = loss(scores, is_positive)
+        if keep_classifier:
             cost = cost + classifier_cost(model, documents, truth)
         return cost
 

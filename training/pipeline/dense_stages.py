@@ -97,7 +97,6 @@ def make_retrieval_step(
         return retrieval_step(
             model, texts, subsets, machine,
             loss=loss, keep_classifier=keep, joint=retrieval.joint,
-            most_encoded=retrieval.encoded_labels,
         )  # fmt: skip
     inputs = encoder_inputs(
         model,
@@ -114,7 +113,4 @@ def make_retrieval_step(
         retrieval.negatives.most_pairs(retrieval.label_subset_size),
     )
     objective = make_objective(retrieval.learning, inputs)
-    return pair_step(
-        model, texts, batches, objective, machine,
-        keep_classifier=keep, most_encoded=retrieval.encoded_labels,
-    )  # fmt: skip
+    return pair_step(model, texts, batches, objective, machine, keep_classifier=keep)
