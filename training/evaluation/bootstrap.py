@@ -196,7 +196,7 @@ def _macro_f1(
     def table(rows: np.ndarray, labels: np.ndarray) -> csr_array:
         return csr_array((np.ones(len(rows)), (rows, labels)), shape=shape)[:, subset]
 
-    hits = table(*np.nonzero(is_hit)[:1], ranked[is_hit])
+    hits = table(np.nonzero(is_hit)[0], ranked[is_hit])
     counted = table(rows, ranked[rows, places]) + table(joined.true_rows, joined.true_labels)
     found = np.empty(len(times))
     for start in range(0, len(times), _CHUNK):
@@ -210,5 +210,6 @@ def _ratios(
     numerators: Float64[np.ndarray, "*shape"], denominators: Float64[np.ndarray, "*shape"]
 ) -> Float64[np.ndarray, "*shape"]:
     """Return the quotients; 0 where there is nothing to divide by."""
-    zeros = np.zeros(np.shape(numerators))
-    return np.divide(numerators, denominators, out=zeros, where=denominators > 0)
+    found: Float64[np.ndarray, "*shape"] = np.zeros(np.shape(numerators))
+    np.divide(numerators, denominators, out=found, where=denominators > 0)
+    return found

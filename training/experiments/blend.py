@@ -6,14 +6,16 @@ dev split, and nothing is fitted again on all of them, so that the blends can be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import typer
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from matplotlib.figure import Figure
 
 from models.bundle.manifest import Calibration, RarityBlend
@@ -36,6 +38,9 @@ from training.data.dataset import Dataset, open_dataset
 from training.data.held_out import with_held_out_dev
 from training.data.survey import survey
 from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
+from training.evaluation.kept_draws import KeptDraws, interval_tables
+from training.evaluation.metrics import inverse_propensities, join_truth
+from training.evaluation.tables import markdown_table
 from training.experiments.findings import Finding, findings_table, run_tests
 from training.experiments.runner import Experiment, Report, run_experiment
 from training.experiments.trials import (
@@ -174,13 +179,24 @@ def blend_experiment(
     if corpus is None:
         raise DataError(f"{dataset.folder}: no dev split, and too few documents to hold one out")
     fit = fitting(corpus, split, folder)
+    kept = KeptDraws(folder / "draws", text_groups(corpus, split))
 
     def run(store: TrialStore, device: str) -> Found:
         del device  # nothing of it needs one
         trials = [Trial(_TASK, name, seed) for seed in range(num_seeds) for name in names]
-        return store.run(trials, lambda trial: _run_trial(corpus, split, fit, trial))
+        return store.run(trials, lambda trial: _run_trial(corpus, split, fit, kept, trial))
 
-    return Experiment("blend", dataset, split, num_seeds, {"counts": COUNTS}, run, _report)
+    return Experiment(
+        "blend", dataset, split, num_seeds, {"counts": COUNTS}, run,
+        lambda found: _report(found, kept, num_seeds),
+    )  # fmt: skip
+
+
+def text_groups(corpus: Dataset, split: str) -> Int64[np.ndarray, document]:
+    """Return a number for each document of a split: the same for equal texts."""
+    numbers: dict[bytes, int] = {}
+    digests = (hashlib.sha256(text.encode()).digest() for text in corpus.split(split).texts())
+    return np.array([numbers.setdefault(each, len(numbers)) for each in digests], dtype=np.int64)
 
 
 def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], Fitted]:
@@ -223,7 +239,11 @@ def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], 
 
 
 def _run_trial(
-    corpus: Dataset, split: str, fit: Callable[[int, bool], Fitted], trial: Trial
+    corpus: Dataset,
+    split: str,
+    fit: Callable[[int, bool], Fitted],
+    kept: KeptDraws,
+    trial: Trial,
 ) -> Values:
     """Fit the blend of a setting on dev, rank the split with it, and return its figures."""
     setting = SETTINGS[trial.setting]
@@ -241,12 +261,20 @@ def _run_trial(
     k = min(_K, len(counts))
     ks = [each for each in (1, 5, 10) if each <= k]
     found = evaluate({ENSEMBLE: ranking}, truth, counts, num_documents, ks).scorers[ENSEMBLE]
+    if k == _K:
+        weights = inverse_propensities(counts, num_documents)
+        joined = join_truth(ranking.labels, truth)
+        kept.keep(trial.setting, trial.seed, joined, weights, _drawn_subsets(counts))
     overall = found[ALL_LABELS].values
     figures = {name: overall[name] for name in _FIGURES[:4] if name in overall}
     figures["macro-F1@5 (1-9)"] = found[TAIL_BIN].values.get("macro-F1@5", 0.0)
     for name in FREQUENCY_BINS:
         figures[f"R@10 ({name})"] = found[name].values.get("R@10", 0.0)
     return figures
+
+
+def _drawn_subsets(counts: Int64[np.ndarray, label]) -> dict[str, Bool[np.ndarray, label]]:
+    return {"1-9": (counts >= 1) & (counts <= 9), "0": counts == 0}
 
 
 def _only_seen(pairs: ScoredPairs, training_counts: Int64[np.ndarray, label]) -> ScoredPairs:
@@ -282,7 +310,7 @@ def _findings() -> list[Finding]:
     ]  # fmt: skip
 
 
-def _report(found: Found) -> Report:
+def _report(found: Found, kept: KeptDraws, num_seeds: int) -> Report:
     tested = findings_table(run_tests(found, _findings()))
     table = settings_table(found[_TASK], _FIGURES)
     text = (
@@ -290,7 +318,25 @@ def _report(found: Found) -> Report:
         "In percent, mean ± standard error over the seeds; R@10 (0): labels without documents, "
         f"ranked among all.\n\n{table}\n\n## What each part is worth\n\n{tested}\n"
     )
-    return Report(text, draw_blend(found))
+    drawn = {name: kept.over_seeds(name, range(num_seeds)) for name in found[_TASK]}
+    whole = {name: each for name, each in drawn.items() if each is not None}
+    tables = interval_tables(whole, WHOLE, _FIGURES) if WHOLE in whole else {}
+    return Report(text + _intervals_in_words(tables), draw_blend(found), tables)
+
+
+def _intervals_in_words(tables: Mapping[str, Any]) -> str:
+    """Return the tables of intervals, where all settings have them."""
+    if not tables:
+        return ""
+    shown = [
+        markdown_table([x["name"] for x in tables[name]["columns"]], tables[name]["rows"])
+        for name in ("intervals", "differences")
+    ]
+    return (
+        "\n## Intervals\n\n95 %, over draws of documents and seeds.\n\n"
+        f"{shown[0]}\n\nDifferences from {WHOLE!r}; bold: beyond chance, corrected by Holm's "
+        f"method for all of the table.\n\n{shown[1]}\n"
+    )
 
 
 def draw_blend(found: Found) -> Figure:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,17 @@ from training.runtime.machine import find_machine
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of an experiment: its tables in Markdown, and its picture."""
+    """The report of an experiment.
+
+    Attributes:
+        markdown: Its tables.
+        figure: Its picture.
+        tables: More of them, for the record, as `docs/render.py` reads them, by name.
+    """
 
     markdown: str
     figure: Figure
+    tables: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,11 @@ def run_experiment(
         }
         found = experiment.run(TrialStore(output, configuration), device)
         report = experiment.report(found)
-        figures = {"configuration": configuration, "results": found_to_json(found)}
+        figures = {
+            "configuration": configuration,
+            "results": found_to_json(found),
+            **report.tables,
+        }
         paths = write_results(output, figures, report)
     seeds = range(experiment.num_seeds)
     return deliver(json_file, figures, report.markdown.rstrip(), paths, seeds=seeds)
