@@ -320,7 +320,8 @@ def _report(found: Found, kept: KeptDraws, num_seeds: int) -> Report:
     )
     drawn = {name: kept.over_seeds(name, range(num_seeds)) for name in found[_TASK]}
     whole = {name: each for name, each in drawn.items() if each is not None}
-    tables = interval_tables(whole, WHOLE, _FIGURES) if WHOLE in whole else {}
+    metrics = [name for name in _FIGURES if not name.startswith("macro-F1")]
+    tables = interval_tables(whole, WHOLE, metrics) if WHOLE in whole else {}
     return Report(text + _intervals_in_words(tables), draw_blend(found), tables)
 
 
