@@ -1,4 +1,4 @@
-"""The minimum of a convex loss of few parameters: projected Newton (Bertsekas 1982), on one thread.
+"""The minimum of a convex loss of few parameters: Newton within bounds, on one thread.
 
 Where parameters are few and pairs are many, a step costs little more with the curvature than
 without it, and some ten steps do what a method of gradients alone needs hundreds for.
@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.linalg import lstsq
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 Parameters = Float64[np.ndarray, "parameter"]
@@ -20,8 +21,8 @@ Curvature = Callable[[Parameters], Float64[np.ndarray, "parameter parameter"]]
 _MAX_STEPS = 200
 _SUFFICIENT = 1e-4
 """Of what the gradient promises, the share by which a step must lower the loss (Armijo)."""
-_NEAR = 1e-9
-"""How near to its bound a parameter is held there."""
+_FLOOR = 1e-10
+"""Added to the curvature's diagonal, as a share of its largest entry: so that it has a root."""
 _DAMPING = (1e-6, 1e-3, 1e16)
 """The least that is not 0; what a last step may have had; where the loss can't be lowered."""
 
@@ -52,12 +53,13 @@ def minimum(
         for _ in range(_MAX_STEPS):
             matrix = curvature(found)
             scales = np.maximum(scales, np.diagonal(matrix))
-            free = np.flatnonzero((found > least + _NEAR) | (gradient <= 0))
             while True:
-                step = _damped_step(matrix, gradient, free, damping * _above_zero(scales))
+                step = _damped_step(matrix, gradient, found, least, damping * _above_zero(scales))
                 tried = np.maximum(found + step, least)
-                new_value, new_gradient = loss(tried)
                 promised = float(gradient @ (tried - found))
+                if damping <= enough and -promised <= tolerance * max(abs(value), 1.0):
+                    return found
+                new_value, new_gradient = loss(tried)
                 if new_value <= value + _SUFFICIENT * min(promised, 0.0):
                     break
                 damping = max(lowest, 10 * damping)
@@ -74,15 +76,25 @@ def minimum(
 def _damped_step(
     matrix: Float64[np.ndarray, "parameter parameter"],
     gradient: Parameters,
-    free: np.ndarray,
+    found: Parameters,
+    least: Parameters,
     damping: Parameters,
 ) -> Parameters:
-    """Return the step to the minimum of the quadratic model; held parameters go to their bounds."""
-    step = -gradient
-    if len(free):
-        part = matrix[np.ix_(free, free)] + np.diag(damping[free])
-        # Least squares where there is no curvature: then nothing is to be had there.
-        step[free] = lstsq(part, -gradient[free], lapack_driver="gelsy")[0]
+    """Return the step to the minimum of the quadratic model within the bounds.
+
+    With H = R^T R and the step s, that is the least |R s + R^-T g|: non-negative least squares in
+    how far a parameter lies above its bound. One without a bound is the difference of two.
+    """
+    floor = _FLOOR * max(1.0, float(np.abs(np.diagonal(matrix)).max()))
+    root = cholesky(matrix + np.diag(np.maximum(damping, floor)))
+    is_bounded = np.isfinite(least)
+    above = np.where(is_bounded, found - least, 0.0)
+    target = root @ above - solve_triangular(root, gradient, trans="T")
+    columns = np.hstack([root, -root[:, ~is_bounded]])
+    solved = nnls(columns, target, maxiter=100 * columns.shape[1])[0]
+    size = len(found)
+    solved[:size][~is_bounded] -= solved[size:]
+    step: Parameters = solved[:size] - above
     return step
 
 
