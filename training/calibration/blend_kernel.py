@@ -54,16 +54,22 @@ def log_loss_curvature(
 
 
 @compiled
+def _log_odds(evidence, below, above, share):
+    """Return the log-odds of a pair, whose coefficients lie between those of two knots."""
+    score = 0.0
+    for term in range(len(evidence)):
+        score += ((1 - share) * below[term] + share * above[term]) * evidence[term]
+    return score
+
+
+@compiled
 def _add_curvature(evidence, knots, shares, weights, at_knots, own, next_one):
     """Add p (1 - p) x x^T of each pair: of a knot with itself, and with the next one."""
     num_terms = evidence.shape[1]
     for pair in range(len(knots)):
         knot, share = knots[pair], shares[pair]
         above = min(knot + 1, len(at_knots) - 1)
-        score = 0.0
-        for term in range(num_terms):
-            weight = (1 - share) * at_knots[knot, term] + share * at_knots[above, term]
-            score += weight * evidence[pair, term]
+        score = _log_odds(evidence[pair], at_knots[knot], at_knots[above], share)
         small = math.exp(-abs(score))
         curve = weights[pair] * small / (1 + small) ** 2
         for term in range(num_terms):
@@ -82,10 +88,7 @@ def _add_up(evidence, knots, shares, is_true, weights, at_knots, gradient):
     for pair in range(len(knots)):
         knot, share = knots[pair], shares[pair]
         above = min(knot + 1, len(at_knots) - 1)
-        score = 0.0
-        for term in range(num_terms):
-            weight = (1 - share) * at_knots[knot, term] + share * at_knots[above, term]
-            score += weight * evidence[pair, term]
+        score = _log_odds(evidence[pair], at_knots[knot], at_knots[above], share)
         # p = sigmoid(s); the loss is -ln p of a true pair, -ln (1 - p) of another
         small = math.exp(-abs(score))
         p = 1 / (1 + small) if score >= 0 else small / (1 + small)
