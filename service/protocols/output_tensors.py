@@ -111,6 +111,14 @@ def _truncated(answer: EngineAnswer, _: int) -> list[bool]:
     return [prediction.truncated for prediction in answer.predictions]
 
 
+def _exact(answer: EngineAnswer, _: int) -> list[bool]:
+    return [prediction.exact for prediction in answer.predictions]
+
+
+def _stages(answer: EngineAnswer, _: int) -> list[str]:
+    return [prediction.stage or "" for prediction in answer.predictions]
+
+
 def _float32(value: float) -> float:
     return float(np.float32(value))
 
@@ -139,6 +147,8 @@ _WRITERS: dict[str, tuple[TensorMetadata, Callable[[EngineAnswer, int], list[Any
         ("num_text_tokens", "INT32", 1, _text_token_counts),
         ("known_tokens", "INT32", 1, _known_token_counts),
         ("truncated", "BOOL", 1, _truncated),
+        ("exact", "BOOL", 1, _exact),
+        ("stage", "BYTES", 1, _stages),
     )
 }
 OUTPUTS = tuple(info for info, _ in _WRITERS.values())

@@ -80,6 +80,8 @@ def test_the_outputs_hold_what_predict_answers(client):
     assert [found[name]["shape"] for name in ("label_ids", "num_tokens")] == [[2, 3], [2]]
     assert found["num_tokens"]["data"] == [result["num_tokens"] for result in results]
     assert found["truncated"]["data"] == [False, False]
+    assert found["exact"]["data"] == [result["exact"] for result in results]
+    assert found["stage"]["data"] == ["", ""]
 
 
 def test_rows_with_fewer_labels_are_filled_up(client):

@@ -59,3 +59,13 @@ def test_lines_of_a_batch_say_it_too_and_all_are_counted(client):
     assert [result.get("stage") for result in results] == ["fast", "ensemble", None]
     client.post("/v1/predict", json={"texts": ["a", "b", "longer"], "scorer": "cascade"})
     assert counted(client) == {("2", "fast"): 3.0, ("2", "ensemble"): 2.0}
+
+
+def test_the_open_inference_protocol_has_the_stage_of_each_text(client):
+    asked = {
+        "inputs": [{"name": "text", "datatype": "BYTES", "shape": [2], "data": ["four", "longer"]}],
+        "parameters": {"scorer": "cascade", "k": 1},
+        "outputs": [{"name": "stage"}],
+    }
+    answer = client.post("/v2/models/longtail/infer", json=asked).json()
+    assert [output["data"] for output in answer["outputs"]] == [["fast", "ensemble"]]
