@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from models.encoders.cpu.unpadded import UnpaddedBert
+from models.encoders.packed_bert import can_pack, first_states, last_layer
 from models.encoders.tokens import TokenBatch, TokenizedTexts
 from models.encoders.vector_head import VectorHead, pooled
 from models.names import Pooling
@@ -77,12 +78,18 @@ class DualEncoder(nn.Module):
         given = {"input_ids": batch.ids, "attention_mask": batch.mask}
         if isinstance(self.transformer, UnpaddedBert):  # it needn't compute the others
             return self.transformer.first_states(**given)
+        if torch.is_grad_enabled() and can_pack(self.transformer, batch):
+            return first_states(self.transformer, batch)
         first: Tensor = self.transformer(**given).last_hidden_state[:, 0]
         return first
 
     def _pooled(self, batch: TokenBatch, pooling: Pooling) -> Float[Tensor, "batch dim"]:
         """Return what stands for each text of a batch (psi_bert of DEPL Eq. 2)."""
-        hidden = self.transformer(input_ids=batch.ids, attention_mask=batch.mask).last_hidden_state
+        if torch.is_grad_enabled() and can_pack(self.transformer, batch):
+            hidden = last_layer(self.transformer, batch)
+        else:
+            given = {"input_ids": batch.ids, "attention_mask": batch.mask}
+            hidden = self.transformer(**given).last_hidden_state
         return pooled(hidden, batch.mask, pooling)
 
     def scores(

@@ -18,6 +18,9 @@ _PIECES = "*.model"
 """And so do these, where there is the package that reads them."""
 _READS_PIECES = "sentencepiece"
 
+BERT_LIKE = ("bert", "camembert", "roberta", "xlm-roberta")
+"""Model types of BERT's architecture."""
+
 AutoClass = type[AutoModel] | type[AutoModelForTextEncoding]
 
 

@@ -24,6 +24,7 @@ from training.configuration.sections import StageConfig
 from training.neural.batching import BatchPlan
 from training.neural.early_stopping import DevMetric, EarlyStopping
 from training.neural.gradient_cache import encoding_in_parts
+from training.neural.layers import begin_training
 from training.neural.model import DeplModel, TrainingTexts
 from training.neural.optimizer import make_optimizer, set_rates
 from training.neural.steps import Step
@@ -199,7 +200,7 @@ def _train_step(stage: _Stage, rows: Int64[np.ndarray, batch], seed: list[int]) 
     """Take one step and return its loss; dropout and negatives follow from the seed alone."""
     model, optimizer = stage.model, stage.optimizer
     rng = np.random.default_rng(seed)
-    model.train()
+    begin_training(model, dropout=stage.config.dropout)
     optimizer.zero_grad(set_to_none=True)
     with stage.machine.forked_random(int(rng.integers(2**63))):
         with stage.machine.autocast():

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from models.encoders.cpu.torch_internals import held_outside_of_python, packed
+from models.encoders.families import BERT_LIKE
 from models.errors import ConfigError
 
 PADDING_COST = 0.25
@@ -31,8 +32,6 @@ its memory, too."""
 MAX_TOKENS = 256
 """Of a text whose attention is computed by matrix products. For longer ones the scores of all pairs
 of tokens take more memory than they are worth, and PyTorch's fused kernel does it."""
-
-_FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
 
 
 class UnpaddedBert(nn.Module):
@@ -52,11 +51,11 @@ class UnpaddedBert(nn.Module):
         """
         super().__init__()
         config = transformer.config
-        if config.model_type not in _FAMILY or config.hidden_act != "gelu":
+        if config.model_type not in BERT_LIKE or config.hidden_act != "gelu":
             raise ConfigError(
                 f"encoder of type {config.model_type!r} with activation "
                 f"{getattr(config, 'hidden_act', None)!r}; expected 'gelu' and one of "
-                f"{', '.join(_FAMILY)}"
+                f"{', '.join(BERT_LIKE)}"
             )
         self.config = config
         self.dtype = transformer.dtype

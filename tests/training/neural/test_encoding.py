@@ -99,7 +99,8 @@ def test_in_parts_a_step_has_the_loss_and_the_gradients_of_the_whole(
 def test_with_dropout_parts_are_encoded_twice_with_the_same_draws(new_model, texts):
     model = new_model().train()
     batch, seen = texts.documents.batch(ROWS, 0, "cpu"), []
-    model.encoder.transformer.embeddings.register_forward_hook(lambda *args: seen.append(args[2]))
+    dropout = model.encoder.transformer.embeddings.dropout
+    dropout.register_forward_hook(lambda *args: seen.append(args[2]))
     with encoding_in_parts(model, CPU, 4):
         torch.manual_seed(3)
         vectors = model.encode(batch, "document")
