@@ -91,7 +91,7 @@ class _Places:
         ends = is_token.sum(dim=1).cumsum(dim=0)
         first = torch.cat([ends.new_zeros(1), ends[:-1]])
         tokens = is_token.flatten().nonzero()[:, 0]
-        repeated = tokens.new_zeros(_rounded_up(len(tokens)) - len(tokens))
+        repeated = tokens.new_zeros(rounded_up(len(tokens)) - len(tokens))
         sources = torch.cat([tokens, repeated])
         targets = torch.cat([tokens, repeated + num_texts * width])
         return cls(num_texts, width, sources, targets, first, is_token[:, None, None, :])
@@ -110,9 +110,9 @@ class _Places:
         return packed.view(self.num_texts, self.width, -1)
 
 
-def _rounded_up(num_tokens: int) -> int:
+def rounded_up(num_tokens: int) -> int:
     """Return the next larger number of tokens that is computed with."""
-    unit = max(1, 2 ** (num_tokens - 1).bit_length() // (2 * _SHAPES_A_DOUBLING))
+    unit = max(1, (1 << (num_tokens - 1).bit_length()) // (2 * _SHAPES_A_DOUBLING))
     return -(-num_tokens // unit) * unit
 
 

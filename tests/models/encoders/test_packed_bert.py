@@ -11,7 +11,7 @@ from transformers import AutoModel, BertConfig, DistilBertConfig, PreTrainedMode
 
 from models.encoders import dual_encoder
 from models.encoders.dual_encoder import DualEncoder
-from models.encoders.packed_bert import can_pack, first_states, last_layer
+from models.encoders.packed_bert import can_pack, first_states, last_layer, rounded_up
 from models.encoders.tokens import TokenBatch
 from models.encoders.vector_head import VectorHead
 from training.neural.layers import checkpoint_gradients
@@ -81,6 +81,14 @@ def test_answers_and_gradients_are_the_transformers_own(name, lengths, packed, o
     assert set(gradients[0]) == set(gradients[1])
     for key, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][key], atol=2e-5, rtol=1e-4, msg=key)
+
+
+def test_numbers_of_tokens_are_rounded_up_a_little_and_are_few():
+    rounded = [rounded_up(number) for number in range(1, 2**14 + 1)]
+    assert all(a <= b <= a + a / 8 for a, b in enumerate(rounded, 1))
+    assert [rounded_up(each) for each in rounded] == rounded
+    for power in range(5, 14):
+        assert len(set(rounded[2**power : 2 ** (power + 1)])) == 16
 
 
 @pytest.mark.parametrize("packed", [last_layer, first_states])

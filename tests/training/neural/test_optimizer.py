@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from models.errors import ConfigError
 from training.configuration.sections import ClassifierConfig
-from training.neural.layers import checkpoint_gradients, freeze_layers, parameters_by_depth
+from training.neural.layers import (
+    begin_training,
+    checkpoint_gradients,
+    freeze_layers,
+    parameters_by_depth,
+)
 from training.neural.optimizer import make_optimizer, set_rates
 
 CONFIG = ClassifierConfig(encoder_learning_rate=1e-3)
@@ -75,3 +81,27 @@ def test_a_transformer_that_can_not_checkpoint_gradients_is_refused(new_model):
     encoder.transformer.supports_gradient_checkpointing = False
     with pytest.raises(ConfigError, match="gradient_checkpointing: BertModel can't; leave it out"):
         checkpoint_gradients(encoder)
+
+
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_dropout_is_on_only_where_it_is_asked_for(new_model, texts, is_checkpointed):
+    model = new_model()
+    batch = texts.documents.batch(np.arange(4), 0, "cpu")
+    if is_checkpointed:
+        checkpoint_gradients(model.encoder)
+    begin_training(model, dropout=False)
+    assert torch.equal(model.encode(batch, "document"), model.encode(batch, "document"))
+    begin_training(model, dropout=True)
+    assert not torch.equal(model.encode(batch, "document"), model.encode(batch, "document"))
+
+
+def test_layers_are_computed_twice_without_dropout_too(new_model, texts):
+    model = new_model()
+    checkpoint_gradients(model.encoder)
+    calls: list[int] = []
+    model.encoder.transformer.encoder.layer[0].intermediate.register_forward_hook(
+        lambda *_: calls.append(1)
+    )
+    begin_training(model, dropout=False)
+    model.encode(texts.documents.batch(np.arange(4), 0, "cpu"), "document").sum().backward()
+    assert len(calls) == 2

@@ -90,11 +90,7 @@ def test_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, monk
 
 def test_a_stage_without_the_newer_options_learns_what_it_always_did(train, new_model, tmp_path):
     """Losses of the first steps, as recorded before there were any options, without dropout."""
-    model = new_model()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    train(tmp_path, model, CONFIG)
+    train(tmp_path, new_model(), CONFIG)
     found = [point.loss for point in read_progress(progress_path(tmp_path / "classifier"))]
     assert found == pytest.approx(RECORDED, rel=2e-3)
 
