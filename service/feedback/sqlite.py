@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from models.files.durable import sync_folder
@@ -53,6 +54,8 @@ _REASONS = {
 }
 _PRIMARY_CODE = 0xFF
 """Of SQLite's result codes; the bits above say more of the same."""
+_RETRY_S = 0.01
+"""Between attempts to open a file that others open."""
 
 T = TypeVar("T")
 
@@ -160,21 +163,35 @@ class SqliteDatabase:
                 "LONGTAIL_FEEDBACK names"
             )
         folder.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self._file, timeout=self._wait_s, isolation_level=None)
-        try:
-            self._prepare(database)
-        except BaseException:
-            database.close()
-            raise
+        database = self._connect()
         if is_new:
             sync_folder(folder)
             sync_folder(folder.resolve().parent)
         return database
 
+    def _connect(self) -> sqlite3.Connection:
+        """Open it, again and again while others do so.
+
+        Of two that switch to write-ahead mode SQLite refuses one at once, whatever it may wait.
+        """
+        deadline = monotonic() + self._wait_s
+        while True:
+            database = sqlite3.connect(self._file, timeout=self._wait_s, isolation_level=None)
+            try:
+                self._prepare(database)
+            except BaseException as error:
+                database.close()
+                if _code_of(error) != sqlite3.SQLITE_BUSY or monotonic() >= deadline:
+                    raise
+                sleep(_RETRY_S)
+            else:
+                return database
+
     def _prepare(self, database: sqlite3.Connection) -> None:
-        (application,) = database.execute("PRAGMA application_id").fetchone()
-        (schema,) = database.execute("PRAGMA user_version").fetchone()
-        (num_tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        with _transaction(database, "BEGIN"):  # another process may make the table meanwhile
+            (application,) = database.execute("PRAGMA application_id").fetchone()
+            (schema,) = database.execute("PRAGMA user_version").fetchone()
+            (num_tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if num_tables and application != _APPLICATION_ID:
             raise FeedbackStoreError(
                 f"{self._file.name} is the database of another program; choose another folder"
@@ -194,9 +211,9 @@ class SqliteDatabase:
 
 
 @contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Do all or nothing; at the end it is on the disk."""
-    database.execute("BEGIN IMMEDIATE")
+def _transaction(database: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Do all or nothing; at the end it is on the disk. All that is read is of one moment."""
+    database.execute(begin)
     try:
         yield
         database.execute("COMMIT")
@@ -214,9 +231,13 @@ def other_schema(found: int, expected: int) -> str:
     )
 
 
+def _code_of(error: BaseException) -> int:
+    """Return SQLite's primary result code; 0: none."""
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+
+
 def reason_in_words(error: sqlite3.Error | OSError) -> str:
     """Return what is wrong with a file, as the end of a sentence about the store."""
     if isinstance(error, OSError):
         return f"can't be used: {reason_of(error)}"
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-    return _REASONS.get(code, f"can't be used ({error}); look at its files")
+    return _REASONS.get(_code_of(error), f"can't be used ({error}); look at its files")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -109,6 +113,49 @@ def test_a_store_that_must_be_there_is_not_made(place):
         assert store.page(0, 1) == []
     with FeedbackStore(place, must_exist=True) as store:
         assert store.page(0, 1) == []
+
+
+@pytest.mark.parametrize(
+    "overtaken_before",
+    [
+        "PRAGMA user_version",
+        "SELECT count(*) FROM sqlite_schema",
+        "PRAGMA journal_mode = WAL",
+        "BEGIN IMMEDIATE",
+    ],
+)
+def test_a_store_that_another_process_makes_meanwhile_is_not_another_programs(
+    overtaken_before, tmp_path, make_entry, monkeypatch
+):
+    class Slow(sqlite3.Connection):
+        """One that another process overtakes."""
+
+        def execute(self, statement, *values):
+            if statement == overtaken_before:
+                with monkeypatch.context() as other, suppress(FeedbackStoreError):
+                    other.setattr(sqlite3, "connect", connect)
+                    with FeedbackStore(tmp_path, wait_s=0) as store:
+                        store.append([[make_entry("a")]])
+            return super().execute(statement, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Slow))
+    with FeedbackStore(tmp_path) as store:
+        assert [record.id for record in store.page(0, 2)] in ([], ["a"])
+
+
+def test_who_opens_a_new_store_at_once_waits_for_the_others(tmp_path):
+    num_stores, num_openings = 4, 20
+    start = Barrier(num_stores)
+
+    def open_all(_):
+        for number in range(num_openings):
+            start.wait(60)
+            with FeedbackStore(tmp_path / str(number), wait_s=60) as store:
+                assert store.page(0, 1) == []
+
+    with ThreadPoolExecutor(num_stores) as pool:
+        list(pool.map(open_all, range(num_stores)))
 
 
 def test_who_writes_at_once_takes_each_id_once_and_readers_miss_nothing(place, make_entry):
