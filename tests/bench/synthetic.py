@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int, Int64
+from jaxtyping import Float32, Float64, Int, Int32, Int64
 from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 
 _CHUNK = 100_000  # documents made at a time
+_DIGITS = 6  # of a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +53,33 @@ class SyntheticCorpus:
 
         Memory is that of the two matrices, and of one chunk.
         """
+        features, truth = [], []
+        for words, labels in self.chunks():
+            features.append(_counted(words, self.num_features))
+            truth.append(_counted(labels, self.num_labels))
+        counts, carried = _stacked(features), _stacked(truth)
+        carried.data[:] = 1
+        counts.data = 1 + np.log(counts.data)
+        return csr_array(normalize(counts, copy=False)), carried
+
+    def own_words(self) -> Int32[np.ndarray, "label word"]:
+        """Return the words of each label; labels may share some."""
+        return self._own_words(np.random.default_rng(self.seed))
+
+    def chunks(
+        self,
+    ) -> Iterator[tuple[Int64[np.ndarray, "document word"], Int64[np.ndarray, "document label"]]]:
+        """Draw the documents, many at a time.
+
+        Yields:
+            Their words and their labels, of which some are there more than once.
+        """
         assert self.num_documents >= self.num_labels > 0
         rng = np.random.default_rng(self.seed)
-        own_words = rng.integers(
-            self.num_features, size=(self.num_labels, self.words_a_label), dtype=np.int32
-        )
+        own_words = self._own_words(rng)
         label_share = _cumulated(self.num_labels, self.exponent)
         word_share = _cumulated(self.num_features, self.exponent)
         places = rng.permutation(self.num_features).astype(np.int32)  # of frequent words: anywhere
-        features, truth = [], []
         for first in range(0, self.num_documents, _CHUNK):
             size = min(_CHUNK, self.num_documents - first)
             labels = _draw(label_share, (size, self.labels_a_document), rng)
@@ -67,12 +91,51 @@ class SyntheticCorpus:
             ]
             own = own_words[owner, rng.integers(self.words_a_label, size=owner.shape)]
             common = places[_draw(word_share, (size, self.words_a_document - half), rng)]
-            features.append(_counted(np.hstack([own, common]), self.num_features))
-            truth.append(_counted(labels, self.num_labels))
-        counts, carried = _stacked(features), _stacked(truth)
-        carried.data[:] = 1
-        counts.data = 1 + np.log(counts.data)
-        return csr_array(normalize(counts, copy=False)), carried
+            yield np.hstack([own, common]), labels
+
+    def _own_words(self, rng: np.random.Generator) -> Int32[np.ndarray, "label word"]:
+        return rng.integers(
+            self.num_features, size=(self.num_labels, self.words_a_label), dtype=np.int32
+        )
+
+
+def write_corpus(corpus: SyntheticCorpus, folder: Path, num_held_out: int) -> None:
+    """Write a made-up corpus as files that `longtail train` reads.
+
+    A word is `w` and six digits; a label is called by two of its own words. The last documents are
+    the dev and the test split.
+
+    Args:
+        corpus: At least two times as many documents as are held out, beyond one for each label.
+        folder: Made; for `trn.json.gz`, `dev.json.gz`, `tst.json.gz` and `lbl.json.gz`.
+        num_held_out: Documents in each of dev and test.
+    """
+    assert corpus.num_features <= 10**_DIGITS
+    folder.mkdir(parents=True, exist_ok=True)
+    names = np.array([f"w{number:0{_DIGITS}}" for number in range(corpus.num_features)])
+    num_training = corpus.num_documents - 2 * num_held_out
+    with ExitStack() as stack:
+        splits = {
+            name: stack.enter_context(
+                gzip.open(folder / f"{name}.json.gz", "wt", encoding="utf-8", compresslevel=1)
+            )
+            for name in ("trn", "dev", "tst", "lbl")
+        }
+        for label, words in enumerate(names[corpus.own_words()[:, :2]]):
+            entry = {"uid": str(label), "title": " ".join(words)}
+            splits["lbl"].write(json.dumps(entry) + "\n")
+        number = 0
+        for words, labels in corpus.chunks():
+            for text, carried in zip(names[words], labels.tolist(), strict=True):
+                split = ("trn", "dev", "tst")[max(0, (number - num_training) // num_held_out + 1)]
+                document = {
+                    "uid": str(number),
+                    "title": " ".join(text[::3]),
+                    "content": " ".join(text),
+                    "target_ind": sorted(set(carried)),
+                }
+                splits[split].write(json.dumps(document) + "\n")
+                number += 1
 
 
 def _cumulated(size: int, exponent: float) -> Float64[np.ndarray, size]:

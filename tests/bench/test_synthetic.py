@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import vstack
+
+from training.data.dataset import open_dataset
 
 _path = Path(__file__).with_name("synthetic.py")
 _spec = importlib.util.spec_from_file_location(_path.stem, _path)
@@ -52,3 +55,15 @@ def test_the_seed_decides_and_the_chunks_do_not_change_the_shape(monkeypatch):
     features, truth = CORPUS.make()
     assert features.shape == first.shape
     assert truth.sum(axis=0).min() >= 1
+
+
+def test_files_hold_the_corpus_as_the_product_reads_it(tmp_path):
+    synthetic.write_corpus(CORPUS, tmp_path, num_held_out=200)
+    dataset = open_dataset(tmp_path)
+    _, truth = CORPUS.make()
+    read = [dataset.split(name).scan() for name in ("train", "dev", "test")]
+    assert [scan.labels.shape[0] for scan in read] == [1600, 200, 200]
+    assert (vstack([scan.labels for scan in read]) != truth).nnz == 0
+    assert [label.name for label in dataset.labels] == [
+        f"w{first:06} w{second:06}" for first, second in CORPUS.own_words()[:, :2]
+    ]

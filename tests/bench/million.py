@@ -1,0 +1,366 @@
+"""From files to answers with up to a million labels: time and memory of every stage, and growth.
+
+    python tests/bench/million.py --output runs/million          # hours on two cores
+    python tests/bench/million.py --output runs/million --labels 300 600 --held-out 100
+
+For each number of labels a made-up corpus (`synthetic.py`: a document for each label, three labels
+and 24 words a document, label frequencies by a power law) goes the way of a real one, each stage in
+a process of its own: written as files; trained and published by `longtail train`, by a tiny encoder
+with random weights, with all scorers and the label tree of `linear`; verified; labelled offline by
+`longtail predict`; served, asked over HTTP one text at a time, and swapped for another version
+while clients ask; split in two shards, and one of them served.
+
+What is done is kept in million.json, so a bench that was stopped goes on, and so does a training.
+Writes million.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import torch
+import yaml
+from machine import begin
+from matplotlib.figure import Figure
+from recording import Table, add_json_option, keep
+from served_process import Served, served
+from service_swaps import Clients, Tally, make_versions, until_freed
+from synthetic import SyntheticCorpus, write_corpus
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from models.bundle.registry import Registry
+from service.web.api_keys import make_key
+
+NUM_FEATURES = 300_000
+NUM_TEXTS = 1000  # asked, at the most
+PREDICT = "predict texts of a file"
+NUM_SINGLE = 100  # asked one after the other, over HTTP
+READY_TIMEOUT_S = 3600
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CONFIG = {
+    "scorers": ["retrieval", "linear", "sparse", "names", "neighbours", "fast", "ensemble"],
+    "document_max_tokens": 64,
+    "warmup_texts": 4,
+    "descriptions": {"max_tokens": 24},
+    "classifier": {"epochs": 0},
+    "retrieval": {"epochs": 1, "max_steps": 100, "batch_size": 64, "label_subset_size": 256},
+    "linear": {"method": "adversarial", "epochs": 1},
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one stage.
+
+    Attributes:
+        labels: Of the corpus.
+        stage: What was done.
+        seconds: By the clock.
+        cpu_s: Seconds of all cores; None where nothing but waiting is measured.
+        gib: Most resident memory of the process.
+    """
+
+    labels: int
+    stage: str
+    seconds: float
+    cpu_s: float | None
+    gib: float | None
+
+
+class Costs:
+    """What is measured so far, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows = [Cost(**x) for x in json.loads(path.read_text())] if path.exists() else []
+        self.table = Table({"labels": ",", "stage": "", "s": ",.1f", "CPU s": ",.1f", "GiB": ".2f"})
+        for row in self.rows:
+            self.table.add(*asdict(row).values())
+
+    def has(self, labels: int, stage: str) -> bool:
+        """Return whether a stage is measured."""
+        return any((row.labels, row.stage) == (labels, stage) for row in self.rows)
+
+    def add(self, *costs: Cost) -> None:
+        """Keep what was measured."""
+        self.rows += costs
+        for row in costs:
+            self.table.add(*asdict(row).values())
+        self._path.write_text(json.dumps([asdict(row) for row in self.rows], indent=1) + "\n")
+
+
+def run(labels: int, stage: str, *command: object) -> Cost:
+    """Run a command to its end.
+
+    Raises:
+        SystemExit: It failed.
+    """
+    started = time.monotonic()
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{stage}, {labels} labels: exit status {process.returncode}")
+    seconds, cpu = time.monotonic() - started, usage.ru_utime + usage.ru_stime
+    return Cost(labels, stage, seconds, cpu, usage.ru_maxrss / 2**20)
+
+
+def longtail(*arguments: object) -> tuple[object, ...]:
+    """Return the command line."""
+    return (sys.executable, "-m", "longtail", *arguments)
+
+
+def measure(labels: int, held_out: int, folder: Path, costs: Costs) -> None:
+    """Go the whole way with a corpus of some size; what is measured already is skipped."""
+    measure_training(labels, held_out, folder, costs)
+    measure_serving(labels, folder, costs)
+
+
+def measure_training(labels: int, held_out: int, folder: Path, costs: Costs) -> None:
+    """Go the way from files to answers in a file."""
+    corpus, registry = folder / "corpus", folder / "registry"
+    if not costs.has(labels, "write the corpus"):
+        make = ["--make", labels, "--held-out", held_out, "--output", folder]
+        costs.add(run(labels, "write the corpus", sys.executable, __file__, *make))
+    if not costs.has(labels, "train"):
+        make_encoder(folder / "encoder")
+        config = folder / "config.yaml"
+        config.write_text(yaml.safe_dump(CONFIG | {"encoder": str(folder / "encoder")}))
+        options = ["--config", config, "--registry", registry, "--work", folder / "work"]
+        whole = run(labels, "train", *longtail("train", corpus, *options))
+        costs.add(whole, *stages_of_training(labels, folder / "work"))
+        shutil.rmtree(folder / "work")
+    if not costs.has(labels, "verify"):
+        costs.add(run(labels, "verify", *longtail("registry", "verify", 1, "--registry", registry)))
+    if not costs.has(labels, PREDICT):
+        lines = folder / "texts.jsonl"
+        texts = first_texts(corpus)
+        lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        options = ["--registry", registry, "--output", folder / "answers.jsonl", "--overwrite"]
+        costs.add(run(labels, PREDICT, *longtail("predict", "--input", lines, *options)))
+
+
+def measure_serving(labels: int, folder: Path, costs: Costs) -> None:
+    """Serve what was trained: whole, swapped under load, and a half of it."""
+    registry, shards, texts = folder / "registry", folder / "shards", first_texts(folder / "corpus")
+    if not costs.has(labels, "serve"):
+        costs.add(*serve(labels, registry, texts))
+    if not costs.has(labels, "swap under load"):
+        costs.add(swap(labels, registry, folder / "versions", texts))
+        shutil.rmtree(folder / "versions")
+    if not costs.has(labels, "split in two"):
+        shutil.rmtree(shards, ignore_errors=True)
+        split = ["registry", "split", "--registry", registry, "--shards", 2, "--output", shards]
+        costs.add(run(labels, "split in two", *longtail(*split)))
+    if not costs.has(labels, "serve a shard"):
+        with ready(shards / "0") as (service, seconds):
+            costs.add(Cost(labels, "serve a shard", seconds, None, peak_gib(service)))
+        shutil.rmtree(shards)
+
+
+def stages_of_training(labels: int, work: Path) -> list[Cost]:
+    """Return what a run has written of each of its stages, all sessions of it together."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in (work / "stages.jsonl").read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        found.setdefault(entry["stage"], []).append(entry)
+    return [
+        Cost(
+            labels,
+            f"train: {stage}",
+            sum(x["wall_s"] for x in entries),
+            sum(x["cpu_s"] for x in entries),
+            max(x["peak_rss_bytes"] for x in entries) / 2**30,
+        )
+        for stage, entries in found.items()
+    ]
+
+
+def make_encoder(folder: Path) -> None:
+    """Write a BERT of two layers with random weights, whose tokens are halves of made-up words."""
+    digits = [f"{number:03}" for number in range(1000)]
+    vocabulary = [*SPECIAL_TOKENS, *(f"w{x}" for x in digits), *(f"##{x}" for x in digits)]
+    ids = {token: number for number, token in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[(x, ids[x]) for x in ("[CLS]", "[SEP]")]
+    )
+    names = dict(
+        zip(
+            ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
+            SPECIAL_TOKENS,
+            strict=True,
+        )
+    )
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        max_position_embeddings=64,
+    )
+    BertModel(config).save_pretrained(folder)
+
+
+def first_texts(corpus: Path) -> list[str]:
+    """Return texts of the test split."""
+    command = ["zcat", str(corpus / "tst.json.gz")]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    documents = map(json.loads, lines[:NUM_TEXTS])
+    return [f"{document['title']}\n{document['content']}" for document in documents]
+
+
+@contextmanager
+def ready(registry: Path, *options: str) -> Iterator[tuple[Served, float]]:
+    """Serve a registry.
+
+    Yields:
+        The service and the seconds until it was ready.
+    """
+    started = time.monotonic()
+    with served(registry, *options, timeout_s=READY_TIMEOUT_S) as service:
+        yield service, time.monotonic() - started
+
+
+def serve(labels: int, registry: Path, texts: Sequence[str]) -> tuple[Cost, ...]:
+    """Start a service, and ask it one text after the other."""
+    with ready(registry) as (service, seconds):
+        starting = Cost(labels, "serve", seconds, None, peak_gib(service))
+        taken = []
+        with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=600) as http:
+            for text in texts[:NUM_SINGLE]:
+                started = time.monotonic()
+                answer = http.post("/v1/predict", json={"text": text})
+                answer.raise_for_status()
+                taken.append(time.monotonic() - started)
+        median = float(np.median(taken))
+        return starting, Cost(labels, "answer a text", median, None, peak_gib(service))
+
+
+def swap(labels: int, registry: Path, folder: Path, texts: list[str]) -> Cost:
+    """Replace the served version by another while clients ask.
+
+    Raises:
+        SystemExit: A request failed, or an answer was of two versions.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    versions = Registry(folder)
+    make_versions(Registry(registry).open(), versions)
+    key, entry = make_key("bench")
+    with ready(folder, "--admin-keys", entry, "--watch-interval-s", "0") as (service, _):
+        seconds, tally = asyncio.run(swapped(service, key, texts))
+        if tally.failures or tally.num_mixed or not tally.answers:
+            raise SystemExit(f"{labels} labels: {tally}")
+        return Cost(labels, "swap under load", seconds, None, peak_gib(service))
+
+
+async def swapped(service: Served, key: str, texts: list[str]) -> tuple[float, Tally]:
+    """Swap once, while two clients ask.
+
+    Returns:
+        Seconds that it took, and what the clients saw.
+    """
+    clients = Clients(service.port, texts, None)
+    load = asyncio.create_task(clients.run(2, 0, 0))
+    headers = {"Authorization": f"Bearer {key}"}
+    base = f"http://127.0.0.1:{service.port}"
+    async with httpx.AsyncClient(base_url=base, headers=headers, timeout=READY_TIMEOUT_S) as http:
+        answer = await http.post("/v1/admin/models/2/activate")
+        answer.raise_for_status()
+        await until_freed(http)
+    clients.stop()
+    await load
+    return answer.json()["seconds"], clients.tally
+
+
+def peak_gib(service: Served) -> float:
+    """Return the most memory that a service has held."""
+    status = Path(f"/proc/{service.pid}/status").read_text(encoding="utf-8")
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 2**20
+
+
+def exponent(rows: Sequence[Cost], what: str) -> float:
+    """Return b of seconds, or memory, that grow as labels to the power b: by least squares."""
+    logs = np.log([(row.labels, getattr(row, what)) for row in rows])
+    return float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
+
+
+def by_stage(rows: Sequence[Cost]) -> dict[str, list[Cost]]:
+    """Return the costs of each stage, by number of labels."""
+    found: dict[str, list[Cost]] = {}
+    for row in sorted(rows, key=lambda row: row.labels):
+        found.setdefault(row.stage, []).append(row)
+    return found
+
+
+def draw(rows: Sequence[Cost]) -> Figure:
+    """Return time and memory over the number of labels, with exponents."""
+    figure = Figure(figsize=(14, 5), layout="constrained")
+    panels = (
+        ("seconds", "time, s", "train:"),
+        ("seconds", "time, s", ""),
+        ("gib", "peak memory, GiB", ""),
+    )
+    for axes, (what, title, prefix) in zip(figure.subplots(1, 3), panels, strict=True):
+        for stage, found in by_stage(rows).items():
+            if stage.startswith("train:") != bool(prefix):
+                continue
+            power = f": labels^{exponent(found, what):.2f}" if len(found) > 1 else ""
+            sizes, values = [x.labels for x in found], [getattr(x, what) for x in found]
+            axes.loglog(sizes, values, "o-", label=f"{stage}{power}")
+        axes.set(xlabel="labels", ylabel=title)
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(fontsize=7)
+    return figure
+
+
+def main() -> None:
+    """Measure what is not measured yet; write table and picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("runs/million"))
+    parser.add_argument("--labels", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--held-out", type=int, default=2000, help="documents in dev and in test")
+    parser.add_argument("--make", type=int, help=argparse.SUPPRESS)
+    add_json_option(parser)
+    options = begin(parser)
+    if options.make:
+        num_documents = options.make + 2 * options.held_out
+        corpus = SyntheticCorpus(num_documents, options.make, NUM_FEATURES)
+        write_corpus(corpus, options.output / "corpus", options.held_out)
+        return
+    options.output.mkdir(parents=True, exist_ok=True)
+    costs = Costs(options.output / "million.json")
+    for labels in options.labels:
+        folder = options.output / str(labels)
+        folder.mkdir(exist_ok=True)
+        measure(labels, options.held_out, folder, costs)
+    draw(costs.rows).savefig(options.output / "million.png", dpi=150)
+    growth = [
+        {"stage": stage} | {what: exponent(found, what) for what in ("seconds", "gib")}
+        for stage, found in by_stage(costs.rows).items()
+    ]
+    keep(options.json, {"stages": costs.table, "growth": growth}, seeds=[0])
+
+
+if __name__ == "__main__":
+    main()
