@@ -51,6 +51,8 @@ NUM_TEXTS = 1000  # asked, at the most
 PREDICT = "predict texts of a file"
 NUM_SINGLE = 100  # asked one after the other, over HTTP
 READY_TIMEOUT_S = 3600
+LEAST_S = 5  # of a stage of training that is drawn
+NUM_COLOURS = 10  # of Matplotlib, after which they come again
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONFIG = {
     "scorers": ["retrieval", "linear", "sparse", "names", "neighbours", "fast", "ensemble"],
@@ -322,13 +324,18 @@ def draw(rows: Sequence[Cost]) -> Figure:
         ("gib", "peak memory, GiB", ""),
     )
     for axes, (what, title, prefix) in zip(figure.subplots(1, 3), panels, strict=True):
-        for stage, found in by_stage(rows).items():
-            if stage.startswith("train:") != bool(prefix):
-                continue
+        shown = {
+            stage.removeprefix(prefix): found
+            for stage, found in by_stage(rows).items()
+            if stage.startswith("train:") == bool(prefix)
+            and (not prefix or max(x.seconds for x in found) >= LEAST_S)
+        }
+        for number, (stage, found) in enumerate(shown.items()):
             power = f": labels^{exponent(found, what):.2f}" if len(found) > 1 else ""
             sizes, values = [x.labels for x in found], [getattr(x, what) for x in found]
-            axes.loglog(sizes, values, "o-", label=f"{stage}{power}")
-        axes.set(xlabel="labels", ylabel=title)
+            form = "o--" if number >= NUM_COLOURS else "o-"
+            axes.loglog(sizes, values, form, color=f"C{number}", label=f"{stage}{power}")
+        axes.set(xlabel="labels", ylabel=title, title="stages of training" if prefix else None)
         axes.grid(visible=True, alpha=0.3)
         axes.legend(fontsize=7)
     return figure
