@@ -7,8 +7,9 @@
 `classifier` or another dense one. Both take single titles, with one number of threads.
 
 Annif suggests labels by omikuji (Parabel), served by gunicorn with two workers; Longtail by the
-scorer `sparse`. Both were trained on the demo's training split, and are asked for five labels of
-each document of its test split, title and content. P@5 is that of their answers.
+scorer `sparse`, or what `--annif-scorer` says. Both were trained on the demo's training split, and
+are asked for five labels of each document of its test split, title and content, or by
+`--annif-texts` the title alone. P@5 is that of their answers.
 
 Each peer lives in an environment of its own: `pip install 'infinity-emb[server,torch]'`; `pip
 install annif omikuji`, and NLTK's `punkt_tab` where NLTK finds it. A peer without its option is
@@ -63,6 +64,8 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", help="of the encoder, for both")
     parser.add_argument("--scorer", default="classifier", help="against infinity")
     parser.add_argument("--annif-python", type=Path)
+    parser.add_argument("--annif-scorer", default="sparse", help="against Annif")
+    parser.add_argument("--annif-texts", choices=("titles", "documents"), default="documents")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=15)
@@ -98,8 +101,9 @@ def against_infinity(chosen: argparse.Namespace) -> list[dict[str, float | str]]
 def against_annif(chosen: argparse.Namespace) -> list[dict[str, float | str]]:
     """Return the comparison with Annif's suggestions by omikuji."""
     documents = read_split("tst")
-    texts = [text_of(document) for document in documents]
-    ours = predict_requests(texts, scorer="sparse", k=PLACES)
+    is_whole = chosen.annif_texts == "documents"
+    texts = [text_of(document) if is_whole else document["title"] for document in documents]
+    ours = predict_requests(texts, scorer=chosen.annif_scorer, k=PLACES)
     theirs = [
         post(
             f"/v1/projects/{PROJECT}/suggest",
@@ -115,7 +119,8 @@ def against_annif(chosen: argparse.Namespace) -> list[dict[str, float | str]]:
             "annif": precision(peer, theirs, documents, found_by_annif),
         }
         rates = best_rates(chosen, {"longtail": (service, ours), "annif": (peer, theirs)})
-    print("\nLongtail (sparse) over Annif (omikuji, two workers), title and content:")
+    what = f"{chosen.annif_scorer}) over Annif (omikuji, two workers), {chosen.annif_texts}"
+    print(f"\nLongtail ({what}:")
     print(f"{rates['longtail'] / rates['annif']:.2f} x the requests a second (bar: 2.0)")
     for name, value in precisions.items():
         print(f"{name}: P@{PLACES} {100 * value:.2f} %, test split of the demo")
