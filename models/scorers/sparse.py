@@ -16,8 +16,16 @@ from scipy.sparse import csr_array
 from models.matrices import transposed
 from models.ranking.row_threads import in_row_parts
 from models.ranking.top_k import NO_LABEL, Ranking, nothing
-from models.scorers.sparse_kernels import best_of_rows, scores_of_labels
+from models.scorers.sparse_kernels import (
+    best_of_rows,
+    best_of_sums,
+    scores_of_labels,
+    sum_up,
+)
 from models.scorers.tfidf import TfidfModel
+
+_MAX_KEPT = 2**24
+"""Most sums of one batch that are kept: 64 MiB."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,9 @@ class SparseSource:
         self._features = features
         self._bias = model.bias if bias is None else bias
         self._num_threads = num_threads
+        size = (features.shape[0], len(model.labels))
+        self._sums = np.zeros(size, dtype=np.float32) if size[0] * size[1] <= _MAX_KEPT else None
+        self._is_summed = np.zeros(size[0], dtype=np.bool_)
 
     @property
     def num_queries(self) -> int:
@@ -81,13 +92,14 @@ class SparseSource:
         model, k = self._model, min(m, len(self._model.labels))
         if not k:
             return nothing(len(rows), m)
-        parts = in_row_parts(
-            lambda part: best_of_rows(
-                self._features[rows[part]], model.weights_by_feature, self._bias, k
-            ),
-            len(rows),
-            self._num_threads,
-        )
+        sums = self._summed(rows)
+
+        def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            if sums is not None:
+                return best_of_sums(sums, rows[part], self._bias, k)
+            return best_of_rows(self._features[rows[part]], model.weights_by_feature, self._bias, k)
+
+        parts = in_row_parts(best, len(rows), self._num_threads)
         found = np.concatenate([labels for labels, _ in parts])
         scores = np.concatenate([scores for _, scores in parts])
         missing = ((0, 0), (0, m - k))
@@ -105,13 +117,37 @@ class SparseSource:
             return np.full(labels.shape, -np.inf, dtype=np.float32)
         found = np.searchsorted(model.labels, labels)
         found = np.minimum(found, len(model.labels) - 1)
-        parts = in_row_parts(
-            lambda part: scores_of_labels(
-                self._features[rows[part]], model.weights_by_feature, self._bias, found[part]
-            ),
-            len(rows),
-            self._num_threads,
-        )
-        scores: Float32[np.ndarray, "row m"] = np.concatenate(parts)
+        sums = self._summed(rows)
+        scores: Float32[np.ndarray, "row m"]
+        if sums is not None:
+            scores = sums[rows[:, None], found] + self._bias[found]
+        else:
+            weights = model.weights_by_feature
+            parts = in_row_parts(
+                lambda part: scores_of_labels(
+                    self._features[rows[part]], weights, self._bias, found[part]
+                ),
+                len(rows),
+                self._num_threads,
+            )
+            scores = np.concatenate(parts)
         scores[model.labels[found] != labels] = -np.inf
         return scores
+
+    def _summed(self, rows: Int64[np.ndarray, row]) -> Float32[np.ndarray, "batch covered"] | None:
+        """Return the sums of the batch, those of these rows made; None: they are not kept.
+
+        Blends ask for the best labels first and then for scores of others, each time of all sums.
+        """
+        if self._sums is None:
+            return None
+        sums, missing = self._sums, np.unique(rows[~self._is_summed[rows]])
+        in_row_parts(
+            lambda part: sum_up(
+                self._features[missing[part]], self._model.weights_by_feature, missing[part], sums
+            ),
+            len(missing),
+            self._num_threads,
+        )
+        self._is_summed[missing] = True
+        return sums

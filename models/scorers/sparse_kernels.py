@@ -1,7 +1,8 @@
 """Scores and best labels of tf-idf rows under sparse linear classifiers: the compiled loops.
 
 The weights come by feature, so a row costs what its own features weigh, and a pass over the labels.
-A label's score is summed in float32 in the order of the row's features, whoever asks.
+A label's score is summed in float32 in the order of the row's features, whoever asks; sums may be
+kept for who asks again.
 """
 
 from __future__ import annotations
@@ -57,27 +58,80 @@ def scores_of_labels(
     return scores
 
 
+def sum_up(
+    features: Float32[csr_array, "row feature"],
+    weights: Float32[csr_array, "feature label"],
+    rows: Int64[np.ndarray, row],
+    sums: Float32[np.ndarray, "place label"],
+) -> None:
+    """Add the inner product of each row with every label to the sums in its place.
+
+    Args:
+        features: What to score.
+        weights: Of every label, by feature.
+        rows: Place of each of these rows among the sums.
+        sums: 0 in these places.
+    """
+    _sum_up(
+        (features.indptr, features.indices, features.data),
+        (weights.indptr, weights.indices, weights.data),
+        rows,
+        sums,
+    )
+
+
+def best_of_sums(
+    sums: Float32[np.ndarray, "place label"],
+    rows: Int64[np.ndarray, row],
+    bias: Float32[np.ndarray, label],
+    k: int,
+) -> tuple[Int64[np.ndarray, "row k"], Float32[np.ndarray, "row k"]]:
+    """Return what `best_of_rows` does, to the bit, of rows that `sum_up` has summed."""
+    labels = np.empty((len(rows), k), dtype=np.int64)
+    scores = np.empty((len(rows), k), dtype=np.float32)
+    _best_of_sums(sums, rows, bias, labels, scores)
+    return labels, scores
+
+
+@compiled
+def _sum_up(features, weights, rows, sums):
+    for row in range(len(rows)):
+        _add_up(features, row, weights, sums[rows[row]])
+
+
+@compiled
+def _best_of_sums(sums, rows, bias, labels, scores):
+    for row in range(len(rows)):
+        _best(sums[rows[row]], bias, labels[row], scores[row])
+
+
 @compiled
 def _best_of_rows(features, weights, bias, labels, scores):
     totals = np.zeros(len(bias), dtype=np.float32)
     for row in range(len(labels)):
         _add_up(features, row, weights, totals)
-        size = 0
-        for label in range(len(bias)):
-            score = totals[label] + bias[label]
-            totals[label] = 0
-            if size < labels.shape[1]:
-                labels[row, size], scores[row, size] = label, score
-                size += 1
-                if size == labels.shape[1]:
-                    for place in range(size // 2 - 1, -1, -1):
-                        _sink(labels[row], scores[row], place, size)
-            elif score > scores[row, 0]:  # a later label loses a tie
-                labels[row, 0], scores[row, 0] = label, score
-                _sink(labels[row], scores[row], 0, size)
-        for last in range(size - 1, 0, -1):  # the worst goes last, until all are in order
-            _swap(labels[row], scores[row], 0, last)
-            _sink(labels[row], scores[row], 0, last)
+        _best(totals, bias, labels[row], scores[row])
+        totals[:] = 0
+
+
+@compiled
+def _best(totals, bias, labels, scores):
+    """Write the best labels of one row and their scores."""
+    size = 0
+    for label in range(len(bias)):
+        score = totals[label] + bias[label]
+        if size < len(labels):
+            labels[size], scores[size] = label, score
+            size += 1
+            if size == len(labels):
+                for place in range(size // 2 - 1, -1, -1):
+                    _sink(labels, scores, place, size)
+        elif score > scores[0]:  # a later label loses a tie
+            labels[0], scores[0] = label, score
+            _sink(labels, scores, 0, size)
+    for last in range(size - 1, 0, -1):  # the worst goes last, until all are in order
+        _swap(labels, scores, 0, last)
+        _sink(labels, scores, 0, last)
 
 
 @compiled

@@ -139,6 +139,12 @@ def dense_scores(model: SparseModel, features: csr_array) -> np.ndarray:
     return scores
 
 
+@pytest.fixture(params=[0, 2**20], ids=["sums are made anew", "sums are kept"])
+def most_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.scorers.sparse._MAX_KEPT", request.param)
+
+
+@pytest.mark.usefixtures("most_kept")
 @pytest.mark.parametrize("k", [1, 4, 8, 10, 30])
 @pytest.mark.parametrize("rows_a_part", [1, 4, 64])
 @pytest.mark.parametrize("num_threads", [1, 3])
@@ -167,6 +173,7 @@ def test_top_orders_ties_by_the_smaller_index(seed: int, k: int) -> None:
     np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
+@pytest.mark.usefixtures("most_kept")
 def test_scores_of_given_labels_are_those_of_a_dense_product() -> None:
     model, features = random_problem(0)
     rows = np.array([3, 1])
@@ -177,6 +184,7 @@ def test_scores_of_given_labels_are_those_of_a_dense_product() -> None:
     np.testing.assert_array_equal(found, np.where(known, dense, -np.inf))
 
 
+@pytest.mark.usefixtures("most_kept")
 def test_score_gives_the_bits_that_top_gives_in_any_batch() -> None:
     rng = np.random.default_rng(0)
     tfidf = TfidfModel([f"t{i}" for i in range(50)], np.ones(50, dtype=np.float32))
@@ -188,8 +196,15 @@ def test_score_gives_the_bits_that_top_gives_in_any_batch() -> None:
     np.testing.assert_array_equal(source.score(np.arange(30), best.labels), best.scores)
     alone = SparseSource(model, csr_array(features[7:8])).top(np.arange(1), 30)
     np.testing.assert_array_equal(alone.scores[0], best.scores[7])
+    first = SparseSource(model, csr_array(features))
+    np.testing.assert_array_equal(first.score(np.arange(30), best.labels), best.scores)
+    some = np.array([29, 3, 4])  # of which one is asked about for the first time
+    part = SparseSource(model, csr_array(features))
+    part.top(np.array([3, 4]), 2)
+    np.testing.assert_array_equal(part.top(some, 30).scores, best.scores[some])
 
 
+@pytest.mark.usefixtures("most_kept")
 def test_a_sparse_source_is_a_source_also_of_no_rows() -> None:
     model, features = random_problem(0)
     source = SparseSource(model, features)
