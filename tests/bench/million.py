@@ -144,8 +144,8 @@ def measure_training(labels: int, held_out: int, folder: Path, costs: Costs) -> 
         config = folder / "config.yaml"
         config.write_text(yaml.safe_dump(CONFIG | {"encoder": str(folder / "encoder")}))
         options = ["--config", config, "--registry", registry, "--work", folder / "work"]
-        whole = run(labels, "train", *longtail("train", corpus, *options))
-        costs.add(whole, *stages_of_training(labels, folder / "work"))
+        run(labels, "train", *longtail("train", corpus, *options))
+        costs.add(*costs_of_training(labels, folder / "work"))
         shutil.rmtree(folder / "work")
     if not costs.has(labels, "verify"):
         costs.add(run(labels, "verify", *longtail("registry", "verify", 1, "--registry", registry)))
@@ -175,13 +175,13 @@ def measure_serving(labels: int, folder: Path, costs: Costs) -> None:
         shutil.rmtree(shards)
 
 
-def stages_of_training(labels: int, work: Path) -> list[Cost]:
-    """Return what a run has written of each of its stages, all sessions of it together."""
+def costs_of_training(labels: int, work: Path) -> list[Cost]:
+    """Return what a run has written of its stages, all sessions together: whole, then of each."""
     found: dict[str, list[dict[str, Any]]] = {}
     for line in (work / "stages.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         found.setdefault(entry["stage"], []).append(entry)
-    return [
+    stages = [
         Cost(
             labels,
             f"train: {stage}",
@@ -191,6 +191,9 @@ def stages_of_training(labels: int, work: Path) -> list[Cost]:
         )
         for stage, entries in found.items()
     ]
+    seconds, cpu, gib = np.array([(x.seconds, x.cpu_s, x.gib) for x in stages]).T
+    whole = Cost(labels, "train", float(seconds.sum()), float(cpu.sum()), float(gib.max()))
+    return [whole, *stages]
 
 
 def make_encoder(folder: Path) -> None:
