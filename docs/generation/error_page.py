@@ -34,6 +34,7 @@ _NOTES = {
     "model-not-found": "`detail` says which versions are loaded",
     "body-timeout": "raise `LONGTAIL_READ_TIMEOUT_S`, or send faster",
     "body-too-large": "see `LONGTAIL_MAX_BODY_BYTES`",
+    "head-too-large": "64 KiB at most, and the connection is closed",
     "line-too-long": "in batches only: a line is longer than a body may be",
     "client-gone": "never received; seen in the metrics (`4xx`) and the log only",
     "invalid-body": "a field is missing, unknown or out of bounds",

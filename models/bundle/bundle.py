@@ -98,9 +98,12 @@ def read_manifest(folder: Path) -> Manifest:
         BundleCorruptError: The manifest is not as it was written.
     """
     where = _where(folder)
+    path = folder / MANIFEST_NAME
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        raise BundleCorruptError(f"{where}: {MANIFEST_NAME} is not a file; {RESTORE}")
     try:
         # Not in text mode, which would read a changed line end as the right one.
-        text = (folder / MANIFEST_NAME).read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BundleNotFoundError(
             f"{where}: no {MANIFEST_NAME} in {str(folder)!r}; it is not a bundle"

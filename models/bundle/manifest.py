@@ -11,6 +11,7 @@ from typing import Any, get_args
 from models.bundle.field_checks import check_bends, check_finite, check_names
 from models.bundle.learned_from import LearnedFrom, learned_from_json
 from models.errors import BundleCorruptError, BundleVersionError
+from models.files.json_text import parse_json
 from models.names import Activation, CorrectionName, Pooling
 
 FORMAT_VERSION = 1
@@ -200,7 +201,7 @@ class Manifest:
             BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
         """
         try:
-            content = json.loads(text)
+            content = parse_json(text)
             version = content["format_version"]
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(

@@ -15,23 +15,29 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import PositiveInt, StringConstraints, TypeAdapter, ValidationError
 
 from models.bundle.bundle import Bundle, open_bundle, read_manifest
 from models.bundle.manifest import Manifest
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
-from models.files.durable import read_json, sync_folder, write_json_durably
+from models.files.durable import sync_folder, write_json_durably
 from models.files.failures import doing
 from models.files.outputs import check_writable_folder, visible_names
+from models.files.validation import problem_in_words
 
 CURRENT = "current"
 STATE_NAME = "registry.json"
 _TRASH_PREFIX = ".removed-"
 _INCOMING_PREFIX = ".incoming-"
+_Number = Annotated[str, StringConstraints(pattern="^[1-9][0-9]*$")]
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class RegistryState:
     """What the registry's file holds.
 
     Attributes:
@@ -40,9 +46,13 @@ class _State:
         published_at: When each version was published, ISO 8601 in UTC.
     """
 
-    current: int | None
-    history: tuple[int, ...]
-    published_at: dict[str, str]
+    current: PositiveInt | None
+    history: tuple[PositiveInt, ...]
+    published_at: dict[_Number, str]
+
+
+EMPTY_STATE = RegistryState(None, (), {})
+"""Of a registry in which nothing was published."""
 
 
 class Registry:
@@ -59,13 +69,30 @@ class Registry:
         names = (path.name for path in self.folder.iterdir() if path.is_dir())
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
+    def state(self) -> RegistryState:
+        """Return what the registry's file says; nothing, where there is none.
+
+        Raises:
+            BundleCorruptError: It can't be read.
+        """
+        path = self.folder / STATE_NAME
+        try:
+            return state_from_json(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return EMPTY_STATE
+        except ValueError as error:
+            raise BundleCorruptError(
+                f"registry {str(self.folder)!r}: file {STATE_NAME!r} can't be read ({error}); "
+                "delete that file alone, and choose a version with 'longtail registry activate'"
+            ) from error
+
     def current(self) -> int | None:
         """Return the version that `current` names; None before the first one."""
-        return self._state().current
+        return self.state().current
 
     def published_at(self, version: int) -> str | None:
         """Return when a version was published (ISO 8601, UTC), if that is known."""
-        return self._state().published_at.get(str(version))
+        return self.state().published_at.get(str(version))
 
     def resolve(self, version: int | str = CURRENT) -> int:
         """Return the number of a version given as a number or as "current".
@@ -115,7 +142,7 @@ class Registry:
             ConfigError: Its folder can't be written to, or holds something else than versions.
             BundleCorruptError: Its file can't be read.
         """
-        self._state()
+        self.state()
         check_writable_folder(self.folder, "--registry")
         if not self.folder.is_dir() or (self.folder / STATE_NAME).is_file() or self.versions():
             return
@@ -141,7 +168,7 @@ class Registry:
         with self._locked():
             staged = self.folder / f"{_INCOMING_PREFIX}staged"
             digest = write(staged).digest
-            state = self._state()
+            state = self.state()
             version = self._version_with(digest)
             if version is None:
                 version = max([*self.versions(), *map(int, state.published_at)], default=0) + 1
@@ -166,7 +193,7 @@ class Registry:
         self.resolve(version)  # before the lock, which would make the folder of the registry
         with self._locked():
             self.open(version)
-            self._save(_moved(self._state(), version))
+            self._save(_moved(self.state(), version))
 
     def previous(self) -> int:
         """Return the version that `rollback` would go back to.
@@ -174,7 +201,7 @@ class Registry:
         Raises:
             BundleError: `current` never named another version that is still there.
         """
-        return self._before(self._state())[-1]
+        return self._before(self.state())[-1]
 
     def rollback(self) -> int:
         """Let `current` name the version that it named before, and return that.
@@ -183,7 +210,7 @@ class Registry:
             BundleError: `current` never named another version that is still there.
         """
         with self._locked():
-            state = self._state()
+            state = self.state()
             before = self._before(state)
             self.open(before[-1])
             self._save(replace(state, current=before[-1], history=tuple(before[:-1])))
@@ -198,7 +225,7 @@ class Registry:
         """
         self.resolve(version)  # before the lock, which would make the folder of the registry
         with self._locked():
-            folder, state = self.folder_of(version), self._state()
+            folder, state = self.folder_of(version), self.state()
             if version == state.current:
                 raise BundleError(
                     f"registry {str(self.folder)!r}: version {version} is the current one; "
@@ -212,7 +239,7 @@ class Registry:
             folder.rename(trash)  # gone for readers at once, then deleted
             shutil.rmtree(trash)
 
-    def _before(self, state: _State) -> list[int]:
+    def _before(self, state: RegistryState) -> list[int]:
         """Return the versions that `current` named before and that are still there: at least one.
 
         Raises:
@@ -238,20 +265,7 @@ class Registry:
                 continue  # a broken version is never the same as the one just written
         return None
 
-    def _state(self) -> _State:
-        path = self.folder / STATE_NAME
-        try:
-            content = read_json(path)
-            return _State(content["current"], tuple(content["history"]), content["published_at"])
-        except (FileNotFoundError, NotADirectoryError):
-            return _State(None, (), {})
-        except (ValueError, KeyError, TypeError) as error:
-            raise BundleCorruptError(
-                f"registry {str(self.folder)!r}: file {STATE_NAME!r} can't be read ({error!r}); "
-                "remove it and choose a version with 'longtail registry activate'"
-            ) from error
-
-    def _save(self, state: _State) -> None:
+    def _save(self, state: RegistryState) -> None:
         write_json_durably(self.folder / STATE_NAME, asdict(state))
 
     @contextmanager
@@ -273,7 +287,27 @@ class Registry:
             yield
 
 
-def _moved(state: _State, version: int) -> _State:
+def state_from_json(content: bytes) -> RegistryState:
+    """Return what a registry's file says.
+
+    Raises:
+        ValueError: It is not what `RegistryState` describes.
+    """
+    try:
+        found: RegistryState = _adapter().validate_json(content, strict=True)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = "/".join(map(str, problem["loc"]))
+        raise ValueError(f"{place}: {problem_in_words(problem, repr)}".lstrip(": ")) from error
+    return found
+
+
+@cache
+def _adapter() -> Any:  # beartype knows no TypeAdapter
+    return TypeAdapter(RegistryState)
+
+
+def _moved(state: RegistryState, version: int) -> RegistryState:
     """Return the state with `current` on a version, remembering where it was."""
     if state.current in (None, version):
         return replace(state, current=version)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from models.errors import BundleError
+from models.files.json_text import parse_json
 from models.labels.catalogue import WholeCatalogue
 
 SHARD_NAME = "shard.json"
@@ -50,7 +51,7 @@ class Shard:
             TypeError: A field is missing or unknown, or not of its type.
             KeyError: It does not say what the whole is.
         """
-        fields = json.loads(text)
+        fields = parse_json(text)
         shard = cls(**fields | {"whole": WholeCatalogue(**fields["whole"])})
         whole = shard.whole
         numbers = (shard.number, shard.num_shards, shard.first, *asdict(whole).values())
@@ -106,7 +107,7 @@ def _split_models(text: str) -> list[SplitModel]:
     """
     models = [
         SplitModel(x["digest"], tuple(x["shard_digests"]), tuple(x["shard_sizes"]))
-        for x in json.loads(text)
+        for x in parse_json(text)
     ]
     lengths = {len(x) for model in models for x in (model.shard_digests, model.shard_sizes)}
     if len(lengths) != 1:

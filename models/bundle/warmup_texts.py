@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import RESTORE
 from models.errors import BundleCorruptError
+from models.files.json_text import parse_json
 
 PROBES_NAME = "probes.jsonl"
 """The file of a bundle that has them, one {"text": ...} a line; a bundle may lack it."""
@@ -30,7 +31,7 @@ def read_probes(bundle: Bundle) -> tuple[str, ...]:
         return ()
     try:
         lines = bundle.text(PROBES_NAME).splitlines()
-        texts = [json.loads(line)["text"].strip() for line in lines[:MAX_PROBES]]
+        texts = [parse_json(line)["text"].strip() for line in lines[:MAX_PROBES]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BundleCorruptError(
             f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} can't be read ({error!r}); "

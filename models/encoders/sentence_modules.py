@@ -7,7 +7,6 @@ refused, since leaving it out would change the encoder in silence.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from models.encoders.tokens import Prefixes
 from models.errors import ConfigError
+from models.files.json_text import parse_json
 from models.names import Activation, Pooling
 
 _MODULES_NAME = "modules.json"
@@ -186,7 +186,7 @@ def _prefixes(folder: Path) -> Prefixes:
 
 
 def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    return parse_json(path.read_text(encoding="utf-8"))
 
 
 def _refuse(folder: Path, name: str, what: str) -> NoReturn:

@@ -11,6 +11,7 @@ from typing import Any
 from models.errors import (
     FileContentError,
 )
+from models.files.json_text import parse_json
 
 
 def sync_folder(folder: Path) -> None:
@@ -40,7 +41,7 @@ def read_json(path: Path) -> Any:
         FileContentError: It is not JSON in UTF-8.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FileContentError(
             f"{path}: not JSON in UTF-8 ({error}); restore the file, or delete it with the folder "

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float32, Int64
 
 from models.errors import DataError
 from models.files.garbage import garbage_collection_off
+from models.files.json_text import parse_json
 
 _Rows: TypeAlias = Mapping[str, tuple[int, ...]]
 """Rows by a string. Tuples of numbers: what is made after a model was loaded is looked through by
@@ -282,8 +283,8 @@ _OPTIONAL = {
 
 def _label_of_line(number: int, line: str) -> Label:
     try:
-        fields = json.loads(line)
-    except json.JSONDecodeError as error:
+        fields = parse_json(line)
+    except ValueError as error:
         raise DataError(f"label catalogue, line {number}: not JSON ({error})") from error
     if not isinstance(fields, dict):
         fields = {}

@@ -10,6 +10,7 @@ import numpy as np
 
 from models.bundle.bundle import Bundle
 from models.errors import DataError
+from models.files.json_text import parse_json
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import BoostedTrees
 from models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
@@ -60,7 +61,7 @@ def names_of(
         ValueError: They contradict each other.
         KeyError: One is missing.
     """
-    words = json.loads(texts[NAME_WORDS_FILE])
+    words = parse_json(texts[NAME_WORDS_FILE])
     (num_documents,) = arrays["num_documents"].tolist()
     model = NameModel(
         catalogue=_labels_of(texts[NAMED_LABELS_FILE]),

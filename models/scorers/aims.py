@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from models.bundle.manifest import Calibration
+from models.files.json_text import parse_json
 from models.labels.selection import Selection
 from models.names import PRECISION, AimName
 from models.ranking.threshold_algorithm import Combination
@@ -190,7 +191,7 @@ def aims_from_json(text: str) -> dict[str, dict[AimName, Aim]]:
         ValueError: It is no JSON, names an unknown aim, or an aim's numbers are no aim's.
         TypeError: A field is missing, unknown or of the wrong form.
     """
-    content: Any = json.loads(text)
+    content: Any = parse_json(text)
     if not isinstance(content, dict) or not all(isinstance(x, dict) for x in content.values()):
         raise TypeError(f"{AIMS_NAME} is {text[:40]!r}, expected aims by scorer and name")
     fitted = set(get_args(AimName)) - {PRECISION}

@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from scipy.special import ndtr
 
+from models.files.json_text import parse_json
+
 CASCADE_NAME = "cascade.json"
 """Of the file of a bundle that holds its rule."""
 NUM_CONTENDERS = 10
@@ -90,7 +92,7 @@ class CascadeRule:
             ValueError: It is no JSON, or a number is out of its range.
             TypeError: A field is missing, unknown or of another type.
         """
-        content = json.loads(text)
+        content = parse_json(text)
         if not isinstance(content, dict):
             raise TypeError(f"expected an object, got {text[:40]!r}")
         return cls(**content)

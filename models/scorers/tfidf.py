@@ -14,6 +14,7 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.errors import BundleCorruptError
+from models.files.json_text import parse_json
 from models.scorers.character_terms import placed_terms, words_of
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
@@ -137,7 +138,7 @@ class TfidfModel:
             BundleCorruptError: The fields or the number of tokens are not what was written.
         """
         try:
-            fields = json.loads(text)
+            fields = parse_json(text)
             tokens, lemmas = fields["tokens"], fields["lemmas"]
             max_ngram, analyzer = int(fields["max_ngram"]), fields["analyzer"]
         except (ValueError, KeyError, TypeError) as error:

@@ -325,7 +325,7 @@ class Engine:
             NotReadyError: Nothing is loaded yet.
         """
         check_query(query, self._limits)
-        model = self._manager.get(query.version)
+        model = self._manager.get_to_predict(query.version)
         check_language(model.predictor.catalogue, query.language)
         scorer = query.options.scorer or model.predictor.default_scorer
         label_filter = self.label_sets.filter_of(query.labels)

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Depends
 
 from models.bundle.bundle import read_manifest
 from models.bundle.manifest import Manifest
-from models.errors import BundleError
+from models.bundle.registry import EMPTY_STATE, RegistryState
+from models.errors import BundleCorruptError, BundleError
 from models.names import AIM_NAMES, CASCADE, PRECISION, STAGES, AimName, CorrectionName
 from models.scorers.aims import AIMS_NAME
 from service.schemas.models import FeedbackState, ModelList, ModelSummary, Runtime, ServiceLimits
@@ -30,13 +31,18 @@ def list_models(service: ServiceDep) -> ModelList:
     """Return every version of the registry: whether it is loaded, what it can do, how well."""
     registry = service.manager.registry
     serving = service.manager.served
-    current = registry.current()
+    problem = service.redeployer.problem
+    try:
+        state = registry.state()
+    except BundleCorruptError as error:  # it must not hide what is served
+        state, problem = EMPTY_STATE, str(error)
+    loaded = serving.models if serving else {}
     return ModelList(
         models=[
-            _model_summary(service, version, version == current, serving)
-            for version in registry.versions()
+            _model_summary(service, version, state, serving)
+            for version in sorted({*registry.versions(), *loaded})
         ],
-        problem=service.redeployer.problem,
+        problem=problem,
         limits=_limits(service.settings),
         runtime=_runtime(service, serving),
         feedback=FeedbackState(
@@ -49,7 +55,7 @@ def list_models(service: ServiceDep) -> ModelList:
 
 
 def _model_summary(
-    service: Service, version: int, is_current: bool, serving: Serving | None
+    service: Service, version: int, registry_state: RegistryState, serving: Serving | None
 ) -> ModelSummary:
     registry = service.manager.registry
     state, load_problem = service.redeployer.state_of(version)
@@ -63,8 +69,8 @@ def _model_summary(
         version=version,
         loaded=model is not None,
         default=serving is not None and version == serving.default,
-        current=is_current,
-        published_at=registry.published_at(version),
+        current=version == registry_state.current,
+        published_at=registry_state.published_at.get(str(version)),
         digest=manifest.digest if manifest else None,
         label_count=manifest.label_count if manifest else None,
         retired_label_count=manifest.retired_label_count if manifest else None,

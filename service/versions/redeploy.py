@@ -16,9 +16,10 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from models.bundle.registry import CURRENT
-from models.errors import BundleError, LongtailError
+from models.errors import BundleCorruptError, BundleError, LongtailError
 from service.errors import ChangeError
 from service.process.memory import collect_cycles, return_free_memory
 from service.process.priority import lower_priority
@@ -164,7 +165,7 @@ class Redeployer:
             if self._backoff.is_over(target):
                 self._try_to("start", target, self._load_all)
         elif target is None:
-            self._note_problem(f"registry {str(self._registry.folder)!r} names no current version")
+            self._note_problem(_without_current(self._registry.folder))
         elif CURRENT not in self._policy.versions or target == served.current:
             self._note_problem(None)
         elif self._backoff.is_over(target):
@@ -364,6 +365,8 @@ class Redeployer:
                 f"the registry's 'current' can't be moved to version {number} ({error}); let the "
                 "service write to the registry, or move it with 'longtail registry activate'"
             ) from error
+        except BundleCorruptError as error:
+            raise ChangeError(str(error)) from error
 
     def _note_problem(self, problem: str | None) -> None:
         if problem != self.problem:
@@ -373,3 +376,10 @@ class Redeployer:
                 logger.error("the registry can't be followed: %s", problem)
         self.problem = problem
         self._observer.set_registry_problem(problem is not None)
+
+
+def _without_current(folder: Path) -> str:
+    """Return why a registry's `current` names nothing."""
+    if not folder.is_dir():
+        return f"registry {str(folder)!r} is not there any more; restore the folder, or mount it"
+    return f"registry {str(folder)!r} names no current version"

@@ -77,6 +77,12 @@ class Serving:
         """Of the bundles of all versions that can answer."""
         return frozenset(model.digest for model in self.models.values())
 
+    def number_of(self, version: int | str | None) -> int | None:
+        """Return the number that a request means: its own, that of `current`, or the default's."""
+        if isinstance(version, int):
+            return version
+        return self.default if version is None else self.current
+
     def changed(self, *added: LoadedModel, **changes: Any) -> Serving:
         """Return this with more models and other fields, and without models no more needed."""
         serving = replace(self, **changes)
@@ -150,14 +156,33 @@ class ModelManager:
     def get(self, version: int | str | None = None) -> LoadedModel:
         """Return the model of a version: a number, `current`, or None for the default.
 
-        With a canary, None gives it its share of the calls: always of the same ones.
+        Never the canary unasked: who looks up labels, or says what was right, without naming a
+        version means one catalogue, the same every time.
+
+        Raises:
+            NotReadyError: Nothing is served.
+            BundleNotFoundError: That version is not loaded; the message says which are.
+        """
+        return self._get(version, self.serving())
+
+    def get_to_predict(self, version: int | str | None = None) -> LoadedModel:
+        """Return the model that is to label a text, as `get` does but for the canary.
+
+        The canary has its share of the calls that name no version: always of the same ones.
 
         Raises:
             NotReadyError: Nothing is served.
             BundleNotFoundError: That version is not loaded; the message says which are.
         """
         serving = self.serving()
-        number = self._number_of(version, serving)
+        canary = serving.canary
+        if version is None and canary is not None:
+            turn = next(self._turns) * _GOLDEN_RATIO % 1
+            return serving.models[canary.version if turn < canary.share else serving.default]
+        return self._get(version, serving)
+
+    def _get(self, version: int | str | None, serving: Serving) -> LoadedModel:
+        number = serving.number_of(version)
         if number is not None and number in serving.models:
             return serving.models[number]
         loaded = ", ".join(str(n) for n in sorted(serving.models))
@@ -171,13 +196,3 @@ class ModelManager:
             f"ask for one of these, or load it: POST /v1/admin/models/{number}/load, or restart "
             f"the service with --versions naming {number}"
         )
-
-    def _number_of(self, version: int | str | None, serving: Serving) -> int | None:
-        if isinstance(version, int):
-            return version
-        if version is not None:
-            return serving.current
-        canary = serving.canary
-        if canary is not None and next(self._turns) * _GOLDEN_RATIO % 1 < canary.share:
-            return canary.version
-        return serving.default

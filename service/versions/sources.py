@@ -6,17 +6,17 @@ The folder of the service's own registry is a copy of it, version by version as 
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from models.bundle.manifest import MANIFEST_NAME, Manifest
-from models.bundle.registry import STATE_NAME, Registry
+from models.bundle.registry import STATE_NAME, Registry, state_from_json
 from models.errors import BundleError, BundleNotFoundError, ConfigError
 from models.files.durable import sync_folder, sync_tree, write_json_durably
 from models.sharing.transfer import check_names
@@ -65,12 +65,15 @@ class RegistrySource:
         if content == self._seen:
             return
         try:
-            state = json.loads(content)
+            state = state_from_json(content)
         except ValueError as error:
-            raise SourceError(f"registry source {self._uri!r}: {STATE_NAME} is no JSON") from error
+            raise SourceError(
+                f"registry source {self._uri!r}: {STATE_NAME} can't be read ({error}); mend it "
+                "there, or publish a version to it; until then the service keeps what it has"
+            ) from error
         with self._storing():
             self._registry.folder.mkdir(parents=True, exist_ok=True)
-            write_json_durably(self._registry.folder / STATE_NAME, state)
+            write_json_durably(self._registry.folder / STATE_NAME, asdict(state))
         self._seen = content
 
     def fetch(self, number: int) -> None:

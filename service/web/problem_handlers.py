@@ -41,6 +41,7 @@ HTTP_KINDS: dict[int, Kind] = {
     405: Kind("method-not-allowed", 405, "This path has no such method"),
     408: Kind("body-timeout", 408, "The body did not come in time"),
     413: Kind("body-too-large", 413, "The body is too large"),
+    431: Kind("head-too-large", 431, "The request's line and headers are too large"),
     499: Kind("client-gone", 499, "The client hung up before its answer was there"),
     415: Kind("media-type", 415, "The body's media type or encoding is not one that is read"),
 }

@@ -172,6 +172,18 @@ def test_a_link_to_nowhere_in_the_place_of_a_file_is_refused(bundle_folder: Path
         open_bundle(bundle_folder)
 
 
+def test_a_pipe_for_a_manifest_is_refused_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(BundleCorruptError, match=r"manifest\.json is not a file"):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(BundleCorruptError, match=r"not a bundle's manifest .*nested too deeply"):
+        read_manifest(tmp_path)
+
+
 def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleNotFoundError, match=r"no manifest\.json in .* is not a bundle"):
         open_bundle(tmp_path)

@@ -244,15 +244,27 @@ def test_a_removed_number_is_not_used_again_even_if_its_publishing_was_cut_short
     assert place.publish("c") == 3
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "{}", '{"current": 1}', '{"current": 1, "history": 3}', "\xff"]
-)
+UNREADABLE_STATES = [
+    "", "{", "[]", "null", "{}", '{"current": 1}', '{"current": 1, "history": 3}', "\xff",
+    "[" * 100_000,
+    *(
+        f'{{"current": {current}, "history": {history}, "published_at": {published}}}'
+        for current, history, published in [
+            ('"1"', "[]", "{}"), ("true", "[]", "{}"), ("1.5", "[]", "{}"), ("0", "[]", "{}"),
+            ("1", '["1"]', "{}"), ("1", "[-1]", "{}"), ("1", "[]", "[]"), ("1", "[]", '{"a": "b"}'),
+            ("1", "[]", '{"1": 3}'),
+        ]
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNREADABLE_STATES, ids=lambda text: text[:60])
 def test_an_unreadable_state_is_told_with_the_way_out(place: Workplace, text: str) -> None:
     place.publish("a")
     path = place.registry.folder / "registry.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(
-        BundleCorruptError, match=r"file 'registry\.json' can't be read .* remove it and choose"
+        BundleCorruptError, match=r"file 'registry\.json' can't be read .* delete that file alone"
     ):
         place.registry.current()
     path.unlink()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import socket
 
 import httpx
@@ -131,3 +132,54 @@ def test_the_pause_between_requests_may_be_longer_than_a_head_may_take(impatient
         clock.move(3 * READ_TIMEOUT_S)  # within the time that connections are kept open
     assert connection.sock is first
     connection.close()
+
+
+def problem_of(answer):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert b"connection: close" in head
+    assert b"content-length: %d" % len(body) in head
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (HEAD + b"X: ", b"x"),
+        (HEAD, b"X: yz\r\n"),
+        (b"GET /v1?", b"x"),
+        (WHOLE + HEAD + b"X: ", b"x"),
+    ],
+    ids=["value", "headers", "line", "second"],
+)
+def test_a_head_without_end_is_a_431_and_the_end_of_its_connection(impatient, clock, begin, more):
+    with connect(impatient) as connection:
+        connection.sendall(begin)
+        if begin.startswith(WHOLE):
+            assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+        clock.move(0)
+        # Not one byte behind the limit: closing with bytes unread may lose the answer.
+        connection.sendall((more * (2**16 + 1))[: 2**16 + 1])
+        status, problem = problem_of(read_to_end(connection))
+    assert (status, problem["type"]) == (431, "urn:longtail:problem:head-too-large")
+    assert "more than 65536 bytes" in problem["detail"]
+
+
+def test_a_whole_head_that_is_too_large_is_a_431(impatient):
+    answers = []
+    for size in (2**16 - 200, 2**16):
+        with connect(impatient) as connection:
+            connection.sendall(b"GET /v1/models HTTP/1.1\r\nConnection: close\r\nHost: x\r\n")
+            connection.sendall(b"X: " + b"x" * size + b"\r\n\r\n")
+            answers.append(read_to_end(connection))
+    assert answers[0].startswith(b"HTTP/1.1 200")
+    status, problem = problem_of(answers[1])
+    assert (status, problem["instance"]) == (431, "/v1/models")
+
+
+@pytest.mark.parametrize("sent", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET / HTP\r\n\r\n"])
+def test_what_is_no_http_is_a_problem_document(impatient, sent):
+    with connect(impatient) as connection:
+        connection.sendall(sent)
+        status, problem = problem_of(read_to_end(connection))
+    assert (status, problem["type"]) == (400, "urn:longtail:problem:not-http")

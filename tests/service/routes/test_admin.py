@@ -91,6 +91,12 @@ def test_a_canary_gets_its_share_and_metrics_of_its_own(admin):
     assert admin.delete("/v1/admin/canary").json()["canary"] is None
 
 
+def test_labels_and_feedback_without_a_version_are_of_the_default(admin):
+    admin.put("/v1/admin/canary", json={"version": 1, "share": 0.5})
+    models = {admin.get("/v1/labels").json()["model"]["version"] for _ in range(12)}
+    assert models == {2}
+
+
 def test_a_canary_can_be_set_from_the_start(open_client):
     with open_client(canary_version=1, canary_share=1.0) as client:
         client.app.state.service.redeployer.look().result(20)  # it comes after the others

@@ -88,3 +88,20 @@ def test_the_correction_that_a_scorer_was_trained_with_comes_first(client, monke
     monkeypatch.setattr("service.routes.models.read_manifest", read_with_linear)
     found = client.get("/v1/models").json()["models"][1]["corrections"]
     assert found == {"sparse": ["none"], "linear": ["tree", "none"]}
+
+
+def test_a_registry_file_that_cannot_be_read_is_a_problem_and_hides_no_version(
+    client, registry: Registry
+):
+    (registry.folder / "registry.json").write_text('{"current": "2"}')
+    answer = client.get("/v1/models").json()
+    assert "delete that file alone" in answer["problem"]
+    assert [model["loaded"] for model in answer["models"]] == [False, True]
+    assert [model["current"] for model in answer["models"]] == [False, False]
+
+
+def test_what_is_served_is_listed_when_the_registry_is_gone(client, registry: Registry):
+    registry.folder.rename(registry.folder.with_name("away"))
+    (only,) = client.get("/v1/models").json()["models"]
+    assert (only["version"], only["loaded"]) == (2, True)
+    assert "no version 2" in only["problem"]

@@ -86,7 +86,7 @@ def test_what_nobody_wants_any_more_leaves_with_a_change():
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_a_canary_gets_its_share_evenly_however_requests_alternate(manager, share, stride):
     manager.publish(serving(1, 2, canary=Canary(2, share)))
-    chosen = [manager.get().version for _ in range(1000 * stride)][::stride]
+    chosen = [manager.get_to_predict().version for _ in range(1000 * stride)][::stride]
     assert abs(chosen.count(2) - 1000 * share) <= 5
 
 
@@ -95,10 +95,16 @@ def test_a_canary_gets_the_same_requests_every_time():
     for _ in range(2):
         manager = ModelManager(SimpleNamespace())
         manager.publish(serving(1, 2, canary=Canary(2, 0.3)))
-        runs.append([manager.get().version for _ in range(50)])
+        runs.append([manager.get_to_predict().version for _ in range(50)])
     assert runs[0] == runs[1]
 
 
 def test_requests_that_name_a_version_do_not_meet_the_canary(manager):
     manager.publish(serving(1, 2, current=1, canary=Canary(2, 1.0)))
-    assert {manager.get(1).version, manager.get("current").version} == {1}
+    for find in (manager.get, manager.get_to_predict):
+        assert {find(1).version, find("current").version} == {1}
+
+
+def test_what_is_not_a_prediction_does_not_meet_the_canary(manager):
+    manager.publish(serving(1, 2, canary=Canary(2, 0.5)))
+    assert {manager.get().version for _ in range(20)} == {1}

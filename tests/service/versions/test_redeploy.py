@@ -236,7 +236,7 @@ def test_a_registry_out_of_reach_leaves_the_old_one_until_it_is_back(deploy, reg
     deployment.look()
     deployment.look()
     assert deployment.default == 2
-    assert "names no current version" in deployment.redeployer.problem
+    assert "is not there any more; restore the folder" in deployment.redeployer.problem
     assert caplog.text.count("can't be followed") == 1
     away.rename(registry.folder)
     deployment.look()
@@ -246,10 +246,17 @@ def test_a_registry_out_of_reach_leaves_the_old_one_until_it_is_back(deploy, reg
 
 def test_a_registry_file_that_cannot_be_read_is_a_problem_too(deploy, registry):
     deployment = deploy()
-    (registry.folder / "registry.json").write_text("{")
+    file = registry.folder / "registry.json"
+    file.write_text("{")
     deployment.look()
     assert deployment.default == 2
     assert "can't be read" in deployment.redeployer.problem
+    with pytest.raises(ChangeError, match="delete that file alone"):
+        deployment.do("activate", 1)
+    assert deployment.default == 2
+    file.unlink()
+    deployment.look()
+    assert "names no current version" in deployment.redeployer.problem
 
 
 def test_a_target_that_fails_is_tried_less_and_less_until_it_moves(deploy, registry, publish):
@@ -380,7 +387,8 @@ def test_a_canary_comes_changes_its_share_becomes_the_default_and_ends(deploy):
     assert deployment.loaded == [1, 2]
     assert deployment.sample("model_traffic_share", version="1") == 0.25
     deployment.do("set_canary", Canary(1, 1.0))
-    assert deployment.default == 1
+    assert deployment.manager.get_to_predict().version == 1
+    assert deployment.default == 2
     deployment.do("activate", 1)
     assert (deployment.loaded, deployment.manager.serving().canary) == ([1], None)
     deployment.do("set_canary", None)

@@ -75,11 +75,15 @@ def test_a_registry_out_of_reach_is_said_so(source, registry):
         source.refresh()
 
 
-@pytest.mark.parametrize("content", ["{", "\xff"])
-def test_a_registry_file_that_is_no_json_is_said_so(source, registry, content):
+@pytest.mark.parametrize("content", ["{", "\xff", "[]", '{"current": "2"}', "[" * 100_000])
+def test_a_registry_file_that_cannot_be_read_is_said_so_and_not_copied(
+    source, registry, mirror, content
+):
+    source.refresh()
     (registry.folder / "registry.json").write_text(content, encoding="latin-1")
-    with pytest.raises(SourceError, match="no JSON"):
+    with pytest.raises(SourceError, match=r"registry\.json can't be read .* mend it there"):
         source.refresh()
+    assert mirror.current() == registry.versions()[-1]
 
 
 def test_a_disk_that_is_too_small_is_found_before_copying(source, mirror, monkeypatch):
