@@ -31,7 +31,7 @@ class Models:
 
     models: dict[int, Model]
 
-    def get(self, version=None):
+    def get_to_predict(self, version=None):
         return self.models[version or 1]
 
     def serving(self):
