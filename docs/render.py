@@ -52,7 +52,7 @@ _DIRECTIVE = re.compile(
     r"(?P<file>\S+\.json|leaderboard/\S+|claims) (?P<name>[^:%]+?)"
     r"(?P<percent> %)?(: (?P<columns>.+))?"
 )
-_TITLES = {
+TITLES = {
     "30-NN tf-idf": "30 nearest neighbours, tf-idf",
     "label names": "label names, no training",
 }
@@ -118,7 +118,9 @@ def markdown_of(table: Table) -> str:
         _column(cells, column) for cells, column in zip(cells_of, table["columns"], strict=True)
     ]
     names = [column["name"] for column in table["columns"]]
-    rulers = ["---:" if any(_value(x) is not None for x in cells) else "---" for cells in cells_of]
+    rulers = [
+        "---:" if any(value_of(x) is not None for x in cells) else "---" for cells in cells_of
+    ]
     lines = [_line(names), f"|{'|'.join(rulers)}|", *map(_line, zip(*shown, strict=True))]
     return "\n".join(lines)
 
@@ -131,7 +133,7 @@ def _column(cells: Sequence[Any], column: Mapping[str, Any]) -> list[str]:
     """Return the texts of a column, with those bold that look like its best number."""
     texts = [_text(cell, column) for cell in cells]
     numbers = {value: text for cell, text in zip(cells, texts, strict=True)
-               if (value := _value(cell)) is not None}  # fmt: skip
+               if (value := value_of(cell)) is not None}  # fmt: skip
     best = None
     if "best" in column and numbers:
         best = numbers[{"max": max, "min": min}[column["best"]](numbers)]
@@ -181,7 +183,7 @@ def _scorers(scorers: Mapping[str, Any]) -> Table:
     ]
     rows = [
         [
-            _TITLES.get(scorer, f"`{scorer}`"),
+            TITLES.get(scorer, f"`{scorer}`"),
             *(100 * subsets[subset]["values"][metric] for subset, metric in names),
         ]
         for scorer, subsets in scorers.items()
@@ -233,11 +235,11 @@ def _text(cell: Any, column: Mapping[str, Any]) -> str:
         return "yes" if cell else "**no**"
     own = cell if isinstance(cell, Mapping) else {}
     digits = own.get("digits", column.get("digits"))
-    numbers = [x for x in (_value(cell), own.get("standard_error")) if x is not None]
+    numbers = [x for x in (value_of(cell), own.get("standard_error")) if x is not None]
     return " ± ".join(f"{x:,}" if digits is None else f"{x:,.{digits}f}" for x in numbers)
 
 
-def _value(cell: Any) -> int | float | None:
+def value_of(cell: Any) -> int | float | None:
     """Return the number of a cell; None for one without."""
     if isinstance(cell, Mapping):
         return cell.get("mean")

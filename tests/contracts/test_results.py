@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from datetime import date
 from pathlib import Path
 from types import ModuleType
@@ -19,16 +20,17 @@ RESULTS = ROOT / "docs" / "results"
 RECORDS = sorted(RESULTS.rglob("*.json"))
 
 
-def load_render() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
-render = load_render()
+render = load("render")
 from docs.generation import leaderboard, leaderboard_page  # noqa: E402 - render finds them
 from docs.generation.claims import interval, sources, verdict  # noqa: E402
 
@@ -225,3 +227,32 @@ def test_rows_stand_by_p_at_5_and_what_no_row_has_is_no_column(tmp_path: Path) -
     page = leaderboard_page.page(tmp_path)
     assert "high &lt;b&gt;" in page and "<b>" not in page
     assert page.count("<tr><td") == 2 * 6  # all labels, and five bands
+
+
+# ---- numbers drawn to be measured again ----
+
+
+def test_numbers_of_quality_are_drawn_and_judged_by_their_interval(tmp_path: Path) -> None:
+    rerun = load("rerun")
+    (number,) = {
+        x for x in rerun.printed_numbers()
+        if x.directive.startswith("blend-demo.json scorers") and x.row == "`fast`"
+        and x.column == "P@5"
+    }  # fmt: skip
+    assert rerun.can_run_again(number)
+    record = read(RESULTS / "blend-demo.json")
+    values = record["figures"]["scorers"]["fast"]["all"]["values"]
+    printed = values["P@5"]
+    for change, holds in ((0.0, True), (0.02, True), (0.05, False)):
+        values["P@5"] = printed + change
+        (tmp_path / "blend-demo.json").write_text(json.dumps(record))
+        row = rerun.judge(number, tmp_path)
+        assert (row["within it"], row["printed"]) == (holds, 100 * printed)
+    assert rerun.judge(number, tmp_path / "nothing")["within it"] is None
+
+
+def test_numbers_that_a_person_copied_are_not_drawn() -> None:
+    rerun = load("rerun")
+    copied = [x for x in rerun.printed_numbers() if x.directive == "eurlex57k.json test"]
+    assert copied
+    assert not any(map(rerun.can_run_again, copied))
