@@ -207,12 +207,13 @@ def verdict(tested: Sequence[str]) -> str:
     num_holding, num_contrary = tested.count("holds"), tested.count("contrary")
     if num_holding and num_contrary:
         return f"holds in {num_holding}, contrary in {num_contrary} of {len(tested)} tests"
-    if num_contrary:
-        return "doesn't hold"
-    if num_holding == len(tested) and tested:
-        return "holds"
-    if num_holding:
-        return f"holds in {num_holding} of {len(tested)} tests, else not decided"
+    for number, word, everywhere in (
+        (num_holding, "holds", "holds"),
+        (num_contrary, "contrary", "doesn't hold"),
+    ):
+        if number:
+            some = f"{word} in {number} of {len(tested)} tests, else not decided"
+            return everywhere if number == len(tested) else some
     return "not decided"
 
 

@@ -188,7 +188,8 @@ def test_figures_that_are_not_there_are_named(directive: str, message: str, fold
             ["holds", "not significant", "not significant"],
             "holds in 1 of 3 tests, else not decided",
         ),
-        (["contrary", "not significant"], "doesn't hold"),
+        (["contrary", "contrary"], "doesn't hold"),
+        (["contrary", "not significant"], "contrary in 1 of 2 tests, else not decided"),
         (["contrary", "holds"], "holds in 1, contrary in 1 of 2 tests"),
     ],
 )
