@@ -82,8 +82,9 @@ class Dataset:
         """
         if name not in self._splits:
             names = ", ".join(map(repr, self.split_names))
-            advice = f"; {_NO_DEV}" if name == "dev" else ""
-            raise DataError(f"{self.folder}: no split {name!r}; it has {names}{advice}")
+            raise DataError(
+                f"{self.folder}: no split {name!r}; it has {names}; {self._advice_for(name)}"
+            )
         return self._splits[name]
 
     def with_splits(self, splits: Mapping[str, Split]) -> Dataset:
@@ -153,6 +154,17 @@ class Dataset:
         found = self._listed or labels_of_documents(self._files, self._max_problems)
         warn_of_look_alikes(self.folder, found)
         return found
+
+    def _advice_for(self, name: str) -> str:
+        """Return what to do for want of a split."""
+        if name == "dev":
+            return _NO_DEV
+        other = next(iter(self.split_names), "train")
+        file = next(iter(self._files.form.split_files.get(name, (name,))))
+        seen = ", on which the model may have been trained" if other == "train" else ""
+        return (
+            f"measure on another with --split {other}{seen}, or add a file of documents as {file!r}"
+        )
 
     def _split_of(self, name: str, source: Source) -> Split:
         return Split(
