@@ -67,6 +67,7 @@ class Dataset:
         self._files = files
         self._skip_bad = skip_bad
         self._max_problems = max_problems
+        self._told: set[str] = set()
         self._listed = None if is_told else known
         if files.labels:
             self._listed = labels_of_file(files.labels, files, max_problems)
@@ -162,9 +163,8 @@ class Dataset:
         other = next(iter(self.split_names), "train")
         file = next(iter(self._files.form.split_files.get(name, (name,))))
         seen = ", on which the model may have been trained" if other == "train" else ""
-        return (
-            f"measure on another with --split {other}{seen}, or add a file of documents as {file!r}"
-        )
+        how = "give a folder with" if self.folder.is_file() else "add"
+        return f"measure on another with --split {other}{seen}, or {how} documents as {file!r}"
 
     def _split_of(self, name: str, source: Source) -> Split:
         return Split(
@@ -174,6 +174,7 @@ class Dataset:
             is_measured=name != "train",
             skip_bad=self._skip_bad,
             max_problems=self._max_problems,
+            told=self._told,
         )
 
 

@@ -89,6 +89,7 @@ class Split:
         is_measured: bool,
         skip_bad: bool,
         max_problems: int,
+        told: set[str] | None = None,
     ) -> None:
         """Keep where the documents lie; nothing is read yet.
 
@@ -100,8 +101,10 @@ class Split:
                 for a label that the file lacks, for the rest would be easier.
             skip_bad: Whether lines that can't be used are skipped rather than refused.
             max_problems: How many of them are listed.
+            told: What was said of how other splits are read, which is not said again; added to.
         """
         self.path = source.place
+        self._told = set() if told is None else told
         self.source = source
         self._skip_bad = skip_bad
         self._max_problems = max_problems
@@ -207,7 +210,9 @@ class Split:
     def _read(self) -> SplitScan:
         if self.source.part in {None, "train"}:
             for remark in recognised(self.source):
-                logger.warning("%s: %s", self.path, remark)
+                if remark not in self._told:
+                    logger.warning("%s: %s", self.path, remark)
+                self._told.add(remark)
         problems = ProblemList(self.path, self._max_problems)
         unknown = ProblemList(self.path, self._max_problems)
         labels, lengths = SparseRows(), array("q")

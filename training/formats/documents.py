@@ -9,7 +9,6 @@ A line that breaks a rule becomes a `BadLine`; a file that can't be read to its 
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -119,12 +118,9 @@ def recognised(source: Source) -> list[str]:
 def _remarks_on_lists(rows: Iterable[Row], column: str) -> list[str]:
     """Return that labels are read as lists of Python, where one of these rows has one."""
     cells = (fields.get(column) for _, fields in rows if not isinstance(fields, BadLine))
-    found = next((x for x in cells if isinstance(x, str) and python_list(x.strip())), None)
-    if found is None:
+    if not any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
         return []
-    return [
-        f"{column} such as {reprlib.repr(found)} are read as lists, as Python and pandas write them"
-    ]
+    return [f"cells of {column!r} are read as lists, as Python and pandas write them: ['a', 'b']"]
 
 
 def _documents(source: Source, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:

@@ -265,7 +265,7 @@ def test_an_addition_to_the_latest_and_a_repeated_one_are_none_of_these(registry
 def test_ids_are_checked_before_any_version_is_opened(registry, monkeypatch) -> None:
     monkeypatch.setattr(Registry, "open", None)
     with pytest.raises(
-        DataError, match=r"'L3' .* the bundle has a label with this id, .*; give an"
+        DataError, match=r"' L3 ' .* the bundle has a label with this id, .*; give an"
     ):
         check_is_latest(registry, 1, [Label(" L3 ", "x")])
     with pytest.raises(DataError, match="another new label has this id"):

@@ -247,7 +247,15 @@ def test_json_that_is_no_json_lines_is_refused_with_what_to_do(content, said, sk
 def test_lists_that_pandas_wrote_are_read_and_told(tmp_path, caplog):
     rows = "text,labels\nt,\"['a, b', 'c;d']\"\nu,[]\n"
     assert read(corpus(tmp_path, train__csv=rows)) == [("t", ("a, b", "c;d")), ("u", ())]
-    assert "are read as lists, as Python and pandas write them" in caplog.text
+    assert "cells of 'labels' are read as lists, as Python and pandas write them" in caplog.text
+
+
+def test_what_holds_for_every_split_is_told_once(tmp_path, caplog):
+    rows = "text;tags\nt;a\nu;a\n"
+    dataset = open_dataset(corpus(tmp_path, train__csv=rows, dev__csv=rows, test__csv=rows))
+    dataset.check()
+    assert caplog.text.count("columns are taken to be separated by semicolons") == 1
+    assert caplog.text.count("the labels are taken from 'tags'") == 1
 
 
 @pytest.mark.parametrize("skip_bad", [False, True])

@@ -241,6 +241,6 @@ def test_for_want_of_a_split_another_is_named(tmp_path):
     with pytest.raises(
         DataError,
         match=r"no split 'test'; it has 'train'; measure on another with "
-        r"--split train, on which .*, or add a file of documents as 'test\.jsonl'",
+        r"--split train, on which .*, or add documents as 'test\.jsonl'",
     ):
         open_dataset(tmp_path).split("test")
