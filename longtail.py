@@ -516,6 +516,10 @@ def main() -> None:
 def _run() -> None:
     try:
         _app()(prog_name="longtail")
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # what prints the help ends with 1
+            raise CommandStoppedError(READER_GONE) from error
+        raise
     finally:
         with doing("writing to", Path("standard output")):
             sys.stdout.flush()

@@ -10,6 +10,8 @@ from models.errors import RequestError
 from models.labels.filters import LabelFilter
 from models.names import AIM_NAMES
 
+DEFAULT_K = 5
+"""Labels of a text where nobody says how many; of a model with fewer, all of them."""
 MAX_TAIL_DIAL = 1000.0
 """Beyond it, float32 scores would tell labels of unlike frequency apart, and no others."""
 
@@ -38,7 +40,7 @@ class RankingOptions:
         explain: Whether to say why a text got each label; some milliseconds a label.
     """
 
-    k: int = 5
+    k: int = DEFAULT_K
     scorer: str | None = None
     threshold: float | None = None
     correction: str | None = None

@@ -6,7 +6,9 @@ training documents in the corpus has none; `retrieval` and `names` rank it, and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,7 +89,7 @@ def add_labels(
 
 
 def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -> None:
-    """Refuse to add to a version beside another one that has more labels added to it.
+    """Refuse labels that the version has, and to add beside another one that has more added to it.
 
     Otherwise the second of two calls would start from the trained model, and leave out what the
     first one added. A call that is repeated adds the same labels, and is no such case.
@@ -99,7 +101,10 @@ def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -
 
     Raises:
         BundleError: There is such a version; the message says what to choose.
+        DataError: The version has a label with one of the ids.
     """
+    labels = list(labels)
+    check_ids_are_new(registry.folder_of(version), labels)
     manifest = read_manifest(registry.folder_of(version))
     ids = {label.id.strip() for label in labels}
     for other in reversed(registry.versions()):
@@ -113,6 +118,34 @@ def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -
                 f"{len(added)} more labels ({known}); choose --version {other} to add to those, "
                 f"or --version {version} to leave them out"
             )
+
+
+def check_ids_are_new(folder: Path, labels: Iterable[Label]) -> None:
+    """Refuse labels whose ids a version has, or that come twice, before its files are verified.
+
+    Args:
+        folder: Of the version.
+        labels: That are to be added.
+
+    Raises:
+        DataError: An id is there already, or comes twice.
+    """
+    names: dict[str, str] = {}
+    with suppress(OSError, ValueError, TypeError, KeyError):  # opening it tells what is broken
+        for line in (folder / LABELS_NAME).read_text(encoding="utf-8").split("\n")[:-1]:
+            label = json.loads(line)
+            names[label["id"]] = label["name"]
+    new: set[str] = set()
+    for label in labels:
+        label_id = label.id.strip()
+        what = f"new label {label.id!r} ({label.name!r})"
+        if label_id in names:
+            raise DataError(
+                f"{what}: the bundle has a label with this id, {names[label_id]!r}; give another id"
+            )
+        if label_id in new:
+            raise DataError(f"{what}: another new label has this id; give each its own")
+        new.add(label_id)
 
 
 def _is_extended(before: Manifest, folder: Path) -> bool:

@@ -7,12 +7,14 @@ import reprlib
 from models.errors import DataError
 from models.files.rows import Fields
 
+NUL = "\0"
+
 
 def string_of(fields: Fields, name: str) -> str:
     """Return a field that holds a string; empty where it is missing or null.
 
     Raises:
-        DataError: It holds something else, or half of a surrogate pair.
+        DataError: It holds something else, or half of a surrogate pair or NUL.
     """
     value = fields.get(name)
     if value is None:
@@ -27,18 +29,22 @@ def id_of(fields: Fields, name: str) -> str:
     """Return a field that holds an identifier, a string or a whole number; trimmed.
 
     Raises:
-        DataError: It holds something else, or half of a surrogate pair.
+        DataError: It holds something else, or half of a surrogate pair or NUL.
     """
     value = fields.get(name)
     return str(value) if type(value) is int else string_of(fields, name).strip()
 
 
 def check_characters(name: str, value: str) -> None:
-    """Refuse half of a surrogate pair, which JSON can spell, and no tokenizer and no file takes.
+    """Refuse half of a surrogate pair, which JSON can spell and no file takes, and NUL.
+
+    The service refuses NUL, too; other control characters are text.
 
     Raises:
         DataError: There is one.
     """
+    if NUL in value:
+        raise DataError(f"{name} holds a NUL character at position {value.index(NUL)}; remove it")
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -60,11 +60,13 @@ def _check_not_spread_out(path: Path, number: int, line: bytes) -> None:
         return
     is_array = found.group(1).startswith(b"[")
     what = "a JSON array" if is_array else "a JSON object over several lines"
-    program = ".[]" if is_array else "."
-    command = f"jq -c {program} {path.name.removesuffix('.gz')}"
+    advice = "write each object on a line of its own, as Python's json.dumps(document) does"
+    if is_array:
+        name = path.name.removesuffix(".gz")
+        loop = f"[print(json.dumps(each)) for each in json.load(open({name!r}))]"
+        advice = f'convert it, for example with: python3 -c "import json; {loop}" > lines.jsonl'
     raise DataError(
-        f"{path}, line {number}: begins {what}, expected one JSON object a line; "
-        f"convert it, for example with {command!r}"
+        f"{path}, line {number}: begins {what}, expected one JSON object a line; {advice}"
     )
 
 

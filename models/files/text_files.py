@@ -17,6 +17,17 @@ MAX_LINE_BYTES = 64 * 2**20
 
 _BLOCK_BYTES = 2**20
 _BYTE_ORDER_MARK = codecs.BOM_UTF8
+_KIND_BYTES = 5
+_OTHER_KINDS = (
+    (b"\x1f\x8b", "gzip-compressed", "add .gz to its name"),
+    (b"PK\x03\x04", "a zip archive or an Excel workbook", "unpack it, or save the sheet as CSV"),
+    (b"\xd0\xcf\x11\xe0", "an Excel workbook", "save the sheet as CSV"),
+    (b"PAR1\x15", "a Parquet file", "call it .parquet"),
+    (b"BZh9", "bzip2-compressed", "unpack it"),
+    (b"\xfd7zX", "xz-compressed", "unpack it"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it"),
+)
+"""Of files that are no text: first bytes, what they are, what to do."""
 
 
 class AsUtf8(io.RawIOBase):
@@ -74,11 +85,8 @@ def encoding_of(path: Path) -> str | None:
     Raises:
         DataError: The file can't be read.
     """
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            return _encoding_of_start(file.peek(4)[:4])
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
+    with _decompressed(path) as file:
+        return _encoding_of_start(file.peek(4)[:4])
 
 
 def writing(path: Path) -> io.TextIOWrapper:
@@ -121,9 +129,26 @@ def _decompressed(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
     """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            _check_is_text(path, file.peek(_KIND_BYTES)[:_KIND_BYTES])
             yield file
+    except gzip.BadGzipFile as error:
+        raise DataError(
+            f"{path}: is no gzip file, or has more behind it ({error}); if it is not compressed, "
+            "take .gz off its name"
+        ) from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
+
+
+def _check_is_text(path: Path, start: bytes) -> None:
+    """Refuse a file of another kind than its name says.
+
+    Raises:
+        DataError: Its first bytes are those of one.
+    """
+    for first, what, advice in _OTHER_KINDS:
+        if start.startswith(first):
+            raise DataError(f"{path}: is {what} by its first bytes; {advice}")
 
 
 def _encoding_of_start(start: bytes) -> str | None:

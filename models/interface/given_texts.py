@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from models.errors import RequestError
+from models.files.fields import NUL
 from models.parts.texts import checked_texts
 
 _TITLED = ("title", "content")
@@ -24,17 +25,17 @@ def texts_of(data: Any) -> Sequence[str]:
 
     Raises:
         RequestError: It is a single string, an array of several columns or a frame without such a
-            column; or one of the texts is no string, is blank, or is not Unicode text.
+            column; or one of the texts is no string, is blank, holds NUL, or is not Unicode text.
     """
     if is_frame(data):
-        return checked_texts(_of_frame(data))
+        return _without_nul(checked_texts(_of_frame(data)))
     if getattr(data, "ndim", 1) != 1:
         raise RequestError(
             f"texts have the shape {data.shape}, expected one text a row; give one column of it"
         )
     if not isinstance(data, Iterable):
         raise RequestError(f"texts are a {type(data).__name__}, expected a list of texts")
-    return checked_texts(cast("Iterable[object]", data))
+    return _without_nul(checked_texts(cast("Iterable[object]", data)))
 
 
 def names_of_rows(data: Any) -> Sequence[object]:
@@ -42,6 +43,18 @@ def names_of_rows(data: Any) -> Sequence[object]:
     index: Any = getattr(data, "index", None)
     has_index = index is not None and not callable(index)  # lists have a method of this name
     return list(index) if has_index else range(len(data))
+
+
+def _without_nul(texts: Sequence[str]) -> Sequence[str]:
+    """Return texts that hold no NUL, which no corpus and no request may hold either.
+
+    Raises:
+        RequestError: One holds it.
+    """
+    for number, text in enumerate(texts):
+        if NUL in text:
+            raise RequestError(f"text {number} holds a NUL character; remove it")
+    return texts
 
 
 def _of_frame(frame: Any) -> list[object]:

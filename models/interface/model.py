@@ -13,7 +13,7 @@ from models.interface.languages import check_language, in_language
 from models.interface.selection import Selection, select_texts
 from models.labels.catalogue import LabelCatalogue
 from models.labels.filters import LabelFilter
-from models.options import RankingKeywords, RankingOptions
+from models.options import DEFAULT_K, RankingKeywords, RankingOptions
 from models.predict.predictor import Predictor
 from models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
 from models.tables import frame_of, html_table
@@ -153,8 +153,8 @@ class LoadedModel:
                 `text`, or with `title` and `content`. None of them blank.
             under: Ids of labels: only these and those below them in the vocabulary.
             language: Of the labels' names, where the vocabulary has them in it; None: the model's.
-            **options: The fields of `RankingOptions`: k (5 by default), scorer, threshold,
-                correction, tail_dial, aim, label_filter, explain.
+            **options: The fields of `RankingOptions`: k (5 by default, or all of fewer), scorer,
+                threshold, correction, tail_dial, aim, label_filter, explain.
 
         Returns:
             A prediction for one text, else as many as there are texts, in their order.
@@ -164,6 +164,7 @@ class LoadedModel:
                 there are no probabilities to compare with the threshold.
         """
         check_language(self.labels, language)
+        options.setdefault("k", min(DEFAULT_K, len(self.labels)))
         asked = RankingOptions(**options)
         if isinstance(under, str):
             under = (under,)
@@ -171,7 +172,7 @@ class LoadedModel:
             chosen = replace(asked.label_filter or LabelFilter(), under=tuple(under))
             asked = replace(asked, label_filter=chosen)
         if isinstance(texts, str):
-            return in_language(self._ranked([texts], asked)[0], self.labels, language)
+            return in_language(self._ranked(texts_of([texts]), asked)[0], self.labels, language)
         found = texts_of(texts)
         documents = names_of_rows(texts) if hasattr(texts, "__len__") else range(len(found))
         named = (in_language(each, self.labels, language) for each in self._ranked(found, asked))

@@ -31,6 +31,7 @@ MARKS = "".join(
 """Vowel signs and accents that stand alone: parts of a word that `\\w` does not take for one."""
 _RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED_SCRIPTS}]+)|(?:(?![{UNSPACED_SCRIPTS}])[\w{MARKS}])+")
 _UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]+")
+_WORD_CHARACTER = re.compile(r"\w")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
@@ -58,6 +59,11 @@ def words_of(text: str) -> list[str]:
     for run in _RUNS.finditer(text.lower()):
         words += [run.group()] if run["unspaced"] is None else run.group()
     return words
+
+
+def has_word(text: str) -> bool:
+    """Whether a text has a letter or a digit: without one no word is read of it."""
+    return _WORD_CHARACTER.search(text) is not None
 
 
 class LetterCount:

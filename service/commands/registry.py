@@ -245,8 +245,20 @@ def _new_labels(
 
 
 def _registry(folder: Path) -> Registry:
-    from models.bundle.registry import Registry
+    """Return a registry.
 
+    Raises:
+        BundleNotFoundError: The folder is that of one of its versions.
+    """
+    from models.bundle.manifest import MANIFEST_NAME
+    from models.bundle.registry import Registry
+    from models.errors import BundleNotFoundError
+
+    if (folder / MANIFEST_NAME).is_file():
+        raise BundleNotFoundError(
+            f"registry {str(folder)!r}: is the folder of one version; give that of the registry, "
+            f"--registry {shlex.quote(str(folder.parent))}"
+        )
     return Registry(folder)
 
 
@@ -254,7 +266,7 @@ def _existing(folder: Path) -> Registry:
     """Return a registry whose folder is there.
 
     Raises:
-        BundleNotFoundError: It is not.
+        BundleNotFoundError: It is not, or as `_registry`.
     """
     from models.errors import BundleNotFoundError
 

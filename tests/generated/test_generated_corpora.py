@@ -68,7 +68,8 @@ REFUSALS = {
     "easier test": r"can't be skipped, for unknown labels are no reason to measure on the rest",
     "labels": r"\d+ labels can't be used; fix them, for a label can't be skipped",
     "unknown to the encoder": r"\d+% of the tokens of \d+ training texts are unknown to its",
-    "no words": r"tf-idf: no token occurs in at least \d+ and at most \d+% of the training",
+    "no words": r"tf-idf: no token occurs in at least \d+ and at most \d+% of the training|"
+    r"none of the \d+ training documents has a word",
 }
 """What a corpus may be refused for, once, before anything is trained."""
 

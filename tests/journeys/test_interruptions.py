@@ -93,10 +93,11 @@ def test_an_interruption_is_one_line_and_status_130(place, run, monkeypatch, wor
     assert (outcome.status, outcome.err) == (130, f"{told}\n")
 
 
-def test_a_reader_that_goes_away_is_no_error_to_tell(place):
+@pytest.mark.parametrize("words", ["registry show --json", "--help", "train --help", "--version"])
+def test_a_reader_that_goes_away_is_no_error_to_tell(place, words):
     reader, writer = os.pipe()
     os.close(reader)  # gone before the first line, whatever is faster
-    command = [sys.executable, longtail.__file__, "registry", "show", "--json"]
+    command = [sys.executable, longtail.__file__, *words.split()]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")

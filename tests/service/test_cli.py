@@ -65,6 +65,12 @@ def test_activate_of_a_missing_version_does_not_advise_itself(run):
         run("registry", "activate", "9")
 
 
+def test_the_folder_of_a_version_is_no_registry(run, registry):
+    for command in ("list", "show", "verify"):
+        with pytest.raises(BundleNotFoundError, match=r"the folder of one version; .* --registry"):
+            run("registry", command, at=registry.folder / "1")
+
+
 def test_show_prints_a_page_and_the_whole_manifest_as_json(run, registry):
     """The page was the whole manifest, 50 kB of it, on commit e37f807."""
     page = run("registry", "show", "1")

@@ -139,8 +139,18 @@ def test_bounds_that_were_given_do_not_give_way(sparse, train_in, tmp_path):
 
 def test_texts_without_letters_are_refused(sparse_config, train_in, tmp_path):
     corpus = write(tmp_path / "corpus", train=[{"text": "?!", "labels": ["x"]}])
-    with pytest.raises(DataError, match=r"train\.jsonl: tf-idf: no token occurs in at least 2"):
+    with pytest.raises(
+        DataError, match=r"train\.jsonl: none of the 1 training documents has a word"
+    ):
         train_in(tmp_path, sparse_config, corpus)
+
+
+def test_texts_of_signs_alone_are_counted_and_trained_on(sparse_config, train_in, tmp_path, caplog):
+    texts = ["\U0001f600\U0001f389", "?!", "alpha beta", "alpha gamma", "beta gamma"]
+    train = [{"text": text, "labels": ["x"]} for text in texts]
+    trained = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", train=train))
+    assert "train.jsonl: of 5 documents, 2 have no word, only signs" in caplog.text
+    assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
 
 
 def test_names_without_words_leave_out_a_baseline_alone(sparse_config, train_in, tmp_path, caplog):

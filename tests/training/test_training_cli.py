@@ -237,6 +237,11 @@ def test_evaluate_without_baselines_measures_the_model_alone(evaluate):
     assert set(printed["scorers"]) == names | {"names", "neighbours", "fast", "ensemble"}
 
 
+def test_evaluate_refuses_more_labels_than_there_are(evaluate):
+    with pytest.raises(ConfigError, match=r"-k: got 100000, expected 1 to \d+, the number of"):
+        evaluate("--predictions", "-k", "100000")
+
+
 def test_evaluate_turns_the_tail_dial(evaluate):
     printed = figures(evaluate("--json", "-", "--no-baselines", "--tail-dial", "0.5"))
     assert "linear, uncorrected, tail dial 0.5" in printed["scorers"]

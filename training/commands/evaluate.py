@@ -82,6 +82,7 @@ def evaluate(
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
     dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
+    _check_at_most(k, len(bundle.catalogue))
     k = k or MAX_K
     found = assess_bundle(
         bundle, dataset, split,
@@ -105,3 +106,13 @@ def _check_k(k: int | None, predictions: bool) -> None:
     """
     if k is not None and not predictions:
         raise ConfigError(f"evaluate: got -k {k} without --predictions; expected both or neither")
+
+
+def _check_at_most(k: int | None, num_labels: int) -> None:
+    """Refuse more labels a document than the model has, as `longtail predict` does.
+
+    Raises:
+        ConfigError: So many are asked for.
+    """
+    if k is not None and k > num_labels:
+        raise ConfigError(f"-k: got {k}, expected 1 to {num_labels}, the number of labels")

@@ -67,6 +67,7 @@ class Dataset:
         self._files = files
         self._skip_bad = skip_bad
         self._max_problems = max_problems
+        self._told: set[str] = set()
         self._listed = None if is_told else known
         if files.labels:
             self._listed = labels_of_file(files.labels, files, max_problems)
@@ -82,8 +83,9 @@ class Dataset:
         """
         if name not in self._splits:
             names = ", ".join(map(repr, self.split_names))
-            advice = f"; {_NO_DEV}" if name == "dev" else ""
-            raise DataError(f"{self.folder}: no split {name!r}; it has {names}{advice}")
+            raise DataError(
+                f"{self.folder}: no split {name!r}; it has {names}; {self._advice_for(name)}"
+            )
         return self._splits[name]
 
     def with_splits(self, splits: Mapping[str, Split]) -> Dataset:
@@ -154,6 +156,16 @@ class Dataset:
         warn_of_look_alikes(self.folder, found)
         return found
 
+    def _advice_for(self, name: str) -> str:
+        """Return what to do for want of a split."""
+        if name == "dev":
+            return _NO_DEV
+        other = next(iter(self.split_names), "train")
+        file = next(iter(self._files.form.split_files.get(name, (name,))))
+        seen = ", on which the model may have been trained" if other == "train" else ""
+        how = "give a folder with" if self.folder.is_file() else "add"
+        return f"measure on another with --split {other}{seen}, or {how} documents as {file!r}"
+
     def _split_of(self, name: str, source: Source) -> Split:
         return Split(
             source,
@@ -162,6 +174,7 @@ class Dataset:
             is_measured=name != "train",
             skip_bad=self._skip_bad,
             max_problems=self._max_problems,
+            told=self._told,
         )
 
 

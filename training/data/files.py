@@ -29,6 +29,7 @@ from training.formats.raw import RawDocument, Source
 
 logger = logging.getLogger(__name__)
 
+_MAX_SHOWN = 5
 _SHARD_FOLDERS = ("", "data")
 """Where shards of Parquet lie in a folder."""
 
@@ -227,17 +228,17 @@ def _one_source(data: Path, options: CorpusOptions) -> CorpusFiles:
             "apart: all are trained on, and none are left to measure on"
         )
     labels = _label_file(data, source.form, options)
+    if source.place.parent == data:
+        remark = f"{source.place.name} is taken, the only file in it that may be a corpus; {remark}"
     return CorpusFiles(data, source.form, splits, labels, options, remark)
 
 
 def _whole_source(data: Path, options: CorpusOptions) -> Source:
     if data.is_file():
-        name = data.name.lower().removesuffix(".gz")
-        if (name,) in EXTREME_CLASSIFICATION.split_files.values():
+        if (_plain_name(data),) in EXTREME_CLASSIFICATION.split_files.values():
             raise DataError(f"{data}: its labels are in another file; give the folder of both")
-        for form in FORMATS:
-            if name.endswith(form.suffixes) and (form.is_text or name == data.name.lower()):
-                return Source(data, form, (data,), options)
+        if form := _form_of_file(data):
+            return Source(data, form, (data,), options)
         known = ", ".join(suffix for form in FORMATS for suffix in form.suffixes)
         raise DataError(
             f"{data}: not a corpus by its name; expected a folder, or a file in {known}"
@@ -245,6 +246,9 @@ def _whole_source(data: Path, options: CorpusOptions) -> Source:
     for form, paths in ((ARROW, _arrow_files(data)), (FULL_TEXT, _full_texts(data))):
         if paths:
             return Source(data, form, tuple(paths), options)
+    others = _other_corpora(data) if data.is_dir() else []
+    if len(others) == 1 and (form := _form_of_file(others[0])):
+        return Source(others[0], form, (others[0],), options)
     looked_for = "; ".join(
         f"{form.name}: {', '.join(names[0] for names in form.split_files.values())}"
         for form in FORMATS
@@ -254,7 +258,45 @@ def _whole_source(data: Path, options: CorpusOptions) -> Source:
     raise DataError(
         f"{data}: {what}; looked for {looked_for} (each also with .gz); Parquet; and folders "
         "train, dev, test of Arrow files, or of Annif's full texts with their subjects"
+        f"{_advice_on(others)}"
     )
+
+
+def _plain_name(path: Path) -> str:
+    return path.name.lower().removesuffix(".gz")
+
+
+def _form_of_file(path: Path) -> Format | None:
+    """Return the form of a single file that is a corpus, by its name; None where it is none."""
+    name = _plain_name(path)
+    is_form = (
+        form
+        for form in FORMATS
+        if name.endswith(form.suffixes) and (form.is_text or name == path.name.lower())
+    )
+    return next(is_form, None)
+
+
+def _other_corpora(folder: Path) -> list[Path]:
+    """Return the files of a folder that may be corpora by another name; `.json` may be anything."""
+    known = {name for form in FORMATS for name in form.label_files} | {*OTHER_LABEL_FILES}
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if path.is_file()
+        and not path.name.startswith(".")
+        and _form_of_file(path) is not None
+        and _plain_name(path) not in known
+        and not _plain_name(path).endswith(".json")
+    ]
+
+
+def _advice_on(others: list[Path]) -> str:
+    if not others:
+        return ""
+    names = ", ".join(repr(path.name) for path in others[:_MAX_SHOWN])
+    more = ", ..." if len(others) > _MAX_SHOWN else ""
+    return f"; it holds {names}{more}: call them so, or give one of them itself: '{others[0]}'"
 
 
 # The rest.

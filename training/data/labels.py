@@ -195,14 +195,19 @@ def _tell_of_delimiter(
 
 
 def _without_labels(files: CorpusFiles, problems: ProblemList) -> str:
+    source = files.splits["train"]
+    listed = list_problems(problems.kept, problems.num_problems)
+    bad = f"{counted_lines(problems.num_problems)} can't be used"
+    if problems.num_problems and not any(
+        isinstance(item, RawDocument) for item in read_documents(source)
+    ):
+        them = "it" if problems.num_problems == 1 else "them"
+        return f"{source.place}: {bad}; no others are left; fix {them}\n{listed}"
     what = (
-        f"{files.splits['train'].place}: no document that can be used has a label; "
+        f"{source.place}: no document that can be used has a label; "
         f"give some, or a label file ({either(files.form.label_files)})"
     )
-    if not problems.num_problems:
-        return what
-    listed = list_problems(problems.kept, problems.num_problems)
-    return f"{what}; {counted_lines(problems.num_problems)} can't be used:\n{listed}"
+    return f"{what}; {bad}:\n{listed}" if problems.num_problems else what
 
 
 def warn_of_look_alikes(folder: Path, labels: LabelCatalogue) -> None:

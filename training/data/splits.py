@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 from models.errors import DataError
 from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from models.labels.catalogue import LabelCatalogue
+from models.scorers.character_terms import has_word
 from training.formats.csr_builder import SparseRows
 from training.formats.documents import read_documents, recognised
 from training.formats.raw import RawDocument, Source
@@ -59,6 +60,7 @@ class SplitScan:
         lengths: Characters of the text of each good line.
         num_repeated_ids: Good lines whose document id occurs on an earlier one.
         num_repeats: Good lines whose text occurs on an earlier one.
+        num_wordless: Good lines whose text has no letter and no digit.
         num_unknown: Skipped lines whose only fault is a label that the label file lacks.
         unknown: The first of them, as `problems`.
     """
@@ -70,6 +72,7 @@ class SplitScan:
     lengths: Int64[np.ndarray, document]
     num_repeated_ids: int = 0
     num_repeats: int = 0
+    num_wordless: int = 0
     num_unknown: int = 0
     unknown: tuple[str, ...] = ()
 
@@ -86,6 +89,7 @@ class Split:
         is_measured: bool,
         skip_bad: bool,
         max_problems: int,
+        told: set[str] | None = None,
     ) -> None:
         """Keep where the documents lie; nothing is read yet.
 
@@ -97,8 +101,10 @@ class Split:
                 for a label that the file lacks, for the rest would be easier.
             skip_bad: Whether lines that can't be used are skipped rather than refused.
             max_problems: How many of them are listed.
+            told: What was said of how other splits are read, which is not said again; added to.
         """
         self.path = source.place
+        self._told = set() if told is None else told
         self.source = source
         self._skip_bad = skip_bad
         self._max_problems = max_problems
@@ -143,8 +149,7 @@ class Split:
                 f"out of the documents\n{list_problems(found.unknown, found.num_unknown)}"
             )
         if found.num_skipped and not (self._skip_bad and found.labels.shape[0]):
-            message = describe_problems(self.path.parent, [found], can_skip=not self._skip_bad)
-            raise DataError(message)
+            raise DataError(describe_problems(self.path.parent, [found]))
         return found
 
     @cached_property
@@ -192,6 +197,7 @@ class Split:
             "no label": found.num_unlabelled,
             "an id that an earlier one has": found.num_repeated_ids,
             "the text of an earlier one": found.num_repeats,
+            "no word, only signs": found.num_wordless,
         }
         if any(oddities.values()):
             logger.warning(
@@ -204,17 +210,21 @@ class Split:
     def _read(self) -> SplitScan:
         if self.source.part in {None, "train"}:
             for remark in recognised(self.source):
-                logger.warning("%s: %s", self.path, remark)
+                if remark not in self._told:
+                    logger.warning("%s: %s", self.path, remark)
+                self._told.add(remark)
         problems = ProblemList(self.path, self._max_problems)
         unknown = ProblemList(self.path, self._max_problems)
         labels, lengths = SparseRows(), array("q")
         ids, texts = array("q"), array("q")  # their hashes
+        num_wordless = 0
         for item in self.lines():
             if isinstance(item, Document):
                 labels.add(item.labels)
                 ids.append(hash(item.id))
                 texts.append(hash(item.text))
                 lengths.append(len(item.text))
+                num_wordless += not has_word(item.text)
             else:
                 problems.add(item)
                 if isinstance(item, UnknownLabels):
@@ -228,6 +238,7 @@ class Split:
             lengths=np.array(lengths, dtype=np.int64),
             num_repeated_ids=num_repeats(np.array(ids, dtype=np.int64)),
             num_repeats=num_repeats(np.array(texts, dtype=np.int64)),
+            num_wordless=num_wordless,
             num_unknown=unknown.num_problems,
             unknown=unknown.kept,
         )
@@ -275,19 +286,18 @@ class Split:
         return tuple(sorted(rows))
 
 
-def describe_problems(folder: Path, scans: Sequence[SplitScan], *, can_skip: bool = True) -> str:
+def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
     """Return a message that lists the lines of these splits that can't be used.
 
     Args:
         folder: Of the corpus.
         scans: What was found in the splits.
-        can_skip: Whether other lines are left, so that these may be skipped.
     """
     num_skipped = sum(scan.num_skipped for scan in scans)
     lists = [list_problems(x.problems, x.num_skipped) for x in scans if x.num_skipped]
     them = "it" if num_skipped == 1 else "them"
     advice = f"fix {them}, or skip {them} with --skip-bad"
-    if not can_skip:
+    if not all(scan.labels.shape[0] for scan in scans if scan.num_skipped):
         advice = f"no others are left; fix {them}"
     what = f"{counted_lines(num_skipped)} can't be used; {advice}"
     return "\n".join([f"{folder}: {what}", *lists])

@@ -31,7 +31,7 @@ from training.estimators.corpus import (
 from training.estimators.invalid_input import InvalidInputError
 from training.estimators.kept_bundle import OwnFolder, copied, files_of, restored
 from training.estimators.settings import settings_of
-from training.estimators.targets import Targets, is_lists, targets_of, truth_for
+from training.estimators.targets import Targets, is_lists, kept_labels, targets_of, truth_for
 from training.pipeline.train import Run, train
 
 _FALLBACK_THRESHOLD = 0.5
@@ -97,10 +97,10 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train a model.
 
         Args:
-            texts: A list, array or series of texts, or a data frame with the column `text`, or with
-                `title` and `content`.
+            texts: A list, array, series or iterator of texts, or a data frame with the column
+                `text`, or with `title` and `content`.
             y: Their labels: a sparse or dense matrix of 0 and 1 of shape (texts, classes), or a
-                list of labels for each text.
+                list of labels for each text, also from an iterator.
 
         Raises:
             InvalidInputError: A text, label or parameter is not as it has to be; a `ValueError`.
@@ -289,12 +289,13 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(
                 "y is None; this estimator requires y to be passed: the labels of each text"
             )
-        named = by_id(self.label_texts)
+        y, named = kept_labels(y), by_id(self.label_texts)
         targets = targets_of(y, self.classes, named if is_lists(y) else ())
         num_documents = targets.truth.shape[0]
         if num_documents != num_texts:
             raise InvalidInputError(
-                f"got {num_texts} texts and the labels of {num_documents}; expected as many"
+                f"got {num_texts} texts and the labels of {num_documents}; expected as many, and "
+                "of an iterator what no one has read before"
             )
         if unknown := sorted(named.keys() - set(targets.ids)):
             raise InvalidInputError(

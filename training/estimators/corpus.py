@@ -141,7 +141,10 @@ def _labels_of(row: Any, document: int) -> list[str]:
     Raises:
         DataError: It holds something else than labels.
     """
-    cell = labels_of_cell(row) if isinstance(row, str) else row
+    try:
+        cell = labels_of_cell(row) if isinstance(row, str) else row
+    except DataError as error:
+        raise DataError(f"labels of document {document}: {error}") from error
     if not isinstance(cell, Iterable) or isinstance(cell, bytes):
         raise DataError(
             f"labels of document {document}: got {row!r:.40} ({type(row).__name__}), expected a "

@@ -50,6 +50,7 @@ def targets_of(y: Any, classes: Any = None, more_classes: Iterable[object] = ())
         InvalidInputError: It is neither, the matrix holds other values than 0 and 1, the classes
             are not as many as its columns, two are equal, or a list has a label that is no class.
     """
+    y = kept_labels(y)
     if is_lists(y):
         labels = [_labels_of(row, document) for document, row in enumerate(y)]
         known = _classes_of_lists(labels, classes, more_classes)
@@ -57,7 +58,7 @@ def targets_of(y: Any, classes: Any = None, more_classes: Iterable[object] = ())
         return Targets(known, ids, _truth_of_lists(labels, {id_: i for i, id_ in enumerate(ids)}))
     truth = truth_of_matrix(y)
     names = getattr(y, "columns", None) if classes is None else classes
-    known = np.arange(truth.shape[1]) if names is None else np.asarray(names)
+    known = np.arange(truth.shape[1]) if names is None else _array_of(names)
     if known.shape != (truth.shape[1],):
         raise InvalidInputError(
             f"classes: got the shape {known.shape}, expected ({truth.shape[1]},), one for each "
@@ -78,6 +79,7 @@ def truth_for(y: Any, classes: np.ndarray) -> Float32[csr_array, "document label
     Raises:
         InvalidInputError: It is not as for `targets_of`, or a matrix has other columns.
     """
+    y = kept_labels(y)
     if is_lists(y):
         labels = [_labels_of(row, document) for document, row in enumerate(y)]
         ids = _ids(classes)
@@ -90,6 +92,11 @@ def truth_for(y: Any, classes: np.ndarray) -> Float32[csr_array, "document label
             "each class of the estimator"
         )
     return truth
+
+
+def kept_labels(y: Any) -> Any:
+    """Return labels that can be read more than once: those of an iterator as a list."""
+    return list(y) if isinstance(y, Iterator) else y
 
 
 def is_lists(y: Any) -> bool:
@@ -135,6 +142,11 @@ def truth_of_matrix(y: Any) -> Float32[csr_array, "document label"]:
     return truth
 
 
+def _array_of(classes: Any) -> np.ndarray:
+    is_sequence = isinstance(classes, Sequence) or hasattr(classes, "__array__")
+    return np.asarray(classes if is_sequence else list(classes))
+
+
 def _is_list(row: object) -> bool:
     is_array = isinstance(row, np.ndarray) and row.ndim == 1
     return is_array or isinstance(row, list | tuple | set | frozenset)
@@ -161,7 +173,7 @@ def _classes_of_lists(
     labels: Sequence[Sequence[str]], classes: Any, more_classes: Iterable[object]
 ) -> np.ndarray:
     if classes is not None:
-        return np.asarray(classes)
+        return _array_of(classes)
     found = {label for row in labels for label in row} | {str(x).strip() for x in more_classes}
     if not found:
         raise InvalidInputError("labels: no document has a label; give some")

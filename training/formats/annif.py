@@ -10,6 +10,7 @@ from models.errors import DataError
 from models.files.bad_lines import BadLine
 from models.files.rows import Fields, Row, not_utf_8
 from models.files.text_files import lines
+from models.labels.cells import listed_labels
 from training.formats.columns import LABEL_NAMES, LABELS, TEXT_NAMES
 from training.formats.label_cells import BRACKETED, labels_of_text
 from training.formats.options import CorpusOptions
@@ -59,7 +60,11 @@ def _short_text(line: str, options: CorpusOptions) -> Fields:
     text, tab, cell = line.partition("\t")
     if not tab:
         raise DataError("no tab; expected a text, a tab, and its labels")
-    is_plain = options.label_delimiter is None and not BRACKETED.search(cell)
+    is_plain = (
+        options.label_delimiter is None
+        and not BRACKETED.search(cell)
+        and listed_labels(cell) is None
+    )
     return {
         "text": text,
         LABELS: cell.split() if is_plain else labels_of_text(cell, LABELS, options),

@@ -9,7 +9,7 @@ A line that breaks a rule becomes a `BadLine`; a file that can't be read to its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -22,7 +22,7 @@ from models.files.csv_columns import Columns, CsvHeader
 from models.files.fields import id_of, present, shown, string_of
 from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
 from models.files.text_files import encoding_of
-from models.labels.cells import IsLabel
+from models.labels.cells import IsLabel, python_list
 from training.formats.annif import full_text_rows, is_short_text, short_text_rows
 from training.formats.arrow import arrow_rows, column_names
 from training.formats.columns import (
@@ -50,7 +50,7 @@ from training.formats.options import CorpusOptions
 from training.formats.pairs import grouped_rows
 from training.formats.raw import EmptyText, RawDocument, Source
 
-_PEEKED = 100  # lines of JSON from which its columns are told
+_PEEKED = 100  # lines from which columns, and the form of labels, are told
 _PLAIN = ColumnNames(("text",), LABELS, "id")
 
 
@@ -101,14 +101,26 @@ def recognised(source: Source) -> list[str]:
         header = _header_of(path, options)
         columns = _columns_of(path, header.names, options)
         remarks = [x for x in header.remarks() if form is CSV or "tabs" not in x]
-        return [*found, *remarks, *columns.remarks(header.names, options)]
+        rows = islice(csv_rows(path, _needed(options), _optional(options)), _PEEKED)
+        lists = _remarks_on_lists(rows, columns.labels)
+        return [*found, *remarks, *columns.remarks(header.names, options), *lists]
     if form is JSON_LINES:
         names = _first_names(path)
-        return [*found, *_lenient_columns(tuple(names), options).remarks(names, options)]
+        columns = _lenient_columns(tuple(names), options)
+        lists = _remarks_on_lists(islice(json_rows(path), _PEEKED), columns.labels)
+        return [*found, *columns.remarks(names, options), *lists]
     if form in (PARQUET, ARROW):
         names = column_names(path)
         return [*found, *_columns_of(path, names, options).remarks(names, options)]
     return found
+
+
+def _remarks_on_lists(rows: Iterable[Row], column: str) -> list[str]:
+    """Return that labels are read as lists of Python, where one of these rows has one."""
+    cells = (fields.get(column) for _, fields in rows if not isinstance(fields, BadLine))
+    if not any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
+        return []
+    return [f"cells of {column!r} are read as lists, as Python and pandas write them: ['a', 'b']"]
 
 
 def _documents(source: Source, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:

@@ -6,8 +6,9 @@
 - JSON lines: `train.jsonl`: one object a line; labels are a list of ids and names, or, as Annif
   writes them, of objects with a `uri` or a `label`.
 - CSV and TSV: `train.csv`, `train.tsv`, with a header; the delimiter is a comma, a semicolon or a
-  tab, whichever gives the header its columns. A cell of labels is a JSON list, or ids and names
-  between semicolons (or what `CorpusOptions.label_delimiter` says), or URIs in angle brackets.
+  tab, whichever gives the header its columns. A cell of labels is a list as JSON, Python or
+  pandas write it, or ids and names between semicolons (or what `CorpusOptions.label_delimiter`
+  says), or URIs in angle brackets.
 - Annif's short texts: `train.tsv` without a header: a text, a tab, URIs in angle brackets or plain
   ids, spaces between them.
 - Annif's full texts: a folder `train` of `NAME.txt` files, each with its subjects in `NAME.tsv`

@@ -9,7 +9,13 @@ from typing import Any
 
 from models.errors import DataError
 from models.files.fields import check_characters, shown
-from models.labels.cells import DELIMITER, IsLabel, labels_of_cell
+from models.labels.cells import (
+    DELIMITER,
+    IsLabel,
+    labels_of_cell,
+    listed_labels,
+    without_last_blanks,
+)
 from training.formats.columns import SUBJECT_URIS
 from training.formats.options import CorpusOptions
 
@@ -32,36 +38,61 @@ def labels_of_text(
         is_label: Tells known labels, which win over a delimiter; None: none are known.
 
     Raises:
-        DataError: A delimiter has no label on one side.
+        DataError: A delimiter has no label before it, or labels are a list and should not be, or
+            begin as one and are none.
     """
     if not cell.strip():
         return []
-    if options.label_delimiter is None:
-        if options.one_row_per_label:
-            return [cell]
-        if _ALL_BRACKETED.fullmatch(cell):
-            return BRACKETED.findall(cell)
-        if column == SUBJECT_URIS:
-            return cell.split()
-    elif options.label_delimiter.isspace():
-        return [part for part in cell.split(options.label_delimiter) if part.strip()]
-    return _divided(cell, column, options.label_delimiter, is_label)
+    if is_label is not None and is_label(cell.strip()):
+        return [cell]
+    listed = listed_labels(cell)
+    if listed is not None:
+        _check_may_be_list(cell, column, options, listed)
+        return listed
+    if options.label_delimiter is None and options.one_row_per_label:
+        return [cell]
+    return _at_spaces(cell, column, options.label_delimiter) or _divided(
+        cell, column, options.label_delimiter, is_label
+    )
+
+
+def _at_spaces(cell: str, column: str, delimiter: str | None) -> list[str]:
+    """Return the labels of a cell that has white space between them; empty for another."""
+    if delimiter is None and _ALL_BRACKETED.fullmatch(cell):
+        return BRACKETED.findall(cell)
+    if delimiter is None and column == SUBJECT_URIS:
+        return cell.split()
+    if delimiter is not None and delimiter.isspace():
+        return [part for part in cell.split(delimiter) if part.strip()]
+    return []
+
+
+def _check_may_be_list(cell: str, column: str, options: CorpusOptions, listed: list[Any]) -> None:
+    """Refuse a list where labels are said to stand otherwise.
+
+    Raises:
+        DataError: They are.
+    """
+    is_told = {
+        "--label-delimiter": options.label_delimiter is not None,
+        "--one-row-per-label": options.one_row_per_label,
+    }
+    given = " and ".join(option for option, is_given in is_told.items() if is_given)
+    if listed and given:
+        raise DataError(f"{column} is {shown(cell)}, a list; leave out {given}")
 
 
 def _divided(cell: str, column: str, delimiter: str | None, is_label: IsLabel | None) -> list[Any]:
-    is_list = delimiter is None and cell.lstrip().startswith("[")
     if delimiter is None:
         labels = labels_of_cell(cell, is_label)
-    elif is_label is not None and is_label(cell.strip()):
-        labels = [cell]
     else:
-        labels = cell.split(delimiter)
-    if not is_list and any(isinstance(label, str) and not label.strip() for label in labels):
+        labels = without_last_blanks(cell.split(delimiter))
+    if any(not label.strip() for label in labels):
         every = "semicolon" if delimiter in {None, DELIMITER} else repr(delimiter)
         which = "semicolons" if delimiter in {None, DELIMITER} else "delimiters"
         raise DataError(
-            f"{column} is {shown(cell)}; expected a label on each side of every {every}; remove "
-            f"those {which} that have none"
+            f"{column} is {shown(cell)}; expected a label before every {every}; remove those "
+            f"{which} that have none"
         )
     return labels
 
@@ -69,7 +100,9 @@ def _divided(cell: str, column: str, delimiter: str | None, is_label: IsLabel | 
 def labels_of_value(
     value: object, column: str, options: CorpusOptions, *, may_be_one: bool
 ) -> list[Any]:
-    """Return the labels of a field of JSON: a list; one label alone where that may be.
+    """Return the labels of a field of JSON: a list, or one label alone where that may be.
+
+    A string that is a list in the form of JSON or Python is read as that list.
 
     Args:
         value: Of the field.
@@ -82,6 +115,9 @@ def labels_of_value(
     """
     if isinstance(value, list):
         return value
+    listed = listed_labels(value) if isinstance(value, str) else None
+    if listed is not None:
+        return listed
     if isinstance(value, str) and (options.label_delimiter or may_be_one):
         return labels_of_text(value, column, options) if options.label_delimiter else [value]
     if may_be_one and value is None:

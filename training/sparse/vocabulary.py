@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import reprlib
 from collections.abc import Iterator
 
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.scorers.character_terms import unspaced_share
+from models.scorers.character_terms import has_word, unspaced_share
 from models.scorers.tfidf import CHAR, WORD, TfidfModel
 from training.configuration.sections import SparseConfig
 from training.data.splits import Split
@@ -51,7 +52,8 @@ def fit_tfidf_of(
             continue
         _tell(split, chosen, settings)
         return found
-    raise NoTokenError(f"{split.path}: {_reason(chosen, share, refusals[0])}") from refusals[0]
+    reason = _wordless(split) or _reason(chosen, share, refusals[0])
+    raise NoTokenError(f"{split.path}: {reason}") from refusals[0]
 
 
 def _with_analyzer(split: Split, config: SparseConfig, share: float) -> SparseConfig:
@@ -119,6 +121,20 @@ def _tell(split: Split, given: SparseConfig, taken: SparseConfig) -> None:
             "%s: no token is left with the default settings, so they are adapted: %s",
             split.path, ", ".join(changes),
         )  # fmt: skip
+
+
+def _wordless(split: Split) -> str:
+    """Return that no document has a word; empty where one has."""
+    num_documents, first = 0, ""
+    for text in split.texts():
+        if has_word(text):
+            return ""
+        num_documents, first = num_documents + 1, first or text
+    return (
+        f"none of the {num_documents} training documents has a word or a number, only signs such "
+        f"as {reprlib.repr(first)}; give texts in words: signs can be written as such (an emoji as "
+        "its name)"
+    )
 
 
 def _reason(config: SparseConfig, share: float, refusal: NoTokenError) -> str:

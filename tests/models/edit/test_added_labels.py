@@ -262,6 +262,16 @@ def test_an_addition_to_the_latest_and_a_repeated_one_are_none_of_these(registry
     assert registry.publish(add_labels(registry.open(1), NEW[:1]), activate=False) == 2
 
 
+def test_ids_are_checked_before_any_version_is_opened(registry, monkeypatch) -> None:
+    monkeypatch.setattr(Registry, "open", None)
+    with pytest.raises(
+        DataError, match=r"' L3 ' .* the bundle has a label with this id, .*; give an"
+    ):
+        check_is_latest(registry, 1, [Label(" L3 ", "x")])
+    with pytest.raises(DataError, match="another new label has this id"):
+        check_is_latest(registry, 1, [Label("P", "x"), Label("P", "y")])
+
+
 def test_versions_of_another_model_do_not_matter(registry, parts, manifest, tmp_path) -> None:
     other = replace(manifest, training_document_count=manifest.training_document_count + 1)
     sparse = replace(parts, dense=None)

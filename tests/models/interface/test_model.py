@@ -56,6 +56,22 @@ def test_wrong_options_are_refused(model):
         model.predict(" ")
 
 
+def test_without_a_k_a_model_of_few_labels_answers_them_all(model, monkeypatch):
+    few = model.labels.part(0, 3)
+    monkeypatch.setattr(type(model), "labels", property(lambda _: few))
+    assert len(model.predict(TEXTS[0]).labels) == 3
+    with pytest.raises(RequestError, match="the number of labels"):
+        model.predict(TEXTS[0], k=10**6)
+
+
+def test_nul_is_refused_as_in_a_corpus(model):
+    for texts in (["a", "b\0"], iter(["a", "b\0"])):
+        with pytest.raises(RequestError, match="text 1 holds a NUL character; remove it"):
+            model.predict(texts)
+    with pytest.raises(RequestError, match="text 0 holds a NUL"):
+        model.predict("\0 a")
+
+
 def test_it_shows_what_it_is(model):
     assert repr(model).startswith(f"LoadedModel({len(model.labels):,} labels, scorers sparse,")
     assert model.scorers == ("sparse",) and model.default_scorer == "sparse"

@@ -206,9 +206,9 @@ def test_at_most_five_groups_that_look_alike_are_named(tmp_path, caplog):
 def test_reason_of_lines_is_told_where_no_label_is_left(tmp_path):
     lines = '{"text": "t", "labels": "Shoes"}\n' * 3
     message = refusal(corpus(tmp_path, train__jsonl=lines))
-    assert "no document that can be used has a label" in message
     assert (
-        "3 lines can't be used:\n  train.jsonl, line 1: labels is 'Shoes' (str); expected a list, "
+        "train.jsonl: 3 lines can't be used; no others are left; fix them\n  train.jsonl, line 1: "
+        "labels is 'Shoes' (str); expected a list, "
         'as ["Shoes"]\n' in message
     )
 
@@ -237,7 +237,69 @@ def test_cut_line_is_refused_at_its_end(end, tmp_path):
 def test_json_that_is_no_json_lines_is_refused_with_what_to_do(content, said, skip_bad, tmp_path):
     message = refusal(corpus(tmp_path, train__jsonl=content), skip_bad=skip_bad)
     assert message.startswith(f"corpus/train.jsonl, line 1: begins {said}")
-    assert "convert it, for example with 'jq -c ." in message
+    assert "json.dumps(" in message
+    assert ("python3 -c" in message) == ("array" in said)
+
+
+# Labels as Python writes lists, NUL, and files that are none of their name.
+
+
+def test_lists_that_pandas_wrote_are_read_and_told(tmp_path, caplog):
+    rows = "text,labels\nt,\"['a, b', 'c;d']\"\nu,[]\n"
+    assert read(corpus(tmp_path, train__csv=rows)) == [("t", ("a, b", "c;d")), ("u", ())]
+    assert "cells of 'labels' are read as lists, as Python and pandas write them" in caplog.text
+
+
+def test_what_holds_for_every_split_is_told_once(tmp_path, caplog):
+    rows = "text;tags\nt;a\nu;a\n"
+    dataset = open_dataset(corpus(tmp_path, train__csv=rows, dev__csv=rows, test__csv=rows))
+    dataset.check()
+    assert caplog.text.count("columns are taken to be separated by semicolons") == 1
+    assert caplog.text.count("the labels are taken from 'tags'") == 1
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_lines_of_which_none_can_be_used_are_no_want_of_labels(skip_bad, tmp_path):
+    files = corpus(tmp_path, train__csv="text,labels\nt,;a\n", labels__csv="id,name\na,a\n")
+    message = refusal(files, skip_bad=skip_bad)
+    assert "1 line can't be used; no others are left; fix it\n" in message
+    assert "--skip-bad" not in message
+
+
+NUL_IN = {
+    "train.jsonl": b'{"text": "ab\\u0000c", "labels": ["x"]}\n{"text": "c", "labels": ["x"]}\n',
+    "train.csv": b"text,labels\nab\0c,x\nc,x\n",
+    "train.csv.gz": gzip.compress(b"text,labels\nab\0c,x\nc,x\n"),
+    "train.tsv": b"ab\0c\t<u:1>\nc\t<u:1>\n",
+}
+
+
+@pytest.mark.parametrize(("name", "content"), NUL_IN.items(), ids=NUL_IN)
+def test_nul_is_refused_in_every_form(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    message = refusal(tmp_path)
+    assert "1 line can't be used" in message
+    assert "text holds a NUL character at position 2; remove it" in message
+    assert [text for text, _ in read(tmp_path, skip_bad=True)] == ["c"]
+
+
+def test_nul_is_refused_in_labels_and_other_control_characters_are_text(tmp_path):
+    rows = "text,labels\na\x01\x1b,x\x7f\nb,y\0\n"
+    assert "labels holds a NUL character" in refusal(corpus(tmp_path, train__csv=rows))
+    assert read(tmp_path, skip_bad=True) == [("a\x01\x1b", ("x\x7f",))]
+
+
+OTHER_KINDS = {
+    "train__csv": (gzip.compress(CSV.encode()), "is gzip-compressed by its first bytes; add .gz"),
+    "train__jsonl": (b"PK\x03\x04rest", "is a zip archive or an Excel workbook by its first bytes"),
+    "train__csv__gz": (CSV.encode(), "is no gzip file, .*; if it is not compressed, take .gz off"),
+}
+
+
+@pytest.mark.parametrize(("name", "found"), OTHER_KINDS.items(), ids=OTHER_KINDS)
+def test_a_file_of_another_kind_than_its_name_is_told(name, found, tmp_path):
+    with pytest.raises(DataError, match=found[1]):
+        read(corpus(tmp_path, **{name: found[0]}))
 
 
 # Labels of other splits.

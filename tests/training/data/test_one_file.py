@@ -209,3 +209,38 @@ def test_a_line_of_short_texts_without_a_tab_is_refused(tmp_path):
 
 def test_split_names_of_parts_are_those_of_corpora():
     assert {part_of(text) for text in TEXTS} == {"train", "dev", "test"}
+
+
+# In a folder.
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "train_2023.jsonl"])
+def test_the_only_corpus_file_of_a_folder_is_taken(name, tmp_path, caplog):
+    write(tmp_path / name, TEXTS[:3])
+    labels = "".join(f'{{"id": "l{n}", "name": "n{n}"}}\n' for n in range(12))
+    (tmp_path / "labels.jsonl").write_text(labels)
+    (tmp_path / "registry.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("none")
+    dataset = open_dataset(tmp_path)
+    assert list(dataset.split("train").texts()) == TEXTS[:3]
+    assert len(dataset.labels) == 12
+    assert f"{name} is taken, the only file in it that may be a corpus; fewer than" in caplog.text
+
+
+def test_of_several_files_by_other_names_none_is_taken(tmp_path):
+    for name in ("a.jsonl", "b.csv"):
+        write(tmp_path / name, TEXTS[:3])
+    with pytest.raises(DataError, match=r"no documents; looked for .*train\.csv") as caught:
+        open_dataset(tmp_path)
+    advice = f"it holds 'a.jsonl', 'b.csv': call them so, or give one of them itself: '{tmp_path}"
+    assert advice in str(caught.value)
+
+
+def test_for_want_of_a_split_another_is_named(tmp_path):
+    write(tmp_path / "train.jsonl", TEXTS[:3])
+    with pytest.raises(
+        DataError,
+        match=r"no split 'test'; it has 'train'; measure on another with "
+        r"--split train, on which .*, or add documents as 'test\.jsonl'",
+    ):
+        open_dataset(tmp_path).split("test")

@@ -113,6 +113,18 @@ def test_the_folders_that_are_given_are_used_again(training, tmp_path):
     assert names == ["corpus", "run", "run"]
 
 
+def test_texts_and_labels_may_come_from_iterators(tmp_path):
+    texts, labels = ["red apple", "green pear", "red pear"], [["a"], ["p"], ["p"]]
+    fitted = LongtailClassifier(config=SPARSE).fit(iter(texts), (row for row in labels))
+    assert list(fitted.classes_) == ["a", "p"]
+    assert fitted.predict(iter(texts)).shape == (3, 2)
+    assert 0 <= fitted.score(iter(texts), iter(labels)) <= 1
+    read = iter(texts)
+    list(read)
+    with pytest.raises(InvalidInputError, match=r"got 0 texts and the labels of 3; .* iterator"):
+        LongtailClassifier(config=SPARSE).fit(read, labels)
+
+
 def test_a_label_that_no_document_carries_is_found_by_its_name(training):
     texts = {"zeppelin": {"name": "zeppelin", "alternative_names": ["dirigible"]}}
     estimator = LongtailClassifier(label_texts=texts, scorer="names", k=1)

@@ -36,6 +36,17 @@ def test_classes_name_the_columns():
     assert list(targets_of([["y"]], ["z", "y"]).truth.indices) == [1]
 
 
+def test_iterators_are_read_once():
+    found = targets_of((row for row in [["b"], ["a", "b"]]), iter(["b", "a"]))
+    assert found.classes.tolist() == ["b", "a"]
+    assert list(found.label_ids()) == [["b"], ["b", "a"]]
+    assert truth_for(map(list, ["ab", "b"]), np.array(["a", "b"])).toarray().tolist() == [
+        [1, 1],
+        [0, 1],
+    ]
+    assert targets_of(MATRIX, {"x": 1, "y": 2, "z": 3}.keys()).classes.tolist() == ["x", "y", "z"]
+
+
 def test_a_stored_zero_is_no_label():
     stored = csr_matrix(MATRIX)
     stored.data[0] = 0

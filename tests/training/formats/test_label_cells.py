@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.errors import DataError
-from training.formats.label_cells import label_key, labels_of_text
+from training.formats.label_cells import label_key, labels_of_text, labels_of_value
 from training.formats.options import CorpusOptions
 
 
@@ -21,6 +21,20 @@ from training.formats.options import CorpusOptions
         ("a  b", {"label_delimiter": " "}, ["a", "b"]),
         ("a;b", {"one_row_per_label": True}, ["a;b"]),
         ("a|b", {"one_row_per_label": True, "label_delimiter": "|"}, ["a", "b"]),
+        ("a;b;", {}, ["a", "b"]),
+        ("a|b| | ", {"label_delimiter": "|"}, ["a", "b"]),
+        (" ; ", {}, []),
+        ("['a b', 'c;d']", {}, ["a b", "c;d"]),
+        ("""['it\\'s', "d'or", 'x\\u00e9']""", {}, ["it's", "d'or", "xé"]),
+        ("('a',)", {}, ["a"]),
+        ("{'a', 'b'}", {}, ["a", "b"]),
+        ("['a' 'b'\n 'c']", {}, ["a", "b", "c"]),
+        ("[np.str_('a'), np.str_('b')]", {}, ["a", "b"]),
+        ("['a', 7, ]", {}, ["a", 7]),
+        ("()", {}, []),
+        ("[a, b]", {}, ["[a, b]"]),
+        ("(2020)", {}, ["(2020)"]),
+        ("['a'] or b", {"label_delimiter": "|"}, ["['a'] or b"]),
     ],
 )
 def test_a_cell_is_divided(cell, options, expected):
@@ -37,8 +51,36 @@ def test_a_known_label_holds_the_delimiter():
 
 
 def test_a_delimiter_without_a_label_is_refused():
-    with pytest.raises(DataError, match=r"tags is 'a\|' .* on each side of every '\|'; remove"):
-        labels_of_text("a|", "tags", CorpusOptions(label_delimiter="|"))
+    with pytest.raises(DataError, match=r"tags is '\|a' .* a label before every '\|'; remove"):
+        labels_of_text("|a", "tags", CorpusOptions(label_delimiter="|"))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["['a', 'b'", "['a', nan]", "['a' ... 'b']", "['a''b']", '["a", b]', "{'a': 1}",
+     "['\\x']", "[np.str_('a', 'b']", "['a', __import__('os')]", "['\\\\d', '\\d']"],
+)  # fmt: skip
+def test_what_begins_as_a_list_and_is_none_is_no_label(cell):
+    with pytest.raises(DataError, match=r"begins as a list .*; write a JSON list, such as \["):
+        labels_of_text(cell, "labels", CorpusOptions())
+
+
+@pytest.mark.parametrize("cell", ['["a"]', "['a', 'b']"])
+def test_a_list_is_refused_where_labels_are_said_to_stand_otherwise(cell):
+    with pytest.raises(DataError, match=r", a list; leave out --label-delimiter"):
+        labels_of_text(cell, "labels", CorpusOptions(label_delimiter=","))
+    with pytest.raises(DataError, match=r", a list; leave out --one-row-per-label"):
+        labels_of_text(cell, "labels", CorpusOptions(one_row_per_label=True))
+
+
+def test_a_known_label_looks_like_a_list():
+    known = {"['a']"}.__contains__
+    assert labels_of_text("['a']", "labels", CorpusOptions(), known) == ["['a']"]
+
+
+def test_a_list_that_json_holds_as_a_string_is_a_list():
+    found = labels_of_value("['a', 'b']", "labels", CorpusOptions(), may_be_one=False)
+    assert found == ["a", "b"]
 
 
 @pytest.mark.parametrize(
