@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.options import MAX_TAIL_DIAL
+from models.options import DEFAULT_K, MAX_TAIL_DIAL
 from service.commands.options import (
     DEFAULT_REGISTRY,
     DeviceOption,
@@ -41,7 +41,12 @@ def predict(
         bool, typer.Option("--overwrite", help="Replace answers that are there already.")
     ] = False,
     version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels for each text.")] = 5,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "--k", "-k", min=1, help="Labels for each text.", show_default="5, or all of fewer"
+        ),
+    ] = None,
     scorer: Annotated[
         str | None,
         typer.Option(
@@ -159,6 +164,7 @@ def predict(
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
     bundle = store.open(number)
+    defaults.setdefault("k", min(DEFAULT_K, bundle.manifest.label_count))
     task = Task(source, target, number, bundle.manifest.digest, defaults, sets, columns)
     check_task(task, registry, overwrite=overwrite)
     check_options(bundle, defaults, sets)

@@ -165,7 +165,7 @@ def add_label(
     from tqdm import tqdm
 
     from models.bundle.bundle import read_manifest
-    from models.edit.add_labels import add_labels, check_is_latest, equal_names
+    from models.edit.add_labels import add_labels, check_ids_are_new, check_is_latest, equal_names
 
     labels = _new_labels(label_id, name, description, source)
     store = _registry(registry)
@@ -173,6 +173,8 @@ def add_label(
     store.check_writable()
     if version is None:
         check_is_latest(store, number, labels)
+    else:
+        check_ids_are_new(store.folder_of(number), labels)
     bundle = store.open(number)
     for warning in equal_names(bundle.catalogue, labels):
         print(f"Warning: {warning}", file=sys.stderr)

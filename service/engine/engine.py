@@ -329,8 +329,10 @@ class Engine:
         check_language(model.predictor.catalogue, query.language)
         scorer = query.options.scorer or model.predictor.default_scorer
         label_filter = self.label_sets.filter_of(query.labels)
+        k, num_labels = query.options.k, len(model.predictor.catalogue)
         options = replace(
             query.options,
+            k=k if query.has_own_k else min(k, num_labels),
             scorer=scorer,
             label_filter=None if label_filter.is_empty else label_filter,
         )

@@ -60,6 +60,7 @@ class Query:
         timeout_s: Seconds in which the answer is of use; None: the service's limit, which also
             bounds it.
         language: Of the labels' names; None: that of the model.
+        has_own_k: Whether k was asked for; else it is at most the number of labels.
     """
 
     texts: Sequence[str]
@@ -68,6 +69,7 @@ class Query:
     version: int | str | None = None
     timeout_s: float | None = None
     language: str | None = None
+    has_own_k: bool = True
 
 
 def query_of(requested: Options, texts: Sequence[str], timeout_s: float | None = None) -> Query:
@@ -96,6 +98,7 @@ def query_of(requested: Options, texts: Sequence[str], timeout_s: float | None =
         version=requested.version,
         timeout_s=timeout_s,
         language=requested.language,
+        has_own_k="k" in requested.model_fields_set,
     )
 
 

@@ -141,6 +141,8 @@ def document_lines(
     progress: Callable[[int], object] = int,
     max_line_bytes: int = MAX_LINE_BYTES,
     columns: DocumentColumns = _AS_THEY_ARE,
+    *,
+    is_each_line_text: bool = False,
 ) -> Iterator[bytes | None]:
     """Yield the documents as JSON lines, blank lines too; None for one that is too long.
 
@@ -149,6 +151,8 @@ def document_lines(
         progress: Called with the bytes of the file, as it lies on disk, that were read since.
         max_line_bytes: Most bytes of a line of the file.
         columns: Those that are named.
+        is_each_line_text: Whether a blank line of a text file is a document without a text, so that
+            the nth document is always that of the nth line.
 
     Raises:
         DataError: The file can't be read to its end.
@@ -158,7 +162,8 @@ def document_lines(
         yield from _Table(path, progress, columns)
     elif form == ".txt":
         for line in _raw_lines(path, progress, max_line_bytes):
-            yield line and _json_line({"text": _decoded(line)}) if line and line.strip() else line
+            is_text = line is not None and (is_each_line_text or line.strip())
+            yield _json_line({"text": _decoded(line or b"")}) if is_text else line
     elif columns:
         for line in _raw_lines(path, progress, max_line_bytes):
             yield _renamed(line, columns)

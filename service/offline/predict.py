@@ -182,9 +182,14 @@ def predict_file(
 
 
 def _chunks(task: Task, progress: Callable[[int], object]) -> Iterator[list[bytes | None]]:
-    """Yield the lines that are not blank, `CHUNK_LINES` at a time; None for one too long."""
+    """Yield the lines to answer, `CHUNK_LINES` at a time; None for one too long.
+
+    Those are all of a text file, else all that are not blank.
+    """
     chunk: list[bytes | None] = []
-    for line in document_lines(task.source, progress, MAX_LINE_BYTES, task.columns):
+    for line in document_lines(
+        task.source, progress, MAX_LINE_BYTES, task.columns, is_each_line_text=True
+    ):
         if line is None or line.strip():
             chunk.append(line)
         if len(chunk) == CHUNK_LINES:

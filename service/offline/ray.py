@@ -199,7 +199,10 @@ def _unpacked(task: Task) -> Task:
     path = task.target.resolve().with_name(task.target.name + _UNPACKED)
     with path.open("wb") as out:
         for line in document_lines(
-            task.source, max_line_bytes=MAX_LINE_BYTES, columns=task.columns
+            task.source,
+            max_line_bytes=MAX_LINE_BYTES,
+            columns=task.columns,
+            is_each_line_text=True,
         ):
             # One that is too long becomes another that is too long, which workers refuse.
             out.write((b"x" * (MAX_LINE_BYTES + 1) if line is None else line) + b"\n")

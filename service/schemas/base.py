@@ -83,7 +83,7 @@ class Options(BaseModel):
     )
 
     k: WholeNumber = Field(5, ge=1)
-    """Labels to return for each text."""
+    """Labels to return for each text; absent: 5, or all of a model that has fewer."""
     scorer: Annotated[str, Field(max_length=100)] | None = None
     """How to score labels; one of the model's `scorers`, its default where absent."""
     threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)

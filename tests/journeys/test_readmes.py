@@ -74,7 +74,7 @@ FILES = {
     "marked.jsonl": "\ufeff" + "".join(json.dumps({"text": text}) + "\n" for text in TEXTS),
     "shop.csv": 'id,text,labels\na,"imports of fish\nand of olive oil",x;y\nb,olive oil,\n',
     "titled.csv": "\ufefftitle,content\nimports of fish,and of olive oil\nolive oil,\n",
-    "lines.txt": "imports of fish and of olive oil\n\r\nolive oil\r\n",
+    "lines.txt": "imports of fish and of olive oil\nolive oil\r\n",
 }
 
 
@@ -129,3 +129,20 @@ def test_predict_replaces_answers_only_when_told_to(place, run):
     assert run(*words, "-k", "3", "--overwrite").status == 0
     assert Path("out").read_bytes() != first
     assert sorted(path.name for path in place.glob("*out*")) == ["out"]
+
+
+def test_a_model_of_three_labels_answers_with_all_of_them(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = {"bread": "flour dough oven", "music": "violin choir chord", "sea": "mast anchor tide"}
+    rows = [f"{words[x]} and {words[x].split()[n % 3]},{x}" for x in words for n in range(6)]
+    Path("mine.csv").write_text("\n".join(["text,labels", *rows]))
+    assert run("train", "mine.csv", "--only-sparse").status == 0
+    Path("docs.txt").write_text("flour\n\nviolin\n")
+    assert run("predict", "--input", "docs.txt", "--output", "out").status == 0
+    found = answers("out")
+    assert [each["index"] for each in found] == [0, 1, 2]
+    assert "only white space" in found[1]["error"]["detail"]
+    assert [len(each["labels"]) for each in found if "labels" in each] == [3, 3]
+    assert [found[x]["labels"][0]["id"] for x in (0, 2)] == ["bread", "music"]
+    refused = run("predict", "--input", "docs.txt", "--output", "other", "-k", "5")
+    assert "-k: got 5, expected 1 to 3" in refused.err

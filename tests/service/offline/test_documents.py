@@ -125,3 +125,11 @@ def test_a_row_in_another_encoding_is_told(tmp_path):
     ):
         parse_line(torn, {}, as_question)
     assert parse_line(good, {}, as_question).text == "oil"
+
+
+def test_each_line_of_a_text_file_can_be_a_document(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("Fish\n\n  \nCod")
+    every = [json.loads(x)["text"] for x in document_lines(path, is_each_line_text=True)]
+    assert every == ["Fish", "", "  ", "Cod"]
+    assert [bool(line.strip()) for line in document_lines(path)] == [True, False, False, True]

@@ -196,7 +196,7 @@ def test_what_was_left_by_another_question_is_refused(fake_ray, small_chunks, ta
 def test_sources_that_can_not_be_read(fake_ray, task, workers, tmp_path):
     asked = task(3, "in.jsonl.gz")
     asked.source.write_bytes(b"no gzip")
-    with pytest.raises(DataError, match="can't be read to its end"):
+    with pytest.raises(DataError, match="is no gzip file"):
         predict_on_ray(asked, workers)
     with pytest.raises(DataError, match="can't be read to its end"):
         chunk_ends(tmp_path)
