@@ -340,7 +340,7 @@ async def _said(
     models, default = service.manager.serving().models, _default_model(service)
     model = models.get(version_of(shown) or default.version, default)
     labels = await run_in_threadpool(_labels_of, project.label_config, model)
-    predicted = shown_paths(annotation.prediction, labels)
+    predicted = shown_paths(annotation, labels)
     if predicted is None and annotation.parent_prediction is not None:
         text = labels.control.text_of(task.data)
         answers = await _answers(request, service, labels, model, [text])
