@@ -221,6 +221,8 @@ def test_how_a_project_asks_is_refused_at_once_with_the_same_error(open_client, 
     assert refused.status_code == later.status_code == 422
     assert refused.json()["detail"] == later.json()["detail"]
     assert "can't be predicted" in caplog.text
+    if "model_k" in asked:
+        assert "has model_k='4'; expected a number from 1 to 3" in refused.json()["detail"]
 
 
 def test_what_is_wrong_with_an_event_is_said_with_the_field(keeping, make_event):
