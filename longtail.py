@@ -96,16 +96,23 @@ def load(
     Raises:
         BundleNotFoundError: There is no such version, or no bundle.
         BundleCorruptError: The bundle is not as it was written.
-        ConfigError: There is no such device.
+        ConfigError: There is no such device, the number of threads is none from 1, or a version of
+            a bundle is asked for.
     """
     from models.bundle.bundle import open_bundle
     from models.bundle.manifest import MANIFEST_NAME
     from models.bundle.registry import Registry
+    from models.errors import ConfigError
     from models.predict.predictor import Predictor
     from training.estimators.model import Model
 
     folder = Path(source)
     is_bundle = (folder / MANIFEST_NAME).is_file()
+    if is_bundle and version != "current":
+        raise ConfigError(
+            f"version is {version!r}, but {str(source)!r} is one bundle, without versions; leave "
+            "the version out, or give the folder of the registry"
+        )
     bundle = open_bundle(folder) if is_bundle else Registry(folder).open(version)
     predictor = Predictor.of_bundle(bundle, device=device, num_threads=num_threads)
     return Model(bundle, predictor)

@@ -56,6 +56,8 @@ class RankingOptions:
             RequestError: A field is of another type or out of its range, or the aim and the tail
                 dial contradict each other.
         """
+        if self.scorer == "":
+            raise RequestError("unknown scorer ''; give its name, or none for the model's default")
         _check_whole("k", self.k)
         if self.k < 1:
             raise RequestError(f"k is {self.k}; expected at least 1, at most the number of labels")
@@ -126,3 +128,17 @@ class RankingKeywords(TypedDict, total=False):
     aim: str | None
     label_filter: LabelFilter | None
     explain: bool
+
+
+def ranking_options(given: RankingKeywords) -> RankingOptions:
+    """Return options that were given as keyword arguments.
+
+    Raises:
+        RequestError: There is no such option, or one is not as it should be.
+    """
+    known = RankingKeywords.__annotations__
+    if unknown := [name for name in given if name not in known]:
+        raise RequestError(
+            f"there is no option {unknown[0]!r}; expected some of {', '.join(known)}"
+        )
+    return RankingOptions(**given)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 _MAX_SHOWN_CHARACTERS = 60
+_WORD = re.compile(r"[\w.,:+-]{0,30}")
+"""Of a string that is shown where a number or a word of a few was wanted: never a sentence."""
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -44,7 +47,8 @@ def problem_in_words(
 
     Args:
         problem: With its type, context and perhaps input; what our own validators say stays.
-        show: Writes the value; where absent, `without_text`.
+        show: Writes the value; where absent, `without_text`, and `scalar_in_words` where a number,
+            true or false, or one of some words was wanted.
     """
     kind = problem["type"]
     if kind == "missing":
@@ -56,7 +60,7 @@ def problem_in_words(
         return str(problem["msg"]).removeprefix("Value error, ")
     if "input" not in problem:
         return f"expected {expected}"
-    shown = (show or without_text)(problem["input"])
+    shown = (show or _shown_of(kind))(problem["input"])
     is_long = len(shown) > _MAX_SHOWN_CHARACTERS
     return f"got {shown[:_MAX_SHOWN_CHARACTERS] + '...' if is_long else shown}; expected {expected}"
 
@@ -73,6 +77,19 @@ def without_text(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"a list of length {len(value)}"
     return json.dumps(value, default=lambda other: type(other).__name__)
+
+
+def scalar_in_words(value: object) -> str:
+    """Return a value of JSON where no text is wanted: short words, too, as they are."""
+    is_word = isinstance(value, str) and _WORD.fullmatch(value)
+    return json.dumps(value) if is_word else without_text(value)
+
+
+def _shown_of(kind: str) -> Callable[[object], str]:
+    """Return what writes the value of an error: as a whole only where no text is wanted."""
+    name, _, suffix = kind.rpartition("_")
+    is_scalar = suffix in {"type", "parsing"} and name in {"int", "float", "decimal", "bool"}
+    return scalar_in_words if is_scalar or kind == "literal_error" else without_text
 
 
 def _expected(kind: str, context: Mapping[str, Any]) -> str | None:

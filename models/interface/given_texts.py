@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 from models.errors import RequestError
-from models.files.fields import NUL
-from models.parts.texts import checked_texts
+from models.parts.texts import check_several, checked_texts
 
 _TITLED = ("title", "content")
 
@@ -24,18 +23,18 @@ def texts_of(data: Any) -> Sequence[str]:
     with a line feed between them, as in a corpus.
 
     Raises:
-        RequestError: It is a single string, an array of several columns or a frame without such a
-            column; or one of the texts is no string, is blank, holds NUL, or is not Unicode text.
+        RequestError: It is a single string, a mapping, a set, an array of several columns or a
+            frame without such a column; or one of the texts is no string, is blank, holds NUL, or
+            is not Unicode text.
     """
     if is_frame(data):
-        return _without_nul(checked_texts(_of_frame(data)))
+        return checked_texts(_of_frame(data))
+    check_several(data)
     if getattr(data, "ndim", 1) != 1:
         raise RequestError(
             f"texts have the shape {data.shape}, expected one text a row; give one column of it"
         )
-    if not isinstance(data, Iterable):
-        raise RequestError(f"texts are a {type(data).__name__}, expected a list of texts")
-    return _without_nul(checked_texts(cast("Iterable[object]", data)))
+    return checked_texts(data)
 
 
 def names_of_rows(data: Any) -> Sequence[object]:
@@ -45,20 +44,12 @@ def names_of_rows(data: Any) -> Sequence[object]:
     return list(index) if has_index else range(len(data))
 
 
-def _without_nul(texts: Sequence[str]) -> Sequence[str]:
-    """Return texts that hold no NUL, which no corpus and no request may hold either.
-
-    Raises:
-        RequestError: One holds it.
-    """
-    for number, text in enumerate(texts):
-        if NUL in text:
-            raise RequestError(f"text {number} holds a NUL character; remove it")
-    return texts
-
-
 def _of_frame(frame: Any) -> list[object]:
     names = [str(name) for name in frame.columns]
+    if twice := [name for name in ("text", *_TITLED) if names.count(name) > 1]:
+        raise RequestError(
+            f"the data frame has {names.count(twice[0])} columns {twice[0]!r}; expected each once"
+        )
     if "text" in names:
         return list(frame["text"])
     found = [list(frame[name]) for name in _TITLED if name in names]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack, overload
+from typing import Any, NoReturn, Unpack, overload
 
 from models.bundle.bundle import Bundle
 from models.errors import RequestError
@@ -13,7 +13,7 @@ from models.interface.languages import check_language, in_language
 from models.interface.selection import Selection, select_texts
 from models.labels.catalogue import LabelCatalogue
 from models.labels.filters import LabelFilter
-from models.options import DEFAULT_K, RankingKeywords, RankingOptions
+from models.options import DEFAULT_K, RankingKeywords, RankingOptions, ranking_options
 from models.predict.predictor import Predictor
 from models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
 from models.tables import frame_of, html_table
@@ -165,7 +165,7 @@ class LoadedModel:
         """
         check_language(self.labels, language)
         options.setdefault("k", min(DEFAULT_K, len(self.labels)))
-        asked = RankingOptions(**options)
+        asked = ranking_options(options)
         if isinstance(under, str):
             under = (under,)
         if under:
@@ -244,6 +244,17 @@ class LoadedModel:
             DataError: No label has it, or several have the name.
         """
         return self.predictor.describe(self.labels.index_of(label))
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        """Refuse to be pickled or copied, as indexes and compiled code can't be.
+
+        Raises:
+            TypeError: In any case.
+        """
+        raise TypeError(
+            f"a {type(self).__name__} can't be pickled or copied; load it again where it is "
+            f"needed, also in another process: longtail.load({str(self.bundle.folder)!r})"
+        )
 
     def __repr__(self) -> str:
         """Return what it is in one line."""

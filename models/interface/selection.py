@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from models.arguments import check_count, check_share
 from models.errors import ConfigError
 from models.predict.predictor import Predictor
 from models.selection.choice import choose, similar_documents
@@ -121,10 +122,9 @@ def select_texts(
             of its bounds.
         RequestError: A text can't be ranked.
     """
-    if number < 1:
-        raise ConfigError(f"number is {number}; expected at least 1")
-    if not 0 <= rare_share <= 1:
-        raise ConfigError(f"rare_share is {rare_share}; expected 0 to 1")
+    check_count("number", number, ConfigError)
+    check_count("num_threads", num_threads, ConfigError)
+    check_share("rare_share", rare_share, ConfigError)
     scorer = scorer_with_probabilities(predictor, scorer)
     rows: dict[str, list[int]] = {}
     for row, text in enumerate(texts):

@@ -83,11 +83,13 @@ class LabelSearch:
         and the smaller index.
 
         Args:
-            query: An empty one, or one without a letter or digit, finds all labels.
+            query: An empty one finds all labels; one without a letter or digit those whose name or
+                id begins with it.
             limit: Number of labels to return.
             offset: Labels to pass over.
         """
-        key = self._tiers(folded(query).strip()) * self._num_labels + self._place
+        tiers = self._tiers(folded(query).strip(), is_empty=not query.strip())
+        key = tiers * self._num_labels + self._place
         found = np.flatnonzero(key < _NUM_TIERS * self._num_labels)
         count = min(offset + limit, len(found))
         if not count:
@@ -96,20 +98,22 @@ class LabelSearch:
         in_order = best[np.argsort(key[best])][offset:]
         return Found(len(found), tuple(in_order.tolist()))
 
-    def _tiers(self, query: str) -> Int64[np.ndarray, label]:
+    def _tiers(self, query: str, *, is_empty: bool) -> Int64[np.ndarray, label]:
         """Return how well each label fits, 0 the best; `_NUM_TIERS` where it does not."""
-        words = _WORD.findall(query)
-        if not words:
+        if is_empty:
             return np.zeros(self._num_labels, dtype=np.int64)
         tiers = np.full(self._num_labels, _NUM_TIERS, dtype=np.int64)
-        in_name = [self._has(self._words_of_names, word) for word in words]
-        anywhere = [
-            named | self._has(self._words, word) for named, word in zip(in_name, words, strict=True)
-        ]
-        tiers[np.logical_and.reduce(anywhere)] = 3
-        tiers[np.logical_and.reduce(in_name)] = 2
-        tiers[self._starts.with_prefix(query)] = 1
-        tiers[self._starts.equal_to(query)] = 0
+        if words := _WORD.findall(query):
+            in_name = [self._has(self._words_of_names, word) for word in words]
+            anywhere = [
+                named | self._has(self._words, word)
+                for named, word in zip(in_name, words, strict=True)
+            ]
+            tiers[np.logical_and.reduce(anywhere)] = 3
+            tiers[np.logical_and.reduce(in_name)] = 2
+        if query:  # accents alone leave nothing
+            tiers[self._starts.with_prefix(query)] = 1
+            tiers[self._starts.equal_to(query)] = 0
         return tiers
 
     def _has(self, words: _Sorted, prefix: str) -> Bool[np.ndarray, label]:

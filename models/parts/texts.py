@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from models.errors import RequestError
+from models.files.fields import NUL
 
 
 def checked_texts(texts: Iterable[object]) -> Sequence[str]:
     """Return texts as a list or tuple of strings.
 
     Raises:
-        RequestError: It is a single string; or one of them is no string, is blank, or is not
-            Unicode text.
+        RequestError: It is a single string, a mapping or a set; or one of them is no string, is
+            blank, holds NUL, or is not Unicode text.
     """
-    if isinstance(texts, str | bytes):
-        raise RequestError(
-            f"texts is a single {type(texts).__name__}, expected a list of texts; "
-            "for one text give a list of one: [text]"
-        )
+    check_several(texts)
     found = texts if isinstance(texts, list | tuple) else list(texts)
     for number, text in enumerate(found):
         _check(number, text)
     return cast("Sequence[str]", found)
+
+
+def check_several(data: object, what: str = "texts") -> None:
+    """Refuse what would be taken apart into something else than texts, or can't be at all.
+
+    Args:
+        data: What was given for several of them.
+        what: How it is called in the message.
+
+    Raises:
+        RequestError: It is a single string, a mapping, a set, or can't be iterated over.
+    """
+    if isinstance(data, str | bytes):
+        raise RequestError(
+            f"{what} is a single {type(data).__name__}, expected a list of {what}; "
+            "for one text give a list of one: [text]"
+        )
+    if isinstance(data, Mapping | set | frozenset) or not hasattr(data, "__iter__"):
+        raise RequestError(f"{what} are a {type(data).__name__}, expected a list of {what}")
 
 
 def _check(number: int, text: object) -> None:
@@ -32,6 +48,8 @@ def _check(number: int, text: object) -> None:
         raise RequestError(f"text {number} is {shown} ({type(text).__name__}), expected a string")
     if not text.strip():
         raise RequestError(f"text {number} is blank; give it some words, or leave it out")
+    if NUL in text:
+        raise RequestError(f"text {number} holds a NUL character; remove it")
     if not _is_unicode(text):
         raise RequestError(
             f"text {number} holds half of a surrogate pair; send well-formed Unicode"

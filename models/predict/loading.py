@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from models.arguments import check_count
 from models.bundle.bundle import Bundle
 from models.errors import ConfigError
 from models.parts.model_parts import ModelParts
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
 
 
 def set_threads(num_threads: int | None) -> None:
-    """Let PyTorch and FAISS have so many threads, in the whole process; None: as they are."""
+    """Let PyTorch and FAISS have so many threads, in the whole process; None: as they are.
+
+    Raises:
+        ConfigError: The number is none from 1.
+    """
     import faiss
     import torch
 
     if num_threads is not None:
+        check_count("num_threads", num_threads, ConfigError)
         torch.set_num_threads(num_threads)
         faiss.omp_set_num_threads(num_threads)
 

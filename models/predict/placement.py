@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from joblib import cpu_count
 
+from models.arguments import check_count
 from models.errors import ConfigError
 from models.processor import sees_gpu
 
@@ -42,8 +43,11 @@ class Placement:
             num_threads: None: one a core.
 
         Raises:
-            ConfigError: PyTorch sees no such device, or there is none of this name.
+            ConfigError: PyTorch sees no such device, or there is none of this name; or the number
+                of threads is none from 1.
         """
+        if num_threads is not None:
+            check_count("num_threads", num_threads, ConfigError)
         if device not in (None, "cpu", "cuda"):
             raise ConfigError(f"device is {device!r}; expected 'cpu' or 'cuda'")
         if device == "cuda" and not sees_gpu():

@@ -19,7 +19,7 @@ from models.labels.catalogue import Label, LabelCatalogue
 from models.labels.search import LabelSearch
 from models.labels.selection import LabelSelector
 from models.names import CASCADE, STAGES, AimName, CorrectionName
-from models.options import RankingKeywords, RankingOptions
+from models.options import RankingKeywords, RankingOptions, ranking_options
 from models.parts.batches import TextBatch
 from models.parts.model_parts import ModelParts
 from models.parts.texts import checked_texts
@@ -326,7 +326,7 @@ class Predictor:
             RequestError: A text or an option is not so, or there are no probabilities to compare
                 with the threshold.
         """
-        return self.predict_batch(self.read(texts), RankingOptions(**options))
+        return self.predict_batch(self.read(texts), ranking_options(options))
 
     def predict_batch(
         self, batch: TextBatch, options: RankingOptions | None = None

@@ -72,7 +72,7 @@ def scorer_with_probabilities(predictor: Predictor, scorer: str | None = None) -
     Raises:
         ConfigError: There is none of this name, or it has no calibrated probabilities.
     """
-    name = scorer or predictor.default_scorer
+    name = predictor.default_scorer if scorer is None else scorer
     if name not in predictor.scorers:
         known = ", ".join(predictor.scorers)
         raise ConfigError(f"--scorer: got {name!r}, expected one of the model's: {known}")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
 from models.errors import LongtailError
+from models.interface.given_texts import texts_of
 from models.names import AimName
 from service.schemas.batch import BatchSummary
 from service.schemas.feedback import FeedbackReceipts
@@ -24,7 +24,6 @@ from service.schemas.queue import NextDocument
 from service.schemas.shards import KnownLabels, LabelVectors, NearestLabels
 
 T = TypeVar("T", bound=BaseModel)
-Item = TypeVar("Item")
 
 Version: TypeAlias = int | Literal["current"]
 
@@ -196,8 +195,15 @@ class Call(Generic[T]):
 
 
 def predict(texts: str | Sequence[str], options: Mapping[str, Any]) -> Call[PredictResponse]:
-    """Ask for the labels of one text or several."""
-    given = {"text": texts} if isinstance(texts, str) else {"texts": list(texts)}
+    """Ask for the labels of one text or several.
+
+    Raises:
+        RequestError: They are not texts with words in them.
+    """
+    if isinstance(texts, str):
+        given: dict[str, Any] = {"text": texts_of([texts])[0]}
+    else:
+        given = {"texts": list(texts_of(texts))}
     return Call("POST", "/v1/predict", PredictResponse, {**given, **options})
 
 
@@ -365,9 +371,3 @@ def raise_problem(status: int, headers: Mapping[str, str], content: bytes) -> No
         )
     after = headers.get("retry-after", "")
     raise ProblemError(problem, float(after) if after.isdecimal() else None)
-
-
-def chunks_of(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Yield the items in lists of this length; the last one may be shorter."""
-    while chunk := list(islice(items, size)):
-        yield chunk

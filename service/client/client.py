@@ -20,12 +20,13 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from itertools import chain
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 from pydantic import BaseModel
 
-from service.client import calls
+from service.client import calls, given
 from service.client.calls import (
     NEVER,
     Attempts,
@@ -76,6 +77,9 @@ class AsyncClient:
             key: A key to ask with, or to change models with.
             timeout_s: Seconds to wait for an answer; loading a model may take longer.
             retry: What to do where the service is busy or away.
+
+        Raises:
+            ConfigError: The URL is none of a service.
         """
         self._target = _target(url, key, timeout_s, retry)
         self._http = httpx.AsyncClient(**_options_of(self._target))
@@ -96,7 +100,7 @@ class AsyncClient:
         """Return the best labels of one text or several, as many as one request may have."""
         return await self._do(calls.predict(texts, options))
 
-    async def predict_many(
+    def predict_many(
         self,
         texts: Iterable[str],
         *,
@@ -112,8 +116,16 @@ class AsyncClient:
             texts: Read as the results are.
             chunk_texts: Texts in one request.
             options: As of `predict`.
+
+        Raises:
+            RequestError: It is one text, or not texts, or there is none in a request.
         """
-        for chunk in calls.chunks_of(iter(texts), chunk_texts):
+        return self._results(given.text_chunks(texts, chunk_texts), options)
+
+    async def _results(
+        self, chunks: Iterable[list[str]], options: RequestOptions
+    ) -> AsyncIterator[TextResult]:
+        for chunk in chunks:
             for result in (await self.predict(chunk, **options)).results:
                 yield result
 
@@ -144,7 +156,8 @@ class AsyncClient:
         Raises:
             IncompleteBatchError: It ended early; send again the lines without answers.
         """
-        stream = await open_stream(self._target, options)
+        given.check_lines(lines)
+        stream = await open_stream(self._target, given.query_of(options))
         try:
             async for answers in stream.answers(lines):
                 yield answers
@@ -250,8 +263,8 @@ class Client:
         retry: Retry = DEFAULT_RETRY,
     ) -> None:
         """Prepare; see `AsyncClient`."""
-        self._loop = LoopThread()
         self._client = AsyncClient(url, key=key, timeout_s=timeout_s, retry=retry)
+        self._loop = LoopThread()
 
     def __enter__(self) -> Self:
         return self
@@ -277,8 +290,8 @@ class Client:
         **options: Unpack[RequestOptions],
     ) -> Iterator[TextResult]:
         """Yield the best labels of any number of texts; see `AsyncClient.predict_many`."""
-        for chunk in calls.chunks_of(iter(texts), chunk_texts):
-            yield from self.predict(chunk, **options).results
+        chunks = given.text_chunks(texts, chunk_texts)
+        return chain.from_iterable(self.predict(chunk, **options).results for chunk in chunks)
 
     def stream_batch(
         self, lines: Iterable[Line], **options: Unpack[PredictOptions]
@@ -364,7 +377,7 @@ def _target(url: str, key: str | None, timeout_s: float, retry: Retry) -> Target
     headers = {"User-Agent": "longtail-client"}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
-    return Target(httpx.URL(url), headers, timeout_s, retry)
+    return Target(given.url_of(url), headers, timeout_s, retry)
 
 
 def _options_of(target: Target) -> dict[str, Any]:
@@ -372,7 +385,10 @@ def _options_of(target: Target) -> dict[str, Any]:
 
 
 def _request_of(call: Call[T], target: Target) -> dict[str, Any]:
-    request: dict[str, Any] = {"method": call.method, "url": call.path, "json": call.content}
+    request: dict[str, Any] = {"method": call.method, "url": call.path}
+    if call.content is not None:
+        request["content"] = given.json_bytes(call.content)
+        request["headers"] = {"Content-Type": "application/json"}
     if query := {name: value for name, value in call.query.items() if value is not None}:
         request["params"] = query
     if call.is_slow:

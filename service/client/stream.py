@@ -27,6 +27,7 @@ from service.client.calls import (
     raise_problem,
     read_as,
 )
+from service.client.given import line_of
 from service.schemas.batch import BatchEnd, BatchError, BatchResult
 
 Line: TypeAlias = str | Mapping[str, Any]
@@ -207,10 +208,12 @@ class BatchStream:
         raise_problem(response.status_code, headers, content)
 
     async def _send(self, lines: Iterable[Line] | AsyncIterator[Line]) -> None:
+        number = 0
         async for line in _one_by_one(lines):
-            content = {"text": line} if isinstance(line, str) else dict(line)
+            data = line_of(line, number)
+            number += 1
             self._num_owed += 1
-            await self._put(h11.Data(data=json.dumps(content).encode() + b"\n"))
+            await self._put(h11.Data(data=data))
         await self._put(h11.EndOfMessage())
 
     async def _put(self, event: h11.Event) -> None:

@@ -248,16 +248,16 @@ def _options_of(line: BatchLine, task: Task, default_scorer: str) -> RankingOpti
     """Return what a line asks for, as it is computed together with others.
 
     Raises:
-        LineError: It names a set of labels that there is not.
+        LineError: It names a set of labels that there is not, or an empty scorer.
     """
-    query = query_of(line, (line.text,))
     try:
+        query = query_of(line, (line.text,))
         label_filter = task.label_sets.filter_of(query.labels)
     except RequestError as error:
         raise LineError(KINDS[RequestError], str(error), known_by=line.id) from error
     return replace(
         query.options,
-        scorer=line.scorer or default_scorer,
+        scorer=default_scorer if line.scorer is None else line.scorer,
         label_filter=None if label_filter.is_empty else label_filter,
     )
 

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from models.errors import RequestError
 from models.results import LabelScore
 from service.feedback.entries import sha256_of
 from service.protocols.annif_schemas import (
@@ -280,6 +281,7 @@ async def _suggest(
 
     Raises:
         KindError: There is no such project, or its labels have no names in the language.
+        RequestError: The limit is more than a request may ask for.
         LongtailError: As `answer_request` does.
     """
     project = _project(service, project_id)
@@ -289,9 +291,15 @@ async def _suggest(
     asked = [text for text in texts if text.strip()]
     if not options.limit or not asked:
         return [[] for _ in texts]
+    wanted, most = (
+        min(options.limit, len(project.model.predictor.catalogue)),
+        service.settings.max_k,
+    )
+    if wanted > most:
+        raise RequestError(f"limit is {options.limit}; expected 0 to {most}")
     body = PredictRequest(
         texts=asked,
-        k=min(options.limit, len(project.model.predictor.catalogue)),
+        k=wanted,
         scorer=project.scorer,
         version=project.version,
     )

@@ -134,7 +134,7 @@ def _control(element: Element, texts: Mapping[str, Element]) -> Control:
         most=most,
         k=_number(attributes, name, NUM_LABELS) or _DEFAULT_K,
         threshold=_share(attributes, name, THRESHOLD),
-        scorer=attributes.get(SCORER),
+        scorer=attributes.get(SCORER) or None,
     )
 
 

@@ -22,6 +22,7 @@ from models.predict.protocol import Predictor
 from models.results import Prediction
 from service.engine.queries import query_of
 from service.protocols.annif import score_of
+from service.protocols.label_config import NUM_LABELS
 from service.protocols.label_studio_feedback import (
     DELETED,
     judged,
@@ -106,8 +107,8 @@ async def set_up(body: SetupRequest, service: ServiceDep) -> ModelVersion:
 async def predict(body: TasksRequest, request: Request, service: ServiceDep) -> PredictedTasks:
     """Return the labels of each task, as choices of the project's control; none of blank texts.
 
-    Attributes of the control say what to predict: `model_k` (labels a task, 5 where absent),
-    `model_score_threshold` (least probability) and `model_scorer`.
+    Attributes of the control say what to predict: `model_k` (labels a task, 5 where absent; all
+    where the model has fewer), `model_score_threshold` (least probability) and `model_scorer`.
     """
     model = _default_model(service)
     labels = await run_in_threadpool(_labels_of, body.label_config, model)
@@ -216,7 +217,8 @@ async def _check(service: Service, config: str, model: LoadedModel) -> None:
     """
     try:
         labels = await run_in_threadpool(_labels_of, config, model)
-        body = checked(PredictRequest, text=_ANY_TEXT, **_options_of(labels, model))
+        options = _options_of(labels, model, service.settings.max_k)
+        body = checked(PredictRequest, text=_ANY_TEXT, **options)
         await service.engine.predict(query_of(body, body.all_texts))
     except (RequestError, RequestValidationError) as error:
         logger.warning("a project of Label Studio can't be predicted: %s", error)
@@ -245,7 +247,7 @@ async def _answers(
         RequestValidationError: A text can't be labelled, or an option is not as it should be.
     """
     asked = [text for text in texts if text.strip()]
-    options = _options_of(labels, model)
+    options = _options_of(labels, model, service.settings.max_k)
     found: list[Prediction] = []
     size = service.settings.max_texts_per_request
     for first in range(0, len(asked), size):
@@ -255,11 +257,21 @@ async def _answers(
     return [next(predictions) if text.strip() else None for text in texts]
 
 
-def _options_of(labels: ControlLabels, model: LoadedModel) -> dict[str, Any]:
-    """Return what a control asks for about a text."""
+def _options_of(labels: ControlLabels, model: LoadedModel, max_k: int) -> dict[str, Any]:
+    """Return what a control asks for about a text.
+
+    Raises:
+        RequestError: It asks for more labels than a request may.
+    """
     control, catalogue = labels.control, model.predictor.catalogue
+    wanted = min(control.k, control.most or control.k, len(catalogue))
+    if wanted > max_k:
+        raise RequestError(
+            f"label_config: control {control.name!r} has {NUM_LABELS}={str(control.k)!r}; expected "
+            f"a number from 1 to {max_k}"
+        )
     options: dict[str, Any] = {
-        "k": min(control.k, control.most or control.k, len(catalogue)),
+        "k": wanted,
         "threshold": control.threshold,
         "scorer": control.scorer,
         "version": model.version,
@@ -340,7 +352,7 @@ async def _said(
     models, default = service.manager.serving().models, _default_model(service)
     model = models.get(version_of(shown) or default.version, default)
     labels = await run_in_threadpool(_labels_of, project.label_config, model)
-    predicted = shown_paths(annotation.prediction, labels)
+    predicted = shown_paths(annotation, labels)
     if predicted is None and annotation.parent_prediction is not None:
         text = labels.control.text_of(task.data)
         answers = await _answers(request, service, labels, model, [text])

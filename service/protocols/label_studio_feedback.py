@@ -10,7 +10,6 @@ from models.labels.catalogue import LabelCatalogue
 from service.protocols.label_studio_labels import ControlLabels
 from service.protocols.label_studio_schemas import (
     StudioAnnotation,
-    StudioPrediction,
     StudioProject,
     StudioTask,
 )
@@ -73,7 +72,7 @@ def judged(
         RequestValidationError: The text or a label can't be kept.
     """
     chosen, proposed = set[int](), list[NewLabel]()
-    for path in labels.chosen(annotation.result or []):
+    for path in labels.chosen(annotation.result or [], f"annotation {annotation.id}: result"):
         row = labels.row_of(path, browser)
         if row is not None:
             chosen.add(row)
@@ -101,16 +100,17 @@ def judged(
 
 
 def shown_paths(
-    prediction: StudioPrediction | None, labels: ControlLabels
+    annotation: StudioAnnotation, labels: ControlLabels
 ) -> list[tuple[str, ...]] | None:
     """Return the paths of the prediction that Label Studio kept; None where it kept none of ours.
 
     Raises:
         RequestError: It is not as Label Studio writes it.
     """
+    prediction = annotation.prediction
     if prediction is None or version_of(prediction.model_version) is None:
         return None
-    return labels.chosen(prediction.result)
+    return labels.chosen(prediction.result, f"annotation {annotation.id}: prediction.result")
 
 
 def _name_of(project: StudioProject) -> str:

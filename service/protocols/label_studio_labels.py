@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.errors import DataError, LabelNotFoundError, RequestError
+from models.files.validation import without_text
 from models.labels.browsing import LabelBrowser
 from models.labels.catalogue import LabelCatalogue
-from service.protocols.label_config import Choice, Control, controls_of
+from service.protocols.label_config import Choice, Control, ControlKind, controls_of
+from service.schemas.base import SURROGATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +37,26 @@ class ControlLabels:
             return {"taxonomy": [list(path) for path in paths]}
         return {"choices": [path[-1] for path in paths]}
 
-    def chosen(self, result: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    def chosen(
+        self, result: Sequence[Mapping[str, Any]], place: str = "result"
+    ) -> list[tuple[str, ...]]:
         """Return the paths that are chosen in a result, each once.
 
         Args:
             result: Of a prediction or an annotation; regions of other controls are passed over.
+            place: Where it stands; for messages.
 
         Raises:
             RequestError: A region of this control is not as Label Studio writes it.
         """
         kind, name = self.control.kind, self.control.name
         paths: dict[tuple[str, ...], None] = {}
-        for region in result:
+        for index, region in enumerate(result):
             if region.get("from_name") != name:
                 continue
-            value = region.get("value")
-            for path in value.get(kind, ()) if isinstance(value, Mapping) else ():
-                steps = (path,) if isinstance(path, str) else path
-                if not steps or not all(isinstance(step, str) for step in steps):
-                    raise RequestError(
-                        f"result: control {name!r} has a choice that is no text and no path of "
-                        "texts; send results as Label Studio writes them"
-                    )
-                paths[tuple(steps)] = None
+            where = f"{place}[{index}].value"
+            for number, path in enumerate(_choices_of(region.get("value"), kind, where)):
+                paths[_steps_of(path, f"{where}.{kind}[{number}]")] = None
         return list(paths)
 
     def row_of(self, path: Sequence[str], browser: LabelBrowser) -> int | None:
@@ -102,6 +101,44 @@ def control_labels(config: str, catalogue: LabelCatalogue, version: int) -> Cont
                 "choice the name, notation or id of a label as value, or the id as alias"
             )
     raise RequestError(problems[0])
+
+
+def _choices_of(value: object, kind: ControlKind, where: str) -> Sequence[object]:
+    """Return what is chosen in the value of a region.
+
+    Raises:
+        RequestError: It is no object with a list of choices.
+    """
+    if not isinstance(value, Mapping):
+        raise RequestError(f"{where} is {without_text(value)}; expected an object with {kind!r}")
+    choices = value.get(kind)
+    if not isinstance(choices, list | tuple):
+        raise RequestError(
+            f"{where}.{kind} is {without_text(choices) if kind in value else 'missing'}; expected "
+            "a list of choices, as Label Studio writes it"
+        )
+    return choices
+
+
+def _steps_of(path: object, where: str) -> tuple[str, ...]:
+    """Return the path of a choice; one of `<Choices>` is a text alone.
+
+    Raises:
+        RequestError: It is none.
+    """
+    steps = (path,) if isinstance(path, str) else path
+    if not isinstance(steps, list | tuple) or not steps:
+        raise RequestError(
+            f"{where} is {without_text(path)}; expected a text, or a list of texts from the first "
+            "level to the choice"
+        )
+    for step in steps:
+        if not isinstance(step, str) or not step or SURROGATE.search(step):
+            raise RequestError(
+                f"{where} has {without_text(step)} among its levels; expected texts of valid "
+                "Unicode that are not empty"
+            )
+    return tuple(steps)
 
 
 def _paths(control: Control, catalogue: LabelCatalogue) -> dict[int, tuple[str, ...]]:

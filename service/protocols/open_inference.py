@@ -173,7 +173,7 @@ async def infer(model: ModelName, request: Request, service: ServiceDep) -> Resp
     """Return the best labels of the texts in the input `text`, as tensors.
 
     Parameters of the request: `k`, `scorer`, `threshold`, `correction`, `tail_dial`, `aim`,
-    `include_set` and `exclude_set` as in `/v1/predict`, `timeout` in microseconds,
+    `include_set`, `exclude_set` and `language` as in `/v1/predict`, `timeout` in microseconds,
     `binary_data_output`.
 
     Rows with fewer than k labels are filled up: with empty strings, the least float32 as score and

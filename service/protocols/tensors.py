@@ -10,12 +10,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import RequestError
-from models.files.validation import problem_in_words
+from models.files.validation import problem_in_words, without_text
 from service.engine.engine import EngineAnswer
 from service.protocols.output_tensors import (
     _DATATYPES,
@@ -26,11 +26,13 @@ from service.protocols.output_tensors import (
     Scalar,
     TensorMetadata,
 )
-from service.schemas.base import Options
+from service.schemas.base import Options, WholeNumber, as_one_error
 from service.web.problem_handlers import BodyError
+from service.wire.json_text import in_utf_8
 
 BINARY_EXTENSION = "binary_tensor_data"
 _TEXT_SHAPES = "[n] or [n, 1]"
+_ONE_ERROR = as_one_error("parameter", "Give a string, a number, or true or false")
 
 
 class InputTensor(BaseModel):
@@ -40,7 +42,7 @@ class InputTensor(BaseModel):
 
     name: str
     """`text`."""
-    shape: list[int]
+    shape: list[WholeNumber]
     """[n], or [n, 1]."""
     datatype: str
     """`BYTES`."""
@@ -81,7 +83,7 @@ class InferRequest(BaseModel):
 
     id: str | None = Field(None, max_length=1000)
     """Given back."""
-    parameters: dict[str, Scalar] = {}
+    parameters: dict[str, Annotated[Scalar, _ONE_ERROR]] = {}
     inputs: list[InputTensor] = Field(min_length=1, max_length=1)
     outputs: list[RequestedOutput] | None = None
     """All where absent."""
@@ -138,6 +140,7 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
 
     Raises:
         BodyError: The JSON can't be read, or the header is wrong.
+        KindError: The JSON is not in UTF-8.
         RequestError: The request is not as the protocol wants it.
     """
     end = len(body)
@@ -151,7 +154,7 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
             )
         end = int(header_length)
     try:
-        return InferRequest.model_validate_json(body[:end]), body[end:]
+        return InferRequest.model_validate_json(in_utf_8(body[:end])), body[end:]
     except ValidationError as error:
         first, count = error.errors(include_url=False)[0], error.error_count()
         if first["type"] == "json_invalid":
@@ -180,6 +183,12 @@ def texts_of(asked: InferRequest, binary: bytes) -> list[str]:
         raise RequestError(
             f"the input is {tensor.name[:100]!r} of {tensor.datatype[:40]!r}; expected "
             f"{INPUT.name!r} of {INPUT.datatype!r}"
+        )
+    unknown = sorted(set(tensor.parameters) - {"binary_data_size"})
+    if unknown:
+        raise RequestError(
+            f"input 'text' has the parameter {unknown[0][:100]!r}; expected none but "
+            "'binary_data_size'; options stand among the parameters of the request"
         )
     size = tensor.parameters.get("binary_data_size")
     if (size is None) == (tensor.data is None):
@@ -271,7 +280,7 @@ def _texts_in_json(data: Sequence[Any]) -> list[str]:
     for index, item in enumerate(flat):
         if not isinstance(item, str):
             raise RequestError(
-                f"value {index} of input 'text' is a {type(item).__name__}; expected a string"
+                f"value {index} of input 'text' is {without_text(item)}; expected a string"
             )
     return flat
 
@@ -303,7 +312,7 @@ def _texts_in_binary(binary: bytes, size: object) -> list[str]:
 
 
 INPUT = TensorMetadata(name="text", datatype="BYTES", shape=[-1])
-_NO_PARAMETERS = {"include", "exclude", "explain", "version"}
+_NO_PARAMETERS = {"include", "exclude", "under", "explain", "version"}
 """Lists, which parameters can't be; what tensors don't say; and what is in the path."""
 _PARAMETERS = (
     *(name for name in Options.model_fields if name not in _NO_PARAMETERS),

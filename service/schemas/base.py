@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, LiteralString, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
+from models.files.validation import scalar_in_words
 from models.names import AimName
 from models.options import MAX_TAIL_DIAL
 
@@ -42,18 +43,25 @@ def check_text(text: str) -> str:
     return text
 
 
-def _check_version(value: object, validate: ValidatorFunctionWrapHandler) -> object:
-    """Give one error instead of one for each kind of version that the value is not.
+def as_one_error(kind: LiteralString, wanted: LiteralString) -> WrapValidator:
+    """Return what gives one error instead of one for each type that a value could have.
 
-    Raises:
-        PydanticCustomError: The value is no version.
+    Those would name pydantic's types as if they were fields.
+
+    Args:
+        kind: Of the error.
+        wanted: What to give, in words.
     """
-    try:
-        return validate(value)
-    except ValidationError as error:
-        raise PydanticCustomError(
-            "model_version", "Give a version as a whole number from 1, or as 'current'"
-        ) from error
+
+    def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            raise PydanticCustomError(
+                kind, wanted + "; got {value}", {"value": scalar_in_words(value)}
+            ) from error
+
+    return WrapValidator(check)
 
 
 def _whole(value: object) -> object:
@@ -67,7 +75,7 @@ MAX_VERSION = 9 * 10**18
 VersionNumber = Annotated[int, Field(ge=1, le=MAX_VERSION), BeforeValidator(_whole)]
 Version = Annotated[
     VersionNumber | Literal["current"],
-    WrapValidator(_check_version),
+    as_one_error("model_version", "Give a version as a whole number from 1, or as 'current'"),
 ]
 # The pattern only tells clients what `check_text` checks, whose answers are clearer.
 _SOME_TEXT = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85][^\x00]*$"

@@ -10,9 +10,13 @@ from pydantic import (
 )
 
 from models.names import AimName
-from service.schemas.base import Answer, Options, Text, WholeNumber, schemas_of
+from service.schemas.base import Answer, Options, Text, WholeNumber, as_one_error, schemas_of
 from service.schemas.predict import TextResult
 from service.schemas.problem import Problem
+
+_ONE_ERROR = as_one_error(
+    "line_id", "Give the id as a string of at most 1000 characters or a number"
+)
 
 
 class BatchOptions(Options):
@@ -26,7 +30,7 @@ class BatchLine(Options):
 
     text: Text
     """The text to label."""
-    id: Annotated[str, Field(max_length=1000)] | WholeNumber | None = None
+    id: Annotated[Annotated[str, Field(max_length=1000)] | WholeNumber | None, _ONE_ERROR] = None
     """Returned with the answer to this line."""
 
 

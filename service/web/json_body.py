@@ -9,9 +9,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
-Model = TypeVar("Model", bound=BaseModel)
+from service.wire.json_text import in_utf_8
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_json_body(content: bytes, model: type[Model]) -> Model:
@@ -25,13 +25,15 @@ def parse_json_body(content: bytes, model: type[Model]) -> Model:
 
     Raises:
         RequestValidationError: It is not as the model wants it, or not JSON.
-        HTTPException: With status 400, where it is not in UTF-8.
+        HTTPException: With status 400, where it is not Unicode.
+        KindError: It is in UTF-16 or UTF-32.
     """
+    content = in_utf_8(content)
     if not content:
         missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
         raise RequestValidationError([missing])
     try:
-        return model.model_validate_json(content.removeprefix(_BYTE_ORDER_MARK))
+        return model.model_validate_json(content)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         if errors[0]["type"] == "json_invalid":

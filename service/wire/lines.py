@@ -9,13 +9,23 @@ from typing import Any
 from pydantic import ValidationError
 
 from models.errors import LongtailError
+from models.files.validation import without_text
 from models.results import Prediction
 from service.schemas.base import SURROGATE
 from service.schemas.batch import BatchEnd, BatchError, BatchLine, BatchResult, BatchSummary
 from service.schemas.predict import AnswerWarning, ScoredLabel
 from service.schemas.problem import Problem, ProblemDetail
+from service.wire.json_text import in_utf_8
 from service.wire.labels import explanation_of
-from service.wire.problems import INVALID, MALFORMED, Kind, describe_invalid, kind_of, problem_of
+from service.wire.problems import (
+    INVALID,
+    MALFORMED,
+    Kind,
+    KindError,
+    describe_invalid,
+    kind_of,
+    problem_of,
+)
 
 TOO_LONG = Kind("line-too-long", 413, "The line is too long")
 _MAX_ID_CHARACTERS = 1000
@@ -102,7 +112,9 @@ def parse_line(
         LineError: It is none, or not as it should be.
     """
     try:
-        content = json.loads(line.decode("utf-8"))
+        content = json.loads(in_utf_8(line, "the line").decode("utf-8"))
+    except KindError as error:
+        raise LineError(error.kind, str(error)) from error
     except (ValueError, RecursionError) as error:
         place = f"; {error}" if isinstance(error, json.JSONDecodeError) else ""
         raise LineError(
@@ -110,7 +122,7 @@ def parse_line(
             f"the line can't be read as JSON in UTF-8{place}; send one JSON object a line",
         ) from error
     if not isinstance(content, dict):
-        raise LineError(INVALID, f"the line is a {type(content).__name__}; expected a JSON object")
+        raise LineError(INVALID, f"the line is {without_text(content)}; expected a JSON object")
     try:
         return BatchLine.model_validate({**defaults, **adapt(content)})
     except ValidationError as error:

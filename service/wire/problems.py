@@ -22,6 +22,7 @@ from service.errors import (
     FeedbackStoreError,
 )
 from service.schemas.problem import Problem, ProblemDetail
+from service.wire.decompression import BadGzipError
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:longtail:problem:"
@@ -48,7 +49,9 @@ class Kind:
 
 OVERLOADED = Kind("overloaded", 429, "Too much work is waiting", retry_after_s=1)
 INTERNAL = Kind("internal", 500, "The service failed")
+MALFORMED = Kind("malformed-body", 400, "The body is not JSON in UTF-8")
 KINDS: dict[type[Exception], Kind] = {
+    BadGzipError: MALFORMED,
     RequestError: Kind("request", 422, "The request can't be answered as asked"),
     BundleNotFoundError: Kind("model-not-found", 404, "No such model version is loaded"),
     LabelNotFoundError: Kind("label-not-found", 404, "The model has no such label"),
@@ -64,7 +67,6 @@ KINDS: dict[type[Exception], Kind] = {
 }
 """The kind of each of our errors; a subclass that is not named here is of its base's kind."""
 INVALID = Kind("invalid-body", 422, "The body is not what the API expects")
-MALFORMED = Kind("malformed-body", 400, "The body is not JSON in UTF-8")
 
 
 class KindError(LongtailError):

@@ -48,6 +48,10 @@ def test_a_model_is_trained_loaded_and_evaluated(tmp_path, tiny_corpus):
     model = longtail.load(registry)
     (prediction,) = model.predict(["imports of olive oil"], k=3)
     assert prediction == longtail.load(registry / "1").predict("imports of olive oil", k=3)
+    with pytest.raises(LongtailError, match=r"version is 7, but .* is one bundle"):
+        longtail.load(registry / "1", 7)
+    with pytest.raises(LongtailError, match="num_threads is 0; expected a whole number from 1"):
+        longtail.load(registry, num_threads=0)
     assert len(prediction.labels) == 3
     found = longtail.evaluate(tiny_corpus, registry=registry)
     assert "sparse" in found.rankings

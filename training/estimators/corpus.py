@@ -42,9 +42,9 @@ def documents_of(data: Any) -> Documents:
     """
     if is_frame(data):
         names = [str(name) for name in data.columns]
-        if "labels" not in names:
+        if names.count("labels") != 1:
             raise DataError(
-                f"the data frame has the columns {', '.join(names)}; expected 'labels', too"
+                f"the data frame has the columns {', '.join(names)}; expected 'labels', too, once"
             )
         texts, labels = data, list(data["labels"])
     elif isinstance(data, tuple) and len(data) == 2:

@@ -37,11 +37,21 @@ def test_rows_are_named_by_a_pandas_index():
     assert list(names_of_rows(["a", "b"])) == [0, 1]
 
 
+def test_a_frame_with_two_columns_of_one_name_is_refused():
+    pandas = pytest.importorskip("pandas")
+    for name in ("text", "title"):
+        frame = pandas.DataFrame([["a", "b"]], columns=[name, name])
+        with pytest.raises(RequestError, match=f"2 columns '{name}'; expected each once"):
+            texts_of(frame)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         ("text", "single str"),
         (7, "texts are a int, expected a list of texts"),
+        ({"a": "olive"}, "texts are a dict, expected a list of texts"),
+        ({"olive"}, "texts are a set"),
         (np.array([["a"], ["b"]]), r"shape \(2, 1\), expected one text a row"),
         (["a", None], "text 1 is None"),
         (Frame(words=["a"]), "has the columns words; expected 'text', or 'title' and 'content'"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from models.errors import ConfigError, DataError, RequestError
@@ -72,6 +75,27 @@ def test_nul_is_refused_as_in_a_corpus(model):
         model.predict("\0 a")
 
 
+def test_an_unknown_option_is_told_with_those_that_there_are(model):
+    for predict in (model.predict, model.predictor.predict):
+        with pytest.raises(RequestError, match=r"no option 'top_k'; expected some of k, scorer,"):
+            predict(TEXTS, top_k=3)
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_loaded_model_says_what_to_do_instead_of_a_copy(model, duplicate):
+    with pytest.raises(TypeError, match="can't be pickled or copied; load it again") as caught:
+        duplicate(model)
+    assert f"longtail.load({str(model.bundle.folder)!r})" in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [0, -1, True])
+def test_a_number_of_threads_is_a_number_from_1(model, number):
+    with pytest.raises(ConfigError, match=f"num_threads is {number}; expected a whole number"):
+        Predictor.of_bundle(model.bundle, num_threads=number)
+    with pytest.raises(ConfigError, match=f"num_threads is {number}; expected a whole number"):
+        model.select(TEXTS, num_threads=number)
+
+
 def test_it_shows_what_it_is(model):
     assert repr(model).startswith(f"LoadedModel({len(model.labels):,} labels, scorers sparse,")
     assert model.scorers == ("sparse",) and model.default_scorer == "sparse"
@@ -140,6 +164,8 @@ def test_a_choice_that_cannot_be_made_is_refused(model):
         model.select(TEXTS[0])
     with pytest.raises(ConfigError, match="number is 0"):
         model.select(TEXTS, 0)
+    with pytest.raises(ConfigError, match="number is True; expected a whole number from 1"):
+        model.select(TEXTS, True)
     with pytest.raises(ConfigError, match=r"rare_share is 2\.0"):
         model.select(TEXTS, 1, rare_share=2.0)
     with pytest.raises(ConfigError, match="got 'none', expected one of the model's: sparse"):

@@ -64,7 +64,14 @@ def test_labels_come_by_how_well_they_fit_then_by_training_documents(query, ids)
 
 def test_a_query_without_words_finds_all_labels_the_commonest_first():
     everything = ["h", "c", "1264", "d", "i", "http://x.org/Olive_1", "e", "f", "j", "olive"]
-    assert found("") == found(" - ") == everything
+    assert found("") == found(" ") == everything
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"), [("!!!", []), ("\u2014", []), (" - ", []), ("\u0301", []), ("?", ["h"])]
+)
+def test_a_query_of_signs_finds_only_what_begins_with_them(query, ids):
+    assert found(query) == ids
 
 
 def test_pages_follow_each_other():

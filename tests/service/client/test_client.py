@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
+import re
 import socket
 import threading
 from contextlib import ExitStack, suppress
 
 import httpx
+import numpy as np
 import pytest
 
+from models.errors import ConfigError, RequestError
 from service.client import calls
 from service.client import stream as client_stream
 from service.client.calls import (
@@ -128,6 +132,75 @@ def test_a_problem_is_an_error_that_carries_its_document(client):
         client.predict("a", k=5000)
     assert caught.value.problem.type == "urn:longtail:problem:request"
     assert caught.value.problem.status == 422
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ({"a": "olive"}, "texts are a dict, expected a list of texts"),
+        ({"olive"}, "texts are a set"),
+        (3, "texts are a int"),
+        (b"olive", "texts is a single bytes"),
+        (["a", None], "text 1 is None (NoneType), expected a string"),
+        (["a", "\ud800"], "text 1 holds half of a surrogate pair"),
+        ("\ud800", "text 0 holds half of a surrogate pair"),
+        ([" "], "text 0 is blank"),
+    ],
+)
+def test_what_are_no_texts_is_refused_before_it_is_sent(texts, words):
+    with Client("http://127.0.0.1:9", retry=ONCE) as client:  # where nobody listens
+        with pytest.raises(RequestError, match=re.escape(words)):
+            client.predict(texts)
+        if isinstance(texts, list | str):
+            return
+        with pytest.raises(RequestError, match=type(texts).__name__):
+            client.predict_many(texts)
+        with pytest.raises(RequestError, match=type(texts).__name__):
+            next(client.stream_batch(texts))
+
+
+def test_what_can_not_be_asked_is_refused_before_it_is_sent():
+    with Client("http://127.0.0.1:9", retry=ONCE) as client:
+        for size in (0, -1, True, 2.0, None):
+            with pytest.raises(RequestError, match=r"chunk_texts is .*; expected a whole number"):
+                client.predict_many(["a"], chunk_texts=size)
+        for take in (client.predict_many, client.stream_batch):
+            with pytest.raises(RequestError, match="is a single str, expected a list"):
+                next(take("olive"))
+        with pytest.raises(RequestError, match="scorer: a text of these holds half"):
+            client.predict("a", scorer="\ud800")
+        with pytest.raises(RequestError, match="threshold: can't be written as JSON"):
+            client.predict("a", threshold=math.nan)
+        with pytest.raises(RequestError, match=r"\(object\) can't be sent"):
+            client.predict("a", k=object())
+        with pytest.raises(RequestError, match="scorer: a text of these holds half"):
+            next(client.stream_batch(["a"], scorer="\ud800"))
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "", "http://host:x"])
+@pytest.mark.parametrize("client_class", [Client, AsyncClient])
+def test_a_url_that_is_none_of_a_service_is_refused(client_class, url):
+    with pytest.raises(ConfigError, match="with http:// or https:// in front"):
+        client_class(url)
+
+
+def test_numbers_of_numpy_and_none_are_options(client):
+    options = {"k": np.int64(2), "threshold": np.float32(0.25), "scorer": None}
+    options |= {"explain": np.bool_(False), "include": np.array(["L0", "L1", "L2"])}
+    (found,) = client.predict(np.array(["olive"]), **options).results
+    (line,) = client.stream_batch(["olive"], **options)
+    (own,) = client.stream_batch([{"text": "olive"} | options])
+    for answer in (found, line, own):
+        assert [label.id for label in answer.labels] == ["L0", "L1"]
+    assert len(client.labels("label", limit=np.int64(3), version=np.int64(2)).labels) == 3
+
+
+def test_a_line_that_is_none_ends_a_batch_with_its_number(client):
+    answers = client.stream_batch(["a", None, "b"])
+    with pytest.raises(RequestError, match=r"line 1 is None \(NoneType\); expected a text"):
+        list(answers)
+    (only,) = client.stream_batch(["\ud800"])
+    assert "half of a surrogate pair" in only.error.detail
 
 
 def test_models_and_readiness_are_told(client):

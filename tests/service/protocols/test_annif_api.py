@@ -132,7 +132,7 @@ def test_limits_of_the_service_hold(open_client):
         too_long = client.post(SUGGEST, data={"text": "a" * 2000})
         too_deep = client.post(SUGGEST, data={"text": "a", "limit": 6})
     assert [x.status_code for x in (too_many, too_long, too_deep)] == [400, 413, 400]
-    assert "k is 6; expected 1 to 5" in too_deep.json()["detail"]
+    assert "limit is 6; expected 0 to 5" in too_deep.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["", "/suggest", "/suggest-batch", "/learn"])

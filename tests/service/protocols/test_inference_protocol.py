@@ -173,11 +173,12 @@ def test_bodies_may_be_packed_both_ways(client, pack):
         (text_input("a", shape=[2]), "has shape [2] and 1 values"),
         (text_input("a", shape=[1, 2]), "has shape [1, 2]; expected [n] or [n, 1]"),
         (text_input("a", shape=[]), "has shape []; expected"),
-        (text_input("a", data=[5]), "value 0 of input 'text' is a int"),
+        (text_input("a", data=[5]), "value 0 of input 'text' is 5; expected a string"),
         (text_input("a", data=None), "wants its values either in 'data' or"),
         (text_input("a", parameters={"binary_data_size": 1}), "wants its values either"),
         (text_input(" "), "/texts/0: The text is empty"),
         (text_input("a\0"), "NUL character"),
+        (text_input("a", parameters={"k": 3}), "has the parameter 'k'; expected none but"),
     ],
 )  # fmt: skip
 def test_an_input_that_is_not_as_wanted_is_a_400_that_says_why(client, tensor, words):
@@ -213,7 +214,13 @@ def test_a_binary_input_that_is_not_as_wanted_is_a_400(client, binary, size, wor
     [
         ({"top_k": 5}, "parameter 'top_k' is not known; expected some of k, scorer"),
         ({"k": 0}, "/k: got 0; expected at least 1"),
-        ({"k": "5"}, "/k: got a string of length 1; expected a whole number"),
+        ({"k": "5"}, '/k: got "5"; expected a whole number'),
+        (
+            {"k": None},
+            "the first: /parameters/k: Give a string, a number, or true or false; got null",
+        ),
+        ({"under": "L1"}, "parameter 'under' is not known"),
+        ({"scorer": ""}, "unknown scorer ''"),
         ({"timeout": "5"}, "parameter 'timeout' is '5'; expected microseconds"),
         ({"binary_data_output": 1}, "'binary_data_output' is 1; expected true or false"),
         ({"scorer": "magic"}, "unknown scorer 'magic'"),
@@ -243,6 +250,7 @@ def test_an_output_that_is_not_there_is_a_400(client, output, words):
     ("content", "headers", "words"),
     [
         (b"{", {}, "can't be read as JSON"),
+        (json.dumps({"inputs": [text_input("a")]}).encode("utf-16"), {}, "is in UTF-16; send"),
         (b'{"inputs": []}', {}, "1 things are wrong with the request; the first: /inputs"),
         (b"{}", {"Inference-Header-Content-Length": "3"}, "is '3'; expected the bytes"),
         (b"{}", {"Inference-Header-Content-Length": "-1"}, "is '-1'; expected the bytes"),
@@ -252,6 +260,12 @@ def test_a_body_that_can_not_be_read_is_a_400(client, content, headers, words):
     answer = client.post(INFER, content=content, headers=headers)
     assert answer.status_code == 400
     assert words in answer.json()["error"]
+
+
+def test_a_byte_order_mark_and_whole_numbers_with_a_point_are_read(client):
+    content = {"inputs": [text_input("a", shape=[1.0])], "parameters": {"k": 1.0}}
+    answer = client.post(INFER, content=b"\xef\xbb\xbf" + json.dumps(content).encode())
+    assert tensors(answer)["label_ids"]["data"] == ["L0"]
 
 
 def test_bytes_that_no_input_claims_are_a_400(client):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -220,6 +221,8 @@ def test_how_a_project_asks_is_refused_at_once_with_the_same_error(open_client, 
     assert refused.status_code == later.status_code == 422
     assert refused.json()["detail"] == later.json()["detail"]
     assert "can't be predicted" in caplog.text
+    if "model_k" in asked:
+        assert "has model_k='4'; expected a number from 1 to 3" in refused.json()["detail"]
 
 
 def test_what_is_wrong_with_an_event_is_said_with_the_field(keeping, make_event):
@@ -346,6 +349,46 @@ def test_an_annotation_that_can_not_be_read(keeping, make_event, changes):
     event = make_event(["Label 1"])
     event["annotation"] |= changes
     assert keeping.post("/label-studio/webhook", json=event).status_code == 422
+
+
+NOT_CHOSEN: list[tuple[object, str]] = [
+    (None, " is null; expected an object"),
+    ([["Label 1"]], " is a list of length 1; expected an object"),
+    ({}, ".taxonomy is missing; expected a list of choices"),
+    ({"taxonomy": None}, ".taxonomy is null"),
+    ({"taxonomy": True}, ".taxonomy is true"),
+    ({"taxonomy": 3}, ".taxonomy is 3"),
+    ({"taxonomy": "abc"}, ".taxonomy is a string of length 3"),
+    ({"taxonomy": {}}, ".taxonomy is an object"),
+    ({"taxonomy": {"Label 1": 1}}, ".taxonomy is an object"),
+    ({"taxonomy": [["Label 1"], None]}, ".taxonomy[1] is null; expected a text, or a list"),
+    ({"taxonomy": [3]}, ".taxonomy[0] is 3"),
+    ({"taxonomy": [{}]}, ".taxonomy[0] is an object"),
+    ({"taxonomy": [[]]}, ".taxonomy[0] is a list of length 0"),
+    ({"taxonomy": [[["Label 1"]]]}, ".taxonomy[0] has a list of length 1"),
+    ({"taxonomy": [["Label 1", None]]}, ".taxonomy[0] has null"),
+    ({"taxonomy": [["Label 1", ""]]}, ".taxonomy[0] has a string of length 0"),
+    ({"taxonomy": [""]}, ".taxonomy[0] has a string of length 0"),
+    ({"taxonomy": ["\ud800"]}, ".taxonomy[0] has a string of length 1"),
+]
+
+
+def test_what_is_chosen_is_refused_with_its_place(keeping, make_event):
+    for place in ("result", "prediction.result"):
+        for value, words in NOT_CHOSEN:
+            event = make_event(["Label 1"], ["Label 1"])
+            annotation = event["annotation"]
+            holder = annotation if place == "result" else annotation["prediction"]
+            holder["result"][1]["value"] = value
+            answer = keeping.post(
+                "/label-studio/webhook",
+                content=json.dumps(event),
+                headers={"Content-Type": "application/json"},
+            )
+            detail = answer.json().get("detail", "")
+            assert answer.status_code == 422, (value, answer.text)
+            assert detail.startswith(f"annotation 17: {place}[1].value{words}"), detail
+    assert stored(keeping) == []
 
 
 def test_no_feedback_is_kept_where_that_is_off(client, make_event):

@@ -85,6 +85,28 @@ def test_bad_lines_are_answered_with_errors_and_the_others_as_ever(client):
     assert (end["summary"]["num_results"], end["summary"]["num_errors"]) == (2, 4)
 
 
+def test_lines_are_read_and_refused_as_a_single_request_is(client):
+    body = b"\n".join([
+        b'\xef\xbb\xbf{"text": "a", "k": 1.0}',
+        b'{"text": "a", "scorer": ""}',
+        b'{"text": "a\\u0000"}',
+        b'{"text": "a", "id": [1]}',
+        b"3",
+        '{"text": "a"}'.encode("utf-16"),
+    ])  # fmt: skip
+    first, *errors, end = post(client, body)
+    assert len(first["labels"]) == 1
+    for error, words in zip(errors, [
+        "unknown scorer ''",
+        "/text: The text holds a NUL character",
+        "/id: Give the id as a string of at most 1000 characters or a number; got a list",
+        "the line is 3; expected a JSON object",
+        "the line is in UTF-16; send it in UTF-8",
+    ], strict=True):  # fmt: skip
+        assert words in error["error"]["detail"]
+    assert end["summary"]["num_lines"] == 6
+
+
 def test_blank_lines_and_windows_line_ends_are_no_lines(client):
     *lines, _ = post(client, b'\n  \r\n{"text": "a"}\r\n\n{"text": "b"}\r\n')
     assert [line["index"] for line in lines] == [0, 1]
@@ -151,6 +173,8 @@ def test_a_body_that_is_no_gzip_ends_the_batch_and_says_so(client, packed, words
     assert [best_score(line) for line in lines] == [1.0] * num_lines
     assert not end["summary"]["complete"]
     assert words in end["summary"]["error"]["detail"]
+    error = end["summary"]["error"]  # as on the routes that take a body whole
+    assert (error["status"], error["type"]) == (400, "urn:longtail:problem:malformed-body")
 
 
 @pytest.mark.parametrize(

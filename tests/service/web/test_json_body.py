@@ -24,7 +24,6 @@ READABLE = [
     b'{"text": "a", "include": ["10", "11"], "explain": true}',
     b'{"text": "\\u00e9\\ud83d\\ude00"}',
     '{"text": "\N{SNOWMAN}"}'.encode(),
-    '{"text": "a"}'.encode("utf-16"),
     b'\xef\xbb\xbf{"text": "a"}',
 ]
 
@@ -48,6 +47,11 @@ REFUSED = [
     (b'{"text": "a", "misspelt": 1}', 422, "/misspelt: "),
     (b'{"text": "\\ud800"}', 422, "half of a surrogate pair"),
     (b'{"text": "\xff"}', 400, "can't be read as JSON in UTF-8"),
+    ('{"text": "a"}'.encode("utf-16"), 400, "The body is in UTF-16; send it in UTF-8"),
+    ('{"text": "a"}'.encode("utf-16-be"), 400, "The body is in UTF-16; send it in UTF-8"),
+    ('{"text": "a"}'.encode("utf-32"), 400, "The body is in UTF-32; send it in UTF-8"),
+    (b'{"text": "a", "scorer": ""}', 422, "unknown scorer ''"),
+    (b'{"text": "a", "version": 1.5}', 422, "or as 'current'; got 1.5"),
     (b'{"text": " "}', 422, "empty or only white space"),
     (b"[" * 500 + b"]" * 500, 422, "the body: "),
     (b"[" * 100_000, 400, "can't be read as JSON"),
@@ -90,6 +94,14 @@ def test_bytes_mean_what_the_python_objects_mean(extra):
         assert {each["loc"] for each in caught.value.errors()} == places
     else:
         assert parse_json_body(body, PredictRequest) == expected
+
+
+def test_routes_that_the_framework_reads_have_the_same_encodings(client):
+    path, body = "/v1/projects/longtail/suggest-batch", b'{"documents": []}'
+    refused = client.post(path, content=body.decode().encode("utf-16"), headers=JSON)
+    assert (refused.status_code, refused.json()["type"][-14:]) == (400, "malformed-body")
+    assert "The body is in UTF-16; send it in UTF-8" in refused.json()["detail"]
+    assert client.post(path, content=b"\xef\xbb\xbf" + body, headers=JSON).json() == []
 
 
 def test_bytes_that_are_no_text_are_refused():
