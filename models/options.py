@@ -56,8 +56,6 @@ class RankingOptions:
             RequestError: A field is of another type or out of its range, or the aim and the tail
                 dial contradict each other.
         """
-        if self.scorer == "":
-            raise RequestError("unknown scorer ''; give its name, or none for the model's default")
         _check_whole("k", self.k)
         if self.k < 1:
             raise RequestError(f"k is {self.k}; expected at least 1, at most the number of labels")

@@ -235,7 +235,8 @@ class Predictor:
 
     def _divided(self, batch: TextBatch, options: RankingOptions) -> list[StageTexts] | None:
         """Return who answers what of a query to a cascade; None of any other."""
-        if self._stages is None or (options.scorer or self.default_scorer) != CASCADE:
+        scorer = self.default_scorer if options.scorer is None else options.scorer
+        if self._stages is None or scorer != CASCADE:
             return None
         return list(self._stages.divide(batch, options))
 
@@ -260,7 +261,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        reads = self._scorers.reads(self._first(scorer or self.default_scorer))
+        reads = self._scorers.reads(self._first(self.default_scorer if scorer is None else scorer))
         if "features" in reads:
             _ = batch.features
         if "names" in reads:

@@ -327,7 +327,8 @@ class Engine:
         check_query(query, self._limits)
         model = self._manager.get_to_predict(query.version)
         check_language(model.predictor.catalogue, query.language)
-        scorer = query.options.scorer or model.predictor.default_scorer
+        scorer = query.options.scorer
+        scorer = model.predictor.default_scorer if scorer is None else scorer
         label_filter = self.label_sets.filter_of(query.labels)
         k, num_labels = query.options.k, len(model.predictor.catalogue)
         options = replace(

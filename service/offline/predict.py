@@ -248,7 +248,7 @@ def _options_of(line: BatchLine, task: Task, default_scorer: str) -> RankingOpti
     """Return what a line asks for, as it is computed together with others.
 
     Raises:
-        LineError: It names a set of labels that there is not, or an empty scorer.
+        LineError: It names a set of labels that there is not.
     """
     try:
         query = query_of(line, (line.text,))
@@ -269,7 +269,7 @@ def _answer_group(
     group: Sequence[tuple[int, BatchLine]],
 ) -> dict[int, bytes]:
     """Return the answers to lines that ask for the same."""
-    scorer = options.scorer or predictor.default_scorer
+    scorer = predictor.default_scorer if options.scorer is None else options.scorer
     try:
         batch = predictor.read([line.text for _, line in group])
         predictions = predictor.predict_batch(batch, options)

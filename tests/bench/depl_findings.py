@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import machine
+from machine import begin
 from recording import Table, add_json_option, keep
 
 from training.assessment.compare import compare_predictions
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("evaluation", type=Path, help="folder of 'evaluate --predictions'")
     parser.add_argument("data", type=Path)
     add_json_option(parser)
-    chosen = machine.begin(parser)
+    chosen = begin(parser)
     dataset = open_dataset(chosen.data)
     differences = [
         difference(chosen.evaluation, dataset, better, other, is_of_tail=is_of_tail)

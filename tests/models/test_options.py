@@ -18,7 +18,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"k": True}, r"k is True \(bool\); expected a whole number"),
     ({"k": None}, r"k is None \(NoneType\); expected a whole number"),
     ({"k": 0}, "k is 0; expected at least 1, at most the number of labels"),
-    ({"scorer": ""}, "unknown scorer ''; give its name, or none for the model's default"),
     ({"scorer": 1}, r"scorer is 1 \(int\); expected a text or None"),
     ({"scorer": ["a"]}, r"scorer is \['a'\] \(list\); expected a text or None"),
     ({"correction": False}, r"correction is False \(bool\); expected a text or None"),

@@ -52,7 +52,7 @@ def test_other_forms_are_read_as_by_predict(tmp_path):
             {"text": "b", "id": "a\n"},
             r"document 2: id: got 'a\\n'.*without control characters",
         ),
-        ({"text": "b", "id": "\ud800"}, "document 2: 2 things are wrong"),
+        ({"text": "b", "id": "\ud800"}, "document 2: /id: Give the id as a string of at most"),
         ({"no": 1}, "document 2"),
     ],
 )
