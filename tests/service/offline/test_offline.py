@@ -66,12 +66,13 @@ def test_bad_lines_are_answered_with_errors(task, predictor, monkeypatch):
             line(text="x" * 200),
             line(id=2, text="b", version=7),
             line(id=3, text="long " * 8, version="current"),
+            line(id=4, text="a", scorer=""),
         ]
     )
     summary = predict_file(asked, predictor)
     kinds = [x["error"]["type"].rsplit(":")[-1] if "error" in x else "" for x in answers(asked)]
-    assert kinds == ["malformed-body", "request", "line-too-long", "model-not-found", ""]
-    assert (summary.num_lines, summary.num_results, summary.num_errors) == (5, 1, 4)
+    assert kinds == ["malformed-body", "request", "line-too-long", "model-not-found", "", "request"]
+    assert (summary.num_lines, summary.num_results, summary.num_errors) == (6, 1, 5)
 
 
 def test_a_run_that_was_cut_off_goes_on_behind_its_last_whole_line(task, fake_predictor, registry):
