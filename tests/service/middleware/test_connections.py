@@ -54,6 +54,14 @@ def read_to_end(connection):
         return b""
 
 
+def read_answer(connection):
+    """Return the status of one whole answer: head and body may come in several pieces."""
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer.status
+
+
 def trickle(connection, clock):
     for _ in range(100):
         connection.sendall(b"x")
@@ -80,7 +88,7 @@ def test_a_connection_with_half_a_head_is_closed(impatient, clock, sent):
     with connect(impatient) as connection:
         connection.sendall(sent)
         if sent == WHOLE + HEAD:
-            assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+            assert read_answer(connection) == 200
         clock.move(READ_TIMEOUT_S)
         assert b"HTTP/1.1" not in read_to_end(connection)
 
@@ -156,7 +164,7 @@ def test_a_head_without_end_is_a_431_and_the_end_of_its_connection(impatient, cl
     with connect(impatient) as connection:
         connection.sendall(begin)
         if begin.startswith(WHOLE):
-            assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+            assert read_answer(connection) == 200
         clock.move(0)
         # Not one byte behind the limit: closing with bytes unread may lose the answer.
         connection.sendall((more * (2**16 + 1))[: 2**16 + 1])
