@@ -5,7 +5,9 @@
 
 Drawn are measures of quality from records that a program wrote, not those that a person copied from
 an older page. AGAIN holds the records that the commands wrote, each under the name that it has in
-`docs/results`. A drawn number whose record is not there counts as not run again, and stays.
+`docs/results`. A drawn number whose record is not there counts as not run again, and stays. Where
+the file of `--json` is there, its numbers are judged instead, so that none is drawn anew because a
+page has got more of them; what came out again before stays too.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import math
 import random
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from docs.generation.leaderboard import read_rows  # noqa: E402
 from training.evaluation.record import make_record, write_record  # noqa: E402
 
 _MEASURE = re.compile(r"(P|R|RP|nDCG|PSP|macro-F1|hP|hR|ECE|micro-F1|coverage)(@\d+)?\b")
+_NUMBERS = ("printed", "again", "half of the interval")
 _OUTCOMES_OF_95_PERCENT = 1.96
 
 
@@ -74,10 +77,9 @@ def _numbers_of(path: Path) -> Iterator[Printed]:
 
 def cell_of(number: Printed, folder: Path) -> Any:
     """Return what stands there by the records of a folder; None where they have no such number."""
-    try:
-        table = render.find_table(number.directive, folder)
-    except FileNotFoundError:
+    if not record_of(number, folder):
         return None
+    table = render.find_table(number.directive, folder)
     names = [column["name"] for column in table["columns"]]
     rows = {str(row[0]): row for row in table["rows"]}
     row = rows.get(number.row)
@@ -132,17 +134,25 @@ def _size(number: Printed, figures: Mapping[str, Any]) -> int | None:
     return int(of_band["num_true_labels" if "macro" in heading else "num_documents"])
 
 
-def judge(number: Printed, fresh: Path | None) -> dict[str, Any]:
-    """Return a row of the table: what is printed, what came out again, and whether it holds."""
+def judge(number: Printed, fresh: Path | None, again_before: float | None = None) -> dict[str, Any]:
+    """Return a row of the table: what is printed, what came out again, and whether it holds.
+
+    Args:
+        number: One that is printed.
+        fresh: Folder of records made again.
+        again_before: What came out when it was last run again, if it was.
+    """
     cell = cell_of(number, render.RESULTS)
     record = record_of(number, render.RESULTS)
     before, width = render.value_of(cell), half_width(number, cell, record)
     again = None if fresh is None else render.value_of(cell_of(number, fresh))
+    again = again_before if again is None else again
     holds = None
     if again is not None and before is not None and width is not None:
         holds = abs(again - before) <= width
     return {
-        "number": f"`{number.directive}`: {number.row}, {number.column}",
+        "number": f"`{number.directive.partition(':')[0]}`: {number.row}, {number.column}",
+        "place": asdict(number),
         "printed": before,
         "again": again,
         "half of the interval": width,
@@ -160,14 +170,33 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table here")
     chosen = parser.parse_args()
     every = [x for x in printed_numbers() if can_run_again(x)]
-    drawn = random.Random(chosen.seed).sample(every, chosen.count)  # noqa: S311 - no secret
-    rows = [judge(number, chosen.fresh) for number in drawn]
+    before = [] if chosen.json is None else _drawn_before(chosen.json)
+    if not before:
+        drawn = random.Random(chosen.seed).sample(every, chosen.count)  # noqa: S311 - no secret
+        before = [(number, None) for number in drawn]
+    rows = [judge(number, chosen.fresh, again) for number, again in before]
     print(f"{len(every)} such numbers stand in the pages; drawn with seed {chosen.seed}:")
     for row in rows:
         print(json.dumps(row, ensure_ascii=False))
     if chosen.json is not None:
-        figures = {"drawn": rows, "count": [{"numbers": len(every)}]}
+        figures = {"drawn": _table(rows), "places": [x["place"] for x in rows], "of": len(every)}
         write_record(chosen.json, make_record(figures, seeds=[chosen.seed]))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    names = [name for name in rows[0] if name != "place"]
+    columns = [{"name": name} | ({"digits": 3} if name in _NUMBERS else {}) for name in names]
+    return {"columns": columns, "rows": [[row[name] for name in names] for row in rows]}
+
+
+def _drawn_before(path: Path) -> list[tuple[Printed, float | None]]:
+    """Return the numbers of a file, and what came out of each again."""
+    if not path.is_file():
+        return []
+    figures = json.loads(path.read_text("utf-8"))["figures"]
+    again = [x["name"] for x in figures["drawn"]["columns"]].index("again")
+    rows = zip(figures["places"], figures["drawn"]["rows"], strict=True)
+    return [(Printed(**place), row[again]) for place, row in rows]
 
 
 if __name__ == "__main__":

@@ -318,6 +318,25 @@ def by_stage(rows: Sequence[Cost]) -> dict[str, list[Cost]]:
     return found
 
 
+def growth(rows: Sequence[Cost]) -> dict[str, Any]:
+    """Return a table of what each stage took by number of labels, with the exponents."""
+    sizes = sorted({row.labels for row in rows})
+    columns: list[dict[str, Any]] = [{"name": "stage"}]
+    columns += [{"name": f"{labels:,}: s", "digits": 1} for labels in sizes]
+    columns += [{"name": "s grow by labels to the", "digits": 2}]
+    columns += [{"name": f"{labels:,}: GiB", "digits": 2} for labels in sizes]
+    found: list[list[Any]] = []
+    for stage, own in by_stage(rows).items():
+        of_size = {row.labels: row for row in own}
+        at = [of_size.get(labels) for labels in sizes]
+        seconds, gib = (
+            [None if x is None else getattr(x, y) for x in at] for y in ("seconds", "gib")
+        )
+        power = exponent(own, "seconds") if len(own) > 1 else None
+        found.append([stage, *seconds, power, *gib])
+    return {"columns": columns, "rows": found}
+
+
 def draw(rows: Sequence[Cost]) -> Figure:
     """Return time and memory over the number of labels, with exponents."""
     figure = Figure(figsize=(14, 5), layout="constrained")
@@ -365,11 +384,7 @@ def main() -> None:
         folder.mkdir(exist_ok=True)
         measure(labels, options.held_out, folder, costs)
     draw(costs.rows).savefig(options.output / "million.png", dpi=150)
-    growth = [
-        {"stage": stage} | {what: exponent(found, what) for what in ("seconds", "gib")}
-        for stage, found in by_stage(costs.rows).items()
-    ]
-    keep(options.json, {"stages": costs.table, "growth": growth}, seeds=[0])
+    keep(options.json, {"stages": costs.table, "growth": growth(costs.rows)}, seeds=[0])
 
 
 if __name__ == "__main__":

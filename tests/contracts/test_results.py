@@ -250,6 +250,21 @@ def test_numbers_of_quality_are_drawn_and_judged_by_their_interval(tmp_path: Pat
         row = rerun.judge(number, tmp_path)
         assert (row["within it"], row["printed"]) == (holds, 100 * printed)
     assert rerun.judge(number, tmp_path / "nothing")["within it"] is None
+    assert rerun.judge(number, tmp_path / "nothing", 100 * printed)["within it"] is True
+
+
+def test_numbers_that_were_drawn_are_judged_again(tmp_path, monkeypatch, capsys) -> None:
+    rerun = load("rerun")
+    file = tmp_path / "rerun.json"
+    options = ["rerun.py", "--count", "3", "--json", str(file), "--seed"]
+    drawn = []
+    for seed in ("1", "2"):
+        monkeypatch.setattr(sys, "argv", [*options, seed])
+        rerun.main()
+        drawn.append(read(file)["figures"]["places"])
+    file.unlink()
+    rerun.main()
+    assert drawn[0] == drawn[1] != read(file)["figures"]["places"]
 
 
 def test_numbers_that_a_person_copied_are_not_drawn() -> None:
