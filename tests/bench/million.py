@@ -324,6 +324,7 @@ def growth(rows: Sequence[Cost]) -> dict[str, Any]:
     columns: list[dict[str, Any]] = [{"name": "stage"}]
     columns += [{"name": f"{labels:,}: s", "digits": 1} for labels in sizes]
     columns += [{"name": "s grow by labels to the", "digits": 2}]
+    columns += [{"name": "in the last step", "digits": 2}]
     columns += [{"name": f"{labels:,}: GiB", "digits": 2} for labels in sizes]
     found: list[list[Any]] = []
     for stage, own in by_stage(rows).items():
@@ -332,14 +333,14 @@ def growth(rows: Sequence[Cost]) -> dict[str, Any]:
         seconds, gib = (
             [None if x is None else getattr(x, y) for x in at] for y in ("seconds", "gib")
         )
-        power = exponent(own, "seconds") if len(own) > 1 else None
-        found.append([stage, *seconds, power, *gib])
+        powers = [exponent(x, "seconds") if len(own) > 1 else None for x in (own, own[-2:])]
+        found.append([stage, *seconds, *powers, *gib])
     return {"columns": columns, "rows": found}
 
 
 def draw(rows: Sequence[Cost]) -> Figure:
     """Return time and memory over the number of labels, with exponents."""
-    figure = Figure(figsize=(14, 5), layout="constrained")
+    figure = Figure(figsize=(14, 7), layout="constrained")
     panels = (
         ("seconds", "time, s", "train:"),
         ("seconds", "time, s", ""),
@@ -353,13 +354,14 @@ def draw(rows: Sequence[Cost]) -> Figure:
             and (not prefix or max(x.seconds for x in found) >= LEAST_S)
         }
         for number, (stage, found) in enumerate(shown.items()):
-            power = f": labels^{exponent(found, what):.2f}" if len(found) > 1 else ""
+            powers = [f"{exponent(x, what):.2f}" for x in (found, found[-2:]) if len(found) > 1]
+            power = f": labels^{', at last '.join(powers)}" if powers else ""
             sizes, values = [x.labels for x in found], [getattr(x, what) for x in found]
             form = "o--" if number >= NUM_COLOURS else "o-"
             axes.loglog(sizes, values, form, color=f"C{number}", label=f"{stage}{power}")
         axes.set(xlabel="labels", ylabel=title, title="stages of training" if prefix else None)
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12))
     return figure
 
 
