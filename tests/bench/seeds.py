@@ -131,7 +131,8 @@ def main() -> None:
         drawn[f"`{scorer}`"] = judge.drawn(joined)
         means = " ".join(f"{x:.2f}" for x in by_scorer[scorer].mean(axis=0))
         print(f"{scorer}: {means}", flush=True)
-    tables = interval_tables(drawn, f"`{REFERENCE}`", list(next(iter(drawn.values()))))
+    by_precision = dict(sorted(drawn.items(), key=lambda x: -x[1]["P@5"][0]))
+    tables = interval_tables(by_precision, f"`{REFERENCE}`", list(next(iter(drawn.values()))))
     keep(options.json, {"scorers": table_of(by_scorer)} | tables, seeds=seeds)
 
 
