@@ -60,6 +60,13 @@ SeedsOption = Annotated[int, typer.Option(min=1, help="Seeds of each setting: 0,
 EpochsOption = Annotated[
     int, typer.Option(min=1, help="Passes over the training part; part of what is compared.")
 ]
+RatesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Learning rates between commas, of which each setting gets the best on half of the "
+        "measured documents; the figures are of the others. By default one rate for all."
+    ),
+]
 SettingsOption = Annotated[
     str | None, typer.Option(help="Settings to run, between commas; all by default.")
 ]

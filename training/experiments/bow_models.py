@@ -1,8 +1,9 @@
 """The papers' small models over sparse features, trained so that a step costs what it draws.
 
-Two of them: one hidden linear layer (Rawat et al. 2021, section 5.2), and a two-layer ReLU encoder
-whose vectors, like those of the labels, have length one (Reddi et al. 2019, section 5). Only the
-rows of the features and labels of a batch are read and changed.
+Three of them: one hidden linear layer (Rawat et al. 2021, section 5.2); the same with vectors of
+length one, for losses of cosines; and a two-layer ReLU encoder whose vectors have length one, too
+(Reddi et al. 2019, section 5). Only the rows of the features and labels of a batch are read and
+changed.
 """
 
 from __future__ import annotations
@@ -97,6 +98,25 @@ class SphereModel(BagModel):
     def encode(self, documents: Float32[csr_array, "batch feature"]) -> Float[Tensor, "batch dim"]:
         """Return vectors of length one; of length 0 for a document without features."""
         return normalize(self.mix(self._bags(documents).relu()), dim=1)
+
+    def label_vectors(self, labels: Int64[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
+        """Return vectors of length one."""
+        return normalize(self.labels(labels), dim=-1)
+
+
+class CosineModel(BagModel):
+    """One hidden layer with a linear activation; documents and labels on the unit sphere."""
+
+    def __init__(self, num_features: int, num_labels: int, width: int) -> None:
+        """Start with random vectors."""
+        super().__init__()
+        self.features = _feature_table(num_features, width)
+        self.labels = nn.Embedding(num_labels, width, sparse=True)
+        nn.init.normal_(self.labels.weight, std=width**-0.5)
+
+    def encode(self, documents: Float32[csr_array, "batch feature"]) -> Float[Tensor, "batch dim"]:
+        """Return vectors of length one; of length 0 for a document without features."""
+        return normalize(self._bags(documents), dim=1)
 
     def label_vectors(self, labels: Int64[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
         """Return vectors of length one."""

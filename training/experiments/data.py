@@ -21,6 +21,7 @@ from training.learning.pairs import label_counts
 from training.sparse.vocabulary import fit_tfidf_of
 
 _HELD_OUT_SHARE = 0.1
+_OF_HOLDING_OUT, _OF_HALF = slice(4), slice(4, 8)  # bytes of a digest
 _MIDDLE, _HIGH = 0.33, 0.66  # quantiles that divide tail, torso and head
 
 
@@ -86,6 +87,29 @@ def read_experiment_data(dataset: Dataset, split: str) -> ExperimentData:
     return _with_trained_labels(train, measured, f"{dataset.folder}, split {split!r}")
 
 
+def halves(data: ExperimentData) -> tuple[ExperimentData, ExperimentData]:
+    """Return the data twice: with half of the measured documents, and with the others.
+
+    The first is to tune on, the second to measure on; documents with one text are in one half.
+
+    Args:
+        data: To divide.
+
+    Raises:
+        DataError: One half has no document with a label.
+    """
+    is_first = _hashes(data.measured.features, _OF_HALF) < 2**31
+    divided = tuple(
+        ExperimentData(data.train, data.measured.rows(chosen)) for chosen in (is_first, ~is_first)
+    )
+    if any(each.measured.truth.nnz == 0 for each in divided):
+        raise DataError(
+            f"{data.measured.truth.shape[0]} measured documents can't be halved, to choose rates "
+            "on one half: one has no labels; give more documents, or a single rate"
+        )
+    return divided[0], divided[1]
+
+
 def thirds(counts: Int64[np.ndarray, label]) -> Mapping[str, Bool[np.ndarray, label]]:
     """Return which labels are Head, Torso, Tail, and Full: all.
 
@@ -105,13 +129,24 @@ def thirds(counts: Int64[np.ndarray, label]) -> Mapping[str, Bool[np.ndarray, la
 def _is_held_out(
     features: Float32[csr_array, "document feature"],
 ) -> Bool[np.ndarray, document]:
-    limit = int(_HELD_OUT_SHARE * 2**32)
+    return _hashes(features, _OF_HOLDING_OUT) < int(_HELD_OUT_SHARE * 2**32)
+
+
+def _hashes(
+    features: Float32[csr_array, "document feature"], place: slice
+) -> Int64[np.ndarray, document]:
+    """Return a number below 2^32 of each document, the same for equal features.
+
+    Args:
+        features: Of the documents.
+        place: Which four bytes of the digest; others are another number.
+    """
     hashes = np.empty(features.shape[0], dtype=np.int64)
     for row, (start, stop) in enumerate(zip(features.indptr, features.indptr[1:], strict=False)):
         content = features.indices[start:stop].astype(np.int64).tobytes()
         content += features.data[start:stop].tobytes()
-        hashes[row] = int.from_bytes(hashlib.sha256(content).digest()[:4], "big")
-    return hashes < limit
+        hashes[row] = int.from_bytes(hashlib.sha256(content).digest()[place], "big")
+    return hashes
 
 
 def _with_trained_labels(train: Part, measured: Part, where: str) -> ExperimentData:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from training.evaluation.significance import holm
 from training.evaluation.tables import markdown_table
-from training.experiments.trials import Estimate, Found
+from training.experiments.trials import Estimate, Found, estimate_record
 
 SIGNIFICANT = 0.05
 """A finding holds where the corrected p-value is below this."""
@@ -190,6 +191,34 @@ def findings_table(tested: Sequence[Tested]) -> str:
         f"a finding holds below {SIGNIFICANT:g}. Contrary is what a two-sided test says, corrected "
         f"alike.\n\n{markdown_table(header, rows)}"
     )
+
+
+_RECORD_COLUMNS = (
+    "finding", "by", "better", "than, nearest", "advantage", "seeds", "p", "p, corrected", "here",
+)  # fmt: skip
+
+
+def findings_record(tested: Sequence[Tested]) -> dict[str, Any]:
+    """Return the findings as records have tables; advantages in points of percent."""
+    rows = [
+        [
+            each.finding.claim,
+            f"{each.finding.task}, {each.finding.figure}",
+            each.finding.better,
+            each.rival,
+            estimate_record(each.advantage),
+            len(each.advantage.values),
+            each.p_value,
+            each.corrected,
+            each.verdict,
+        ]
+        for each in tested
+    ]
+    columns = [
+        {"name": name, "digits": 3} if name.startswith("p") else {"name": name}
+        for name in _RECORD_COLUMNS
+    ]
+    return {"columns": columns, "rows": rows}
 
 
 def _p_text(p_value: float | None) -> str:

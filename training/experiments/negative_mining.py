@@ -2,14 +2,16 @@
 
 The binary ordered loss with the hinge, as in section 5: `top_1` to `top_256` of B sampled labels,
 and `plain` negative sampling, which is Top-B. Table 2 gives ratios to plain negative sampling.
+Other losses, pairwise or with another phi, are tasks of their own beside it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from matplotlib.figure import Figure
@@ -20,8 +22,15 @@ from training.data.dataset import Dataset, open_dataset
 from training.evaluation.metrics import join_truth, precision_at, recall_at
 from training.evaluation.tables import markdown_table
 from training.experiments.bow_models import Learning, SphereModel, rank_documents, train_model
-from training.experiments.data import ExperimentData, read_experiment_data
-from training.experiments.findings import Finding, findings_table, run_tests
+from training.experiments.data import ExperimentData, halves, read_experiment_data
+from training.experiments.findings import Finding, findings_record, findings_table, run_tests
+from training.experiments.rates import (
+    RatedRun,
+    rates_record,
+    rates_table,
+    read_rates,
+    run_with_rates,
+)
 from training.experiments.runner import Experiment, Report, run_experiment
 from training.experiments.trials import (
     Estimate,
@@ -32,6 +41,7 @@ from training.experiments.trials import (
     choose_settings,
     error_or_nan,
     new_figure,
+    settings_record,
     settings_table,
 )
 from training.learning.objectives import SamplerInputs, make_objective
@@ -41,15 +51,24 @@ from training.options import (
     ExperimentOption,
     JsonOption,
     MeasuredSplitOption,
+    RatesOption,
     SeedsOption,
     SettingsOption,
 )
 from training.runtime.machine import forked_random
 
 PLAIN = "plain"
+HINGE = "binary hinge"
+"""The loss of section 5: form and phi."""
+LOSSES = tuple(
+    f"{form} {phi}"
+    for form in ("binary", "pairwise")
+    for phi in ("hinge", "squared_hinge", "logistic_base_2", "exponential", "ramp")
+)
 _KS = (1, 3, 5)
 _CURVE = (1 / 16, 1 / 4, 1, 4)
 _FIGURES = tuple(f"{name}@{k}" for name in ("R", "P") for k in _KS)
+_TUNED_BY = "R@5"
 _COLOURS = {"top_1": "#D55E00", "top_16": "#0072B2", PLAIN: "#000000"}
 
 
@@ -64,7 +83,9 @@ class NegativeMiningPlan:
         curve_ranks: k of the curve, beside plain negative sampling.
         batch_size: Documents a step; they share the sampled labels.
         width: Of both layers and of the label vectors.
-        learning_rate: Of `RowAdagrad`.
+        learning_rates: Of `RowAdagrad`; of several, each setting has its best.
+        losses: Form and phi of the ordered losses; the curve has the first.
+        has_curve: Whether other B are run than that of Table 2.
     """
 
     epochs: int = 4
@@ -73,7 +94,9 @@ class NegativeMiningPlan:
     curve_ranks: tuple[int, ...] = (1, 16)
     batch_size: int = 256
     width: int = 512
-    learning_rate: float = 0.02
+    learning_rates: tuple[float, ...] = (0.02,)
+    losses: tuple[str, ...] = (HINGE,)
+    has_curve: bool = True
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -96,19 +119,21 @@ class NegativeMiningPlan:
                 f"negative mining: {self.num_sampled} labels are to be sampled, of {num_labels} "
                 "that have training documents; lower --sampled"
             )
-        table = [(self.num_sampled, name) for name in self.settings]
+        table = [
+            (_task(self.num_sampled, loss), name) for loss in self.losses for name in self.settings
+        ]
         curve = [
-            (num_sampled, name)
+            (_task(num_sampled, self.losses[0]), name)
             for num_sampled in (int(self.num_sampled * factor) for factor in _CURVE)
-            if num_sampled < num_labels
+            if num_sampled < num_labels and self.has_curve
             for name in (*(_setting(k) for k in self.curve_ranks if k < num_sampled), PLAIN)
             if num_sampled
         ]
         chosen = set(settings)
         return [
-            Trial(_task(num_sampled), name, seed)
+            Trial(task, name, seed)
             for seed in range(num_seeds)
-            for num_sampled, name in dict.fromkeys([*table, *curve])
+            for task, name in dict.fromkeys([*table, *curve])
             if name in chosen
         ]
 
@@ -121,6 +146,14 @@ def command(
     sampled: Annotated[
         int, typer.Option(min=2, help="B, the labels sampled a step; fewer than there are.")
     ] = 1024,
+    losses: Annotated[
+        str,
+        typer.Option(help=f"Forms and phi between commas, of {', '.join(LOSSES)}."),
+    ] = HINGE,
+    curve: Annotated[
+        bool, typer.Option(help="Run B / 16, B / 4 and 4 B too, with the first loss.")
+    ] = True,
+    rates: RatesOption = None,
     settings: SettingsOption = None,
     split: MeasuredSplitOption = "dev",
     json_file: JsonOption = None,
@@ -128,7 +161,10 @@ def command(
     """Compare the hardest of the sampled negatives with all of them (Reddi et al. 2019)."""
 
     def make() -> Experiment:
-        plan = NegativeMiningPlan(epochs=epochs, num_sampled=sampled)
+        plan = NegativeMiningPlan(
+            epochs=epochs, num_sampled=sampled, losses=read_losses(losses), has_curve=curve,
+        )  # fmt: skip
+        plan = plan if rates is None else replace(plan, learning_rates=read_rates(rates))
         return negative_mining(open_dataset(data), split, seeds, settings, plan)
 
     typer.echo(run_experiment(make, output, data=data, json_file=json_file))
@@ -154,17 +190,41 @@ def negative_mining(
     def run(store: TrialStore, device: str) -> Found:
         data = read_experiment_data(dataset, split)
         trials = plan.trials(num_seeds, names, num_labels=len(data.counts))
-        return store.run(trials, lambda trial: run_negative_mining(data, plan, trial, device))
+        tuning, measured = (data, data) if len(plan.learning_rates) == 1 else halves(data)
+        rated = RatedRun(
+            measure=lambda trial, rate: run_negative_mining(measured, plan, trial, rate, device),
+            tune=lambda trial, rate: run_negative_mining(tuning, plan, trial, rate, device),
+            merit=lambda _, values: values[_TUNED_BY],
+        )
+        return run_with_rates(store, trials, plan.learning_rates, rated)
 
-    return Experiment("negative-mining", dataset, split, num_seeds, asdict(plan), run, _report)
+    def report(found: Found) -> Report:
+        text = negative_mining_markdown(found)
+        if table := rates_table(found, plan.learning_rates):
+            text += (
+                f"## Learning rates, each the best on the other half by {_TUNED_BY}\n\n{table}\n"
+            )
+        return Report(text, draw_negative_mining(found), negative_mining_record(found))
+
+    return Experiment("negative-mining", dataset, split, num_seeds, asdict(plan), run, report)
 
 
-def _report(found: Found) -> Report:
-    return Report(negative_mining_markdown(found), draw_negative_mining(found))
+def read_losses(text: str) -> tuple[str, ...]:
+    """Return the losses between the commas of an option, each once.
+
+    Raises:
+        ConfigError: One is not known.
+    """
+    names = [" ".join(name.split()) for name in text.split(",")]
+    if unknown := [name for name in names if name not in LOSSES]:
+        raise ConfigError(
+            f"--losses: got {', '.join(map(repr, unknown))}, expected some of {', '.join(LOSSES)}"
+        )
+    return tuple(dict.fromkeys(names))
 
 
 def run_negative_mining(
-    data: ExperimentData, plan: NegativeMiningPlan, trial: Trial, device: str
+    data: ExperimentData, plan: NegativeMiningPlan, trial: Trial, learning_rate: float, device: str
 ) -> Values:
     """Train one setting at one B, and return its figures.
 
@@ -172,6 +232,7 @@ def run_negative_mining(
         data: The corpus.
         plan: How to train.
         trial: One of the plan's.
+        learning_rate: Of `RowAdagrad`.
         device: Where to train.
     """
     config = learning_config(trial)
@@ -182,7 +243,7 @@ def run_negative_mining(
         reduction="one",
         batch_size=plan.batch_size,
         epochs=plan.epochs,
-        learning_rate=plan.learning_rate,
+        learning_rate=learning_rate,
     )
     with forked_random(trial.seed):
         model = SphereModel(data.train.features.shape[1], num_labels, plan.width).to(device)
@@ -203,6 +264,7 @@ def learning_config(trial: Trial) -> LearningConfig:
     """
     num_sampled = _num_sampled(trial.task)
     rank = num_sampled if trial.setting == PLAIN else int(trial.setting.removeprefix("top_"))
+    form, phi = (trial.task.partition(", ")[2] or HINGE).split()
     return LearningConfig.model_validate(
         {
             "negatives": {
@@ -210,7 +272,7 @@ def learning_config(trial: Trial) -> LearningConfig:
                 "shared": True, "exclude": "document",
             },
             "loss": {
-                "kind": "ordered", "margin_loss": "hinge", "form": "binary",
+                "kind": "ordered", "margin_loss": phi, "form": form,
                 "rank_weights": {"kind": "given", "weights": [1 / rank] * rank},
             },
         }
@@ -260,6 +322,36 @@ def negative_mining_markdown(found: Found) -> str:
     return "\n".join(parts)
 
 
+def negative_mining_record(found: Found) -> dict[str, Any]:
+    """Return findings, figures and ratios of every task as tables of a record."""
+    ratios = [
+        [
+            task,
+            name,
+            len(settings[name][_TUNED_BY].values),
+            *(_ratio_cell(settings[name][x], settings[PLAIN][x]) for x in _FIGURES),
+        ]
+        for task, settings in sorted(found.items(), key=lambda item: _num_sampled(item[0]))
+        if PLAIN in settings
+        for name in settings
+        if name != PLAIN
+    ]
+    columns = [{"name": name} for name in ("task", "setting", "seeds", *_FIGURES)]
+    return {
+        "findings": findings_record(run_tests(found, paper_findings(found))),
+        "tables": {task: settings_record(settings, _FIGURES) for task, settings in found.items()},
+        "ratios": {"columns": columns, "rows": ratios},
+        "rates": rates_record(found),
+    }
+
+
+def _ratio_cell(above: Estimate, below: Estimate) -> dict[str, float] | None:
+    value, error = ratio(above, below)
+    if not math.isfinite(value):
+        return None
+    return {"mean": value, "digits": 2} | ({} if error is None else {"standard_error": error})
+
+
 def draw_negative_mining(found: Found) -> Figure:
     """Draw R@5 and P@1 over B: the hardest, the 16 hardest, and all."""
     figure = new_figure(11.0, 4.5)
@@ -268,7 +360,7 @@ def draw_negative_mining(found: Found) -> Figure:
             shown = {
                 _num_sampled(task): settings[name][column]
                 for task, settings in found.items()
-                if name in settings
+                if name in settings and "," not in task
             }
             sizes = sorted(shown)
             axes.errorbar(
@@ -302,9 +394,9 @@ def _setting(rank: int) -> str:
     return f"top_{rank}"
 
 
-def _task(num_sampled: int) -> str:
-    return f"B={num_sampled}"
+def _task(num_sampled: int, loss: str = HINGE) -> str:
+    return f"B={num_sampled}" + ("" if loss == HINGE else f", {loss}")
 
 
 def _num_sampled(task: str) -> int:
-    return int(task.removeprefix("B="))
+    return int(task.partition(",")[0].removeprefix("B="))

@@ -6,10 +6,11 @@ Three tasks: `retrieval` is the corpus itself, by the multi-label reduction (sec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import typer
@@ -26,14 +27,27 @@ from training.evaluation.metrics import (
     precision_at,
     propensity_scored_precision_at,
 )
-from training.experiments.bow_models import HiddenLayerModel, Learning, rank_documents, train_model
-from training.experiments.data import ExperimentData, read_experiment_data, thirds
-from training.experiments.findings import Finding, findings_table, run_tests
+from training.experiments.bow_models import (
+    CosineModel,
+    HiddenLayerModel,
+    Learning,
+    rank_documents,
+    train_model,
+)
+from training.experiments.data import ExperimentData, halves, read_experiment_data, thirds
+from training.experiments.findings import Finding, findings_record, findings_table, run_tests
 from training.experiments.long_tail_profiles import (
     Profile,
     ProfileShape,
     balanced_errors,
     make_profile,
+)
+from training.experiments.rates import (
+    RatedRun,
+    rates_record,
+    rates_table,
+    read_rates,
+    run_with_rates,
 )
 from training.experiments.runner import Experiment, Report, run_experiment
 from training.experiments.trials import (
@@ -45,6 +59,7 @@ from training.experiments.trials import (
     choose_settings,
     error_or_nan,
     new_figure,
+    settings_record,
     settings_table,
 )
 from training.learning.objectives import SamplerInputs, make_objective
@@ -54,6 +69,7 @@ from training.options import (
     ExperimentOption,
     JsonOption,
     MeasuredSplitOption,
+    RatesOption,
     SeedsOption,
     SettingsOption,
 )
@@ -61,6 +77,9 @@ from training.runtime.machine import forked_random
 
 RETRIEVAL = "retrieval"
 TASKS = (RETRIEVAL, *get_args(Profile))
+Loss = Literal["softmax", "cosine_contrastive"]
+_RATES: Mapping[Loss, float] = {"softmax": 0.1, "cosine_contrastive": 0.02}
+_TUNED_BY = {RETRIEVAL: "R@10 Full"} | dict.fromkeys(get_args(Profile), "error Full")
 _RECALL_KS, _PRECISION_KS = (1, 10, 50), (1, 3, 5)
 _RECALLS = tuple(f"R@{k}" for k in _RECALL_KS)
 _DISTRIBUTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -86,7 +105,10 @@ class SamplingBiasPlan:
         num_negatives: m for the corpus; a batch has one pair more, so that all have as many.
         num_profile_negatives: m for a profile.
         width: Of the hidden layer.
-        learning_rate: Of `RowAdagrad`, the same for all.
+        learning_rates: Of `RowAdagrad`; of several, each setting has its best. Empty: that of the
+            loss, the same for all.
+        loss: The softmax, or the contrastive loss of cosines.
+        tasks: Those to run, some of `TASKS`.
     """
 
     epochs: int = 2
@@ -94,7 +116,14 @@ class SamplingBiasPlan:
     num_negatives: int = 256
     num_profile_negatives: int = 32
     width: int = 512
-    learning_rate: float = 0.1
+    learning_rates: tuple[float, ...] = ()
+    loss: Loss = "softmax"
+    tasks: tuple[str, ...] = TASKS
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates; by default one that suits the loss, found in short runs."""
+        return self.learning_rates or (_RATES[self.loss],)
 
 
 def command(
@@ -102,6 +131,14 @@ def command(
     output: ExperimentOption = Path("runs/sampling-bias"),
     seeds: SeedsOption = 3,
     epochs: EpochsOption = 2,
+    negatives: Annotated[
+        int, typer.Option(min=1, help="m of the corpus; of a profile an eighth of it.")
+    ] = 256,
+    loss: Annotated[Loss, typer.Option(help="Of pairs and their negatives.")] = "softmax",
+    tasks: Annotated[
+        str | None, typer.Option(help=f"Of {', '.join(TASKS)}, between commas; all by default.")
+    ] = None,
+    rates: RatesOption = None,
     settings: SettingsOption = None,
     split: MeasuredSplitOption = "dev",
     json_file: JsonOption = None,
@@ -109,7 +146,12 @@ def command(
     """Compare sampling distributions and weights on head and tail (Rawat et al. 2021)."""
 
     def make() -> Experiment:
-        plan = SamplingBiasPlan(epochs=epochs)
+        plan = SamplingBiasPlan(
+            epochs=epochs, num_negatives=negatives, loss=loss,
+            num_profile_negatives=max(1, negatives // 8),
+            tasks=tuple(choose_settings(TASKS, tasks, "--tasks")),
+        )  # fmt: skip
+        plan = plan if rates is None else replace(plan, learning_rates=read_rates(rates))
         return sampling_bias(open_dataset(data), split, seeds, settings, plan)
 
     typer.echo(run_experiment(make, output, data=data, json_file=json_file))
@@ -134,32 +176,43 @@ def sampling_bias(
 
     def run(store: TrialStore, device: str) -> Found:
         data = read_experiment_data(dataset, split)
-        return store.run(
-            sampling_bias_trials(num_seeds, names),
-            lambda trial: run_sampling_bias(data, plan, trial, device),
+        tuning, measured = (data, data) if len(plan.rates) == 1 else halves(data)
+        rated = RatedRun(
+            measure=lambda trial, rate: run_sampling_bias(measured, plan, trial, rate, device),
+            tune=lambda trial, rate: run_sampling_bias(tuning, plan, trial, rate, device),
+            merit=_merit,
         )
+        trials = [
+            Trial(task, name, seed)
+            for seed in range(num_seeds)
+            for task in plan.tasks
+            for name in names
+        ]
+        return run_with_rates(store, trials, plan.rates, rated)
 
-    return Experiment("sampling-bias", dataset, split, num_seeds, asdict(plan), run, _report)
+    def report(found: Found) -> Report:
+        text = sampling_bias_markdown(found)
+        if table := rates_table(found, plan.rates):
+            by = f"{_TUNED_BY[RETRIEVAL]} and, in the profiles, error Full"
+            text += f"## Learning rates, each the best on the other half by {by}\n\n{table}\n"
+        return Report(text, draw_sampling_bias(found), sampling_bias_record(found))
+
+    return Experiment("sampling-bias", dataset, split, num_seeds, asdict(plan), run, report)
 
 
-def _report(found: Found) -> Report:
-    return Report(sampling_bias_markdown(found), draw_sampling_bias(found))
+def _merit(trial: Trial, values: Values) -> float:
+    value = values[_TUNED_BY[trial.task]]
+    return value if trial.task == RETRIEVAL else -value
 
 
-def sampling_bias_trials(num_seeds: int, settings: Iterable[str]) -> list[Trial]:
-    """Return the trials: every setting of every task with one seed before the next seed."""
-    names = list(settings)
-    return [
-        Trial(task, name, seed) for seed in range(num_seeds) for task in TASKS for name in names
-    ]
-
-
-def learning_config(setting: str, num_negatives: int) -> LearningConfig:
+def learning_config(setting: str, num_negatives: int, loss: Loss = "softmax") -> LearningConfig:
     """Return q, w and loss of a setting: the positive alone is no negative, as in the paper.
 
     Args:
         setting: One of `SETTINGS`.
         num_negatives: m where q does not settle it; drawn once for a batch.
+        loss: Of a pair and its negatives. The contrastive one is the decoupled loss with
+            phi(z) = (1 - z)^2 and varphi(z) = max(z, 0)^2 of cosines, margin 0 (section 5.1).
     """
     negatives: dict[str, Any] = {"exclude": "positive"}
     if setting in _FULL:
@@ -169,11 +222,12 @@ def learning_config(setting: str, num_negatives: int) -> LearningConfig:
         negatives |= {"distribution": _DISTRIBUTIONS[distribution], "weighting": weight}
         if distribution != "within_batch":
             negatives |= {"num_negatives": num_negatives, "shared": True}
-    return LearningConfig.model_validate({"negatives": negatives, "loss": {"kind": "softmax"}})
+    of_pair = {"kind": "softmax"} if loss == "softmax" else {"kind": "decoupled", "part": loss}
+    return LearningConfig.model_validate({"negatives": negatives, "loss": of_pair})
 
 
 def run_sampling_bias(
-    data: ExperimentData, plan: SamplingBiasPlan, trial: Trial, device: str
+    data: ExperimentData, plan: SamplingBiasPlan, trial: Trial, learning_rate: float, device: str
 ) -> Values:
     """Train one setting on one task, and return its figures.
 
@@ -181,36 +235,47 @@ def run_sampling_bias(
         data: The corpus.
         plan: How to train.
         trial: Its task is one of `TASKS`, its setting one of `SETTINGS`.
+        learning_rate: Of `RowAdagrad`.
         device: Where to train.
 
     Raises:
         DataError: The corpus is too small for a profile.
     """
+    train_and_rank = partial(
+        _train_and_rank, trial=trial, learning_rate=learning_rate, device=device
+    )
     if trial.task == RETRIEVAL:
-        return _retrieval_figures(_train_and_rank(data, plan, trial, max(_RECALL_KS), device), data)
+        return _retrieval_figures(train_and_rank(data, plan, k=max(_RECALL_KS)), data)
     shape = ProfileShape("EXP" if trial.task == "EXP" else "STEP")
     problem = make_profile(data, shape, np.random.default_rng(trial.seed))
     of_profile = replace(plan, epochs=plan.profile_epochs, num_negatives=plan.num_profile_negatives)
-    best = _train_and_rank(problem, of_profile, trial, 1, device)[:, 0]
+    best = train_and_rank(problem, of_profile, k=1)[:, 0]
     return {f"error {name}": error for name, error in balanced_errors(best, problem).items()}
 
 
 def _train_and_rank(
-    data: ExperimentData, plan: SamplingBiasPlan, trial: Trial, k: int, device: str
+    data: ExperimentData,
+    plan: SamplingBiasPlan,
+    *,
+    trial: Trial,
+    learning_rate: float,
+    k: int,
+    device: str,
 ) -> Int64[np.ndarray, "document k"]:
     num_labels = len(data.counts)
     num_negatives = min(plan.num_negatives, num_labels - 1)
-    config = learning_config(trial.setting, num_negatives)
+    config = learning_config(trial.setting, num_negatives, plan.loss)
     learning = Learning(
         objective=make_objective(config, SamplerInputs(data.counts, device)),
         exclude="positive",
         reduction="documents" if trial.setting in _FULL else "pairs",
         batch_size=num_negatives + 1,
         epochs=plan.epochs,
-        learning_rate=plan.learning_rate,
+        learning_rate=learning_rate,
     )
     with forked_random(trial.seed):
-        model = HiddenLayerModel(data.train.features.shape[1], num_labels, plan.width).to(device)
+        kind = HiddenLayerModel if plan.loss == "softmax" else CosineModel
+        model = kind(data.train.features.shape[1], num_labels, plan.width).to(device)
     train_model(model, data.train, learning, trial.seed)
     return rank_documents(model, data.measured.features, k)
 
@@ -291,6 +356,18 @@ def sampling_bias_markdown(found: Found) -> str:
         for title, columns in tables.items():
             parts.append(f"## {title}\n\n{settings_table(found[task], columns)}\n")
     return "\n".join(parts)
+
+
+def sampling_bias_record(found: Found) -> dict[str, Any]:
+    """Return findings and figures of every task as tables of a record."""
+    return {
+        "findings": findings_record(run_tests(found, paper_findings())),
+        "tables": {
+            task: settings_record(settings, list(next(iter(settings.values()))))
+            for task, settings in found.items()
+        },
+        "rates": rates_record(found),
+    }
 
 
 def draw_sampling_bias(found: Found) -> Figure:

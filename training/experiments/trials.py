@@ -109,12 +109,15 @@ Found = Mapping[str, Mapping[str, Mapping[str, Estimate]]]
 """Estimates by task, setting and name of the figure."""
 
 
-def choose_settings(known: Iterable[str], requested: str | None) -> list[str]:
+def choose_settings(
+    known: Iterable[str], requested: str | None, option: str = "--settings"
+) -> list[str]:
     """Return the settings to run, in the order of those known.
 
     Args:
         known: All settings.
         requested: Names between commas; None for all.
+        option: What asked for them.
 
     Raises:
         ConfigError: One is not known.
@@ -125,7 +128,7 @@ def choose_settings(known: Iterable[str], requested: str | None) -> list[str]:
     chosen = [name.strip() for name in requested.split(",")]
     if unknown := [name for name in chosen if name not in names]:
         raise ConfigError(
-            f"--settings: got {', '.join(map(repr, unknown))}, expected some of {', '.join(names)}"
+            f"{option}: got {', '.join(map(repr, unknown))}, expected some of {', '.join(names)}"
         )
     return [name for name in names if name in chosen]
 
@@ -217,6 +220,28 @@ def found_to_json(found: Found) -> dict[str, Any]:
         }
         for task, settings in found.items()
     }
+
+
+def estimate_record(estimate: Estimate) -> dict[str, float]:
+    """Return an estimate in percent as a cell of a record's table."""
+    error = estimate.standard_error
+    cell = {"mean": 100 * estimate.mean, "digits": 2}
+    return cell if error is None else cell | {"standard_error": 100 * error}
+
+
+def settings_record(
+    settings: Mapping[str, Mapping[str, Estimate]], columns: Sequence[str]
+) -> dict[str, Any]:
+    """Return what `settings_table` shows as records have tables; null for what a setting lacks."""
+    rows = [
+        [
+            name,
+            max(len(estimate.values) for estimate in estimates.values()),
+            *(estimate_record(estimates[x]) if x in estimates else None for x in columns),
+        ]
+        for name, estimates in settings.items()
+    ]
+    return {"columns": [{"name": x} for x in ("setting", "seeds", *columns)], "rows": rows}
 
 
 def settings_table(settings: Mapping[str, Mapping[str, Estimate]], columns: Sequence[str]) -> str:

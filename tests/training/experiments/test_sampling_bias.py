@@ -19,6 +19,7 @@ from training.experiments.sampling_bias import (
     pair_recall_at,
     run_sampling_bias,
     sampling_bias_markdown,
+    sampling_bias_record,
 )
 from training.experiments.trials import Estimate, Trial
 from training.learning.objectives import SampledObjective, SamplerInputs, make_objective
@@ -51,7 +52,7 @@ def data() -> ExperimentData:
 def test_every_setting_can_be_made_and_trained(setting, data):
     objective = make_objective(learning_config(setting, 8), SamplerInputs(data.counts, "cpu"))
     assert isinstance(objective, SampledObjective)
-    values = run_sampling_bias(data, PLAN, Trial("retrieval", setting, 0), "cpu")
+    values = run_sampling_bias(data, PLAN, Trial("retrieval", setting, 0), 0.1, "cpu")
     assert values["R@1 Full"] > 1 / L  # what a random label gets
     assert all(0 <= value <= 1 for value in values.values())
 
@@ -83,14 +84,14 @@ def test_the_grid_is_that_of_the_paper():
 def test_a_seed_gives_the_same_figures_and_another_one_others(task, data):
     brief = replace(PLAN, epochs=1, width=2)
     found = [
-        run_sampling_bias(data, brief, Trial(task, "within_batch-constant", seed), "cpu")
+        run_sampling_bias(data, brief, Trial(task, "within_batch-constant", seed), 0.1, "cpu")
         for seed in (0, 0, 1)
     ]
     assert found[0] == found[1] != found[2]
 
 
 def test_figures_of_a_profile_are_balanced_errors(data):
-    values = run_sampling_bias(data, PLAN, Trial("STEP", "full_softmax", 0), "cpu")
+    values = run_sampling_bias(data, PLAN, Trial("STEP", "full_softmax", 0), 0.1, "cpu")
     assert "error Full" in values and "error Tail" in values
     assert set(values) <= {f"error {name}" for name in ("Head", "Torso", "Tail", "Full")}
 
@@ -112,7 +113,7 @@ def test_parts_without_labels_have_no_recall(data):
         Part(data.train.features, data.train.truth[:, [0, 0]]),
         Part(data.measured.features, data.measured.truth[:, [0, 0]]),
     )
-    values = run_sampling_bias(both, PLAN, Trial("retrieval", "full_softmax", 0), "cpu")
+    values = run_sampling_bias(both, PLAN, Trial("retrieval", "full_softmax", 0), 0.1, "cpu")
     assert "R@1 Tail" in values and "R@1 Head" not in values
 
 
@@ -133,3 +134,36 @@ def test_the_report_has_a_table_a_task_and_a_panel_a_table_and_recall():
     ]  # fmt: skip
     (bar,) = [patch for patch in figure.axes[0].patches if patch.get_height()]
     assert bar.get_height() == pytest.approx(20)
+
+
+@pytest.mark.parametrize("setting", ["uniform-constant", "within_batch-tail", "full_softmax"])
+def test_the_contrastive_loss_of_cosines_learns(setting, data):
+    plan = replace(PLAN, loss="cosine_contrastive", epochs=4)
+    (rate,) = plan.rates
+    values = run_sampling_bias(data, plan, Trial("retrieval", setting, 0), rate, "cpu")
+    assert values["R@1 Full"] > 2 / L
+
+
+def test_a_record_has_the_tables_that_the_report_shows():
+    names = [f"R@10 {third}" for third in ("Head", "Tail")]
+    found = {
+        "retrieval": {
+            setting: dict(zip(names, map(Estimate, values), strict=True))
+            for setting, values in {
+                "full_softmax": [(0.5, 0.6, 0.5), (0.1, 0.1, 0.2)],
+                "logit_adjustment": [(0.4, 0.4, 0.4), (0.31, 0.3, 0.4)],
+            }.items()
+        }
+    }
+    record = sampling_bias_record(found)
+    (row,) = record["findings"]["rows"]
+    assert row[:4] == [
+        "logit adjustment beats softmax on Tail", "retrieval, R@10 Tail", "logit_adjustment",
+        "full_softmax",
+    ]  # fmt: skip
+    assert row[4]["mean"] == pytest.approx(100 * (0.21 + 0.2 + 0.2) / 3)
+    assert row[5] == 3 and row[-1] == "holds"
+    table = record["tables"]["retrieval"]
+    assert [column["name"] for column in table["columns"]] == ["setting", "seeds", *names]
+    assert table["rows"][0][3]["mean"] == pytest.approx(40 / 3)
+    assert record["rates"] == {}
