@@ -13,6 +13,7 @@ import typer
 from models.errors import ConfigError
 from training.data.dataset import Dataset, open_dataset
 from training.experiments.adversarial.curves import Clock
+from training.experiments.adversarial.record import adversarial_record
 from training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
 from training.experiments.adversarial.run import run_task
 from training.experiments.adversarial.tasks import (
@@ -110,7 +111,8 @@ def adversarial(
         return store.read()
 
     def report(found: Found) -> Report:
-        return Report(adversarial_markdown(found, clock), draw_adversarial(found, clock))
+        tables = adversarial_record(found, clock)
+        return Report(adversarial_markdown(found, clock), draw_adversarial(found, clock), tables)
 
     dataset = problems[0] if isinstance(problems, tuple) else None
     content = {**asdict(plan), "threads": torch.get_num_threads()}

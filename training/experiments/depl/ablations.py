@@ -98,6 +98,10 @@ ABLATIONS: tuple[Ablation, ...] = (
         {"retrieval": {"label_pooling": "cls"}},
     ),
     Ablation(
+        "word_labels", "labels pooled by the mean over their words, without [CLS] and [SEP]",
+        {"retrieval": {"label_pooling": "words"}},
+    ),
+    Ablation(
         "no_pretraining", "no classifier is trained first", {"classifier": {"epochs": 0}},
     ),
     *(

@@ -15,6 +15,7 @@ from training.experiments.adversarial.curves import (
     quickest,
     time_to_level,
 )
+from training.experiments.adversarial.record import adversarial_record
 from training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
 from training.experiments.adversarial.run import best_candidates
 from training.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
@@ -173,3 +174,37 @@ def test_the_picture_has_two_panels_a_task_over_the_clock_that_was_asked_for(clo
     assert set(lines) == {"adversarial", "uniform", "p_D itself", "tree alone"}
     assert lines["adversarial"].get_xdata()[-1] == last
     assert lines["adversarial"].get_ydata()[-1] == 0.65
+
+
+def test_a_record_has_ends_and_the_envelope():
+    record = adversarial_record({"task": WITH_QUICK}, "cpu")
+    names = [column["name"] for column in record["ends"]["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in record["ends"]["rows"]]
+    assert [(row["method"], row["tuned by"]) for row in rows[:3]] == [
+        ("tree alone", None), ("`adversarial`", "accuracy"), ("`uniform`", "accuracy"),
+    ]  # fmt: skip
+    assert rows[1]["accuracy, %"]["mean"] == pytest.approx(65)
+    assert rows[1]["CPU, s"]["mean"] == pytest.approx(4)  # the tree takes one of them
+    names = [column["name"] for column in record["envelope"]["columns"]]
+    ours, uniform = (dict(zip(names, row, strict=True)) for row in record["envelope"]["rows"][:2])
+    time = time_to_level(WITH_QUICK, "adversarial", "accuracy", 0.9, "cpu")
+    assert ours["90% of the way, CPU s"]["mean"] == pytest.approx(time.seconds.mean)
+    assert ours["90% of the way, times as soon"]["mean"] == pytest.approx(time.quotient.mean)
+    assert uniform["99% of the way, times as soon"]["mean"] == 1
+
+
+def test_what_is_tested_is_where_training_ends():
+    better = figures([0, 1, 3], [0.25, 0.45, 0.65], 0.6, num_seeds=2)
+    record = adversarial_record({"task": SETTINGS | {ADVERSARIAL.setting: better}}, "cpu")
+    by_accuracy, by_likelihood = record["findings"]["rows"]
+    assert by_accuracy[1:4] == ["task, accuracy", "adversarial", "uniform"]
+    assert by_accuracy[4]["mean"] == pytest.approx(15)
+    assert by_accuracy[-1] == "holds"  # both seeds are alike: no variance
+    assert by_likelihood[4]["mean"] == pytest.approx(100 * (0.4 - 0.5))  # another candidate
+
+
+def test_a_method_that_never_gets_there_says_so():
+    slow = {**SETTINGS, ADVERSARIAL.setting: figures([0, 1], [0.1, 0.2], 0.6)}
+    slow.pop(Candidate("adversarial", -1, 0).setting)
+    row = adversarial_record({"task": slow}, "cpu")["envelope"]["rows"][0]
+    assert row[:3] == ["task", "accuracy", "`adversarial`"] and row[3:5] == ["never", None]
