@@ -29,6 +29,7 @@ Options behind NAME: ` %` multiplies by 100; `: P@1; P@5` chooses columns, in th
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -248,17 +249,22 @@ def value_of(cell: Any) -> int | float | None:
 
 def main() -> None:
     """Fill the tables of all pages, or name the pages that are out of date."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page is stale")
+    is_check = parser.parse_args().check
     stale = []
     made = {path: render_page(path.read_text(encoding="utf-8")) for path in pages()}
     made[BOARD] = leaderboard_page.page(RESULTS / "leaderboard")
     for path, filled in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != filled:
             stale.append(str(path.relative_to(ROOT)))
-            if "--check" not in sys.argv[1:]:
+            if not is_check:
                 path.write_text(filled, encoding="utf-8")
     if stale:
-        print(("stale: " if "--check" in sys.argv[1:] else "written: ") + ", ".join(stale))
-    sys.exit(bool(stale) and "--check" in sys.argv[1:])
+        print(("stale: " if is_check else "written: ") + ", ".join(stale))
+    sys.exit(bool(stale) and is_check)
 
 
 if __name__ == "__main__":

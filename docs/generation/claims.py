@@ -292,7 +292,9 @@ def _sooner_row(folder: Path) -> list[str]:
     """Return the row of "an order of magnitude sooner": is each ratio below ten?"""
     ratios = _ratios(folder)
     paths = sorted(folder.glob("findings-adversarial-*.json"))
-    num_below = sum(p is not None and p < SIGNIFICANT for p in holm([x.p_below_ten for x in ratios]))
+    num_below = sum(
+        p is not None and p < SIGNIFICANT for p in holm([x.p_below_ten for x in ratios])
+    )
     effects, seeds = [], []
     for name in dict.fromkeys(each.set_name for each in ratios):
         own = [each for each in ratios if each.set_name == name]
@@ -303,7 +305,9 @@ def _sooner_row(folder: Path) -> list[str]:
             f"{name}: {low:.1f} to {best.mean:.1f} times as soon at {len(own)} levels, the largest {best.mean:.1f}{bounds}"
         )
         seeds.append(str(best.num_seeds))
-    records = [f"[{path.stem.removeprefix('findings-adversarial-')}]({path.name})" for path in paths]
+    records = [
+        f"[{path.stem.removeprefix('findings-adversarial-')}]({path.name})" for path in paths
+    ]
     return [
         "They converge an order of magnitude sooner",
         f"{_ADVERSARIAL}, Figure 1",

@@ -7,6 +7,7 @@ by more than chance is said by the tests of `differences.json`.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,43 @@ _COSTS = {
 def read_rows(folder: Path) -> list[dict[str, Any]]:
     """Return the records of a set, by P@5."""
     paths = [path for path in sorted(folder.glob("*.json")) if path.name != _DIFFERENCES]
-    rows = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    return sorted(rows, key=lambda row: -row["figures"]["bands"]["all"]["P@5"])
+    return sorted(map(_read_row, paths), key=lambda row: -row["figures"]["bands"]["all"]["P@5"])
+
+
+def _read_row(path: Path) -> dict[str, Any]:
+    """Read the record of a row.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        columns_of(row)
+        costs = [row["figures"]["costs"][name] for name in _COSTS]
+        about = [
+            row["command"],
+            *(row["figures"][name] for name in ("name", "version", "settings")),
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: no record of a row ({error!r}); row.py writes them") from error
+    if not all(isinstance(each, str) for each in about):
+        raise ValueError(f"{path}: name, version, settings and command are to be texts")
+    if not all(each is None or isinstance(each, int | float) for each in costs):
+        raise ValueError(f"{path}: costs {costs} are to be numbers or null")
+    return row
+
+
+def _plain(text: str) -> str:
+    """Return a text as a cell of a Markdown table that shows it as it is."""
+    shown = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`|*\[\]])", r"\\\1", shown)
+
+
+def _code(text: str) -> str:
+    """Return a text as code in a cell of a Markdown table."""
+    shown = " ".join(text.split()).replace("|", "\\|").replace("<!--", "<! --")
+    longest = max(map(len, re.findall(r"`+", shown)), default=0)
+    return f"{'`' * (longest + 1)}{shown}{'`' * (longest + 1)}"
 
 
 def tables_of(folder: Path) -> dict[str, Any]:
@@ -77,7 +113,11 @@ def _costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _made(rows: list[dict[str, Any]]) -> dict[str, Any]:
     cells = [
-        [row["figures"]["version"], row["figures"]["settings"], f"`{row['command']}`"]
+        [
+            _plain(row["figures"]["version"]),
+            _plain(row["figures"]["settings"]),
+            _code(row["command"]),
+        ]
         for row in rows
     ]
     return _table(rows, [("version", None), ("settings", None), ("command", None)], cells)
@@ -90,5 +130,5 @@ def _table(
     headed += [
         {"name": name} | ({} if digits is None else {"digits": digits}) for name, digits in columns
     ]
-    named = [[row["figures"]["name"], *each] for row, each in zip(rows, cells, strict=True)]
+    named = [[_plain(row["figures"]["name"]), *each] for row, each in zip(rows, cells, strict=True)]
     return {"columns": headed, "rows": named}

@@ -42,10 +42,11 @@ for (const table of document.querySelectorAll("table")) {
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       const column = head.cellIndex, value = (row) => {
         const text = row.cells[column].textContent;
-        return text === "" ? -Infinity : isNaN(text) ? text : Number(text);
+        return text === "" ? null : isNaN(text) ? text : Number(text);
       };
       const rows = [...table.tBodies[0].rows].sort((a, b) => {
         const x = value(a), y = value(b);
+        if (x === null || y === null) return (x === null) - (y === null); // empty cells come last
         return (x < y ? -1 : x > y ? 1 : 0) * (up ? 1 : -1);
       });
       table.tBodies[0].append(...rows);
@@ -76,7 +77,7 @@ def page(folder: Path) -> str:
         f"<style>{_STYLE}</style>\n<h1>Leaderboard</h1>\n"
         "<p>Test splits, in percent; CPU seconds and milliseconds. A click on a heading sorts. "
         "What the columns mean, how rows were made and which differ by more than chance: "
-        "the page of this name in the documents.</p>\n"
+        '<a href="leaderboard.html">the leaderboard of the documents</a>.</p>\n'
         f'<p id="pick" hidden><label>Labels by training documents: <select>{options}</select>'
         f"</label></p>\n{''.join(parts)}<script>{_SCRIPT}</script>\n</html>\n"
     )

@@ -136,6 +136,10 @@ def _decompressed(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
             f"{path}: is no gzip file, or has more behind it ({error}); if it is not compressed, "
             "take .gz off its name"
         ) from error
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path}: can't be read: there is no such file; look at its name and folder"
+        ) from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: can't be read to its end ({error}); is it whole?") from error
 

@@ -10,13 +10,19 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, save_npz
 
+from models.errors import ConfigError, DataError
 from models.ranking.top_k import NO_LABEL, Ranking
 from models.vocabulary.reading import read_vocabulary
 from training.assessment.predictions import read_predictions, write_predictions
 from training.data.dataset import open_dataset
 from training.evaluation.by_frequency import evaluate
 
-DEMO = Path(__file__).parents[2] / "training" / "demo_data"
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+from docs.generation.leaderboard import read_rows, tables_of  # noqa: E402 - not installed
+from docs.render import markdown_of  # noqa: E402
+
+DEMO, BOARD = ROOT / "training" / "demo_data", ROOT / "docs" / "results" / "leaderboard"
 MODULES = ("columns", "row", "features", "peers", "differences", "annif_row", "evaluation_rows")
 
 
@@ -122,25 +128,38 @@ def test_documents_that_repeat_another_do_not_count(board):
     assert all(row[2] == 0 for row in found["rows"])
 
 
-def test_a_row_is_a_record_of_everything(board, tmp_path):
-    dataset = open_dataset(DEMO)
-    files = {}
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory):
+    """The demo, and files of predictions of its dev and test split that are the truth.
+
+    The document with the most labels has wrong ones behind them, so that the files are ten wide.
+    """
+    dataset, folder, files = open_dataset(DEMO), tmp_path_factory.mktemp("oracle"), {}
     for split in ("dev", "test"):
         truth = dataset.split(split).scan().labels
-        padded = [
-            (row.tolist() + [NO_LABEL] * 3)[:3]
-            for row in np.split(truth.indices, truth.indptr[1:-1])
-        ]
-        labels = np.array(padded)
+        carried = [row.tolist() for row in np.split(truth.indices, truth.indptr[1:-1])]
+        longest = max(carried, key=len)
+        assert len(longest) >= 5
+        longest += [x for x in range(20) if x not in longest][: max(0, 10 - len(longest))]
+        labels = np.array([(row + [NO_LABEL] * 10)[:10] for row in carried])
         scores = np.where(labels == NO_LABEL, -np.inf, 0.75).astype(np.float32)
-        files[split] = tmp_path / f"{split}.txt"
+        files[split] = folder / f"{split}.txt"
         write_predictions(files[split], Ranking(labels, scores), truth.shape[1])
-    costs = dict.fromkeys(board["row"].COSTS)
-    about = {"name": "oracle", "version": "1", "settings": "none"}
-    path = tmp_path / "oracle.json"
+    return dataset, files
+
+
+def write_oracle(board, oracle, path, *, costs=None, **changes):
+    dataset, files = oracle
     board["row"].write_row(
-        path, dataset, files["test"], files["dev"], about=about, costs=costs, command="python x"
-    )
+        path, dataset, changes.pop("test", files["test"]), changes.pop("dev", files["dev"]),
+        about={"name": "oracle", "version": "1", "settings": "none", **changes},
+        costs=dict.fromkeys(board["row"].COSTS) | (costs or {}), command="python x",
+    )  # fmt: skip
+
+
+def test_a_row_is_a_record_of_everything(board, oracle, tmp_path):
+    path = tmp_path / "oracle.json"
+    write_oracle(board, oracle, path)
     record = json.loads(path.read_text())
     figures = record["figures"]
     assert record["command"] == "python x"
@@ -149,6 +168,80 @@ def test_a_row_is_a_record_of_everything(board, tmp_path):
     assert figures["intervals"]["P@1"] == [1, 1]
     assert figures["probabilities"]["ECE@5"] == pytest.approx(0.25)
     assert figures["probabilities"]["ECE@5, fitted on dev"] == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "a\nb"}, "--name: got 'a\\\\nb', expected one line"),
+        ({"name": " "}, "--name: got ' ', expected one line of 1 to 80"),
+        ({"name": "x" * 81}, "1 to 80 characters"),
+        ({"settings": "a <!-- end --> b"}, "without '<!--'"),
+        ({"version": ""}, "--version: got ''"),
+        ({"costs": {"training_seconds": -5.0}}, "--training-seconds: got -5.0, expected a number"),
+        ({"costs": {"memory_gib": float("nan")}}, "--memory-gib: got nan"),
+        ({"costs": {"milliseconds": float("inf")}}, "--milliseconds: got inf"),
+    ],
+)
+def test_what_cannot_stand_in_a_table_is_refused(board, oracle, tmp_path, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        write_oracle(board, oracle, tmp_path / "row.json", **changes)
+    assert not (tmp_path / "row.json").exists()
+
+
+def test_a_folder_has_rows_of_one_corpus_each_under_its_own_name(board, oracle, tmp_path):
+    write_oracle(board, oracle, tmp_path / "one.json")
+    write_oracle(board, oracle, tmp_path / "one.json", settings="again")  # its own row
+    with pytest.raises(ConfigError, match=r"one.json: holds the row 'oracle', and this one is 'x'"):
+        write_oracle(board, oracle, tmp_path / "one.json", name="x")
+    with pytest.raises(ConfigError, match=r"one.json: holds the row 'oracle'.* --json or --name"):
+        write_oracle(board, oracle, tmp_path / "two.json")
+    record = json.loads((tmp_path / "one.json").read_text())
+    record["figures"] |= {"data": "another", "name": "other"}
+    (tmp_path / "three.json").write_text(json.dumps(record))
+    with pytest.raises(ConfigError, match=r"three.json: is of another corpus than .*demo_data"):
+        write_oracle(board, oracle, tmp_path / "one.json")
+
+
+def test_too_few_labels_and_another_scale_are_refused(board, oracle, tmp_path):
+    dataset, files = oracle
+    ranking = read_predictions(files["test"], *dataset.split("test").scan().labels.shape)
+    few, far = tmp_path / "few.txt", tmp_path / "far.txt"
+    write_predictions(few, ranking.first(4), len(dataset.labels))
+    write_predictions(far, Ranking(ranking.labels, ranking.scores - 5), len(dataset.labels))
+    with pytest.raises(DataError, match=r"few.txt: at most 4 labels a document; expected 10"):
+        write_oracle(board, oracle, tmp_path / "row.json", test=few)
+    with pytest.raises(DataError, match=r"far.txt: 100% of the scores are outside of 0.75 to 0.75"):
+        write_oracle(board, oracle, tmp_path / "row.json", test=far)
+
+
+def test_a_person_is_told_in_a_line(board, tmp_path, monkeypatch, capsys):
+    options = ["--test", "no.txt", "--name", "x", "--command", "c", "--version", "1"]
+    monkeypatch.setattr(sys, "argv", ["row.py", str(DEMO), *options, "--json", str(tmp_path)])
+    with pytest.raises(SystemExit, match="Error: --json"):
+        board["row"].main()
+    file = str(tmp_path / "row.json")
+    monkeypatch.setattr(sys, "argv", ["row.py", str(DEMO), *options, "--json", file])
+    with pytest.raises(SystemExit, match=r"Error: no.txt: can't be read: there is no such file"):
+        board["row"].main()
+
+
+def test_names_and_commands_stand_in_tables_as_they_are(tmp_path):
+    figures = json.loads((BOARD / "demo" / "omikuji-bonsai.json").read_text())
+    figures["figures"] |= {"name": "a|b `c` <i>", "settings": "x*y"}
+    figures["command"] = "a | b `c`"
+    (tmp_path / "row.json").write_text(json.dumps(figures))
+    made = tables_of(tmp_path)["made"]
+    cells = markdown_of(made).splitlines()[-1]
+    assert cells.startswith(r"| a\|b \`c\` &lt;i> |")
+    assert r"| x\*y | ``a \| b `c``` |" in cells
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"figures": {"bands": {}}}'])
+def test_what_is_no_row_is_named(tmp_path, text):
+    (tmp_path / "odd.json").write_text(text)
+    with pytest.raises(ValueError, match=r"odd.json: no record of a row"):
+        read_rows(tmp_path)
 
 
 def test_a_grid_is_every_setting_with_every_kind_of_features(board):

@@ -22,7 +22,7 @@ from training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_s
 
 PREDICTIONS_NAME = "predictions"
 """Folder of the rankings, beside the tables of an evaluation."""
-_MAX_PROBLEMS = 20
+_MAX_PROBLEMS = 5
 
 
 def write_all_predictions(

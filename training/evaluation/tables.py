@@ -8,6 +8,7 @@ Cells = tuple[list[str], list[list[str]]]
 """The heading of a table, and its rows."""
 NOT_MEASURED = "-"
 """Stands in tables for what could not be measured."""
+_NARROWEST = 3  # a ruler of ":" alone is none, and the whole no table
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -17,7 +18,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         header: The heading of each column.
         rows: The cells; each row as long as the header.
     """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    widths = [max(_NARROWEST, *map(len, column)) for column in zip(header, *rows, strict=True)]
     ruler = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = []
     for cells in (header, ruler, *rows):

@@ -189,7 +189,8 @@ def findings_table(tested: Sequence[Tested]) -> str:
         f"{len(tested)} findings, {num_tested} of them with the two seeds that a test needs: "
         f"paired t-tests over the seeds, {sides}; corrected for their number by Holm's method, and "
         f"a finding holds below {SIGNIFICANT:g}. Contrary is what a two-sided test says, corrected "
-        f"alike.\n\n{markdown_table(header, rows)}"
+        "alike. The best of several is the best of those that were run, which the tables below "
+        f"list.\n\n{markdown_table(header, rows)}"
     )
 
 

@@ -20,7 +20,7 @@ from models.errors import ConfigError
 from training.configuration.learning import LearningConfig
 from training.data.dataset import Dataset, open_dataset
 from training.evaluation.metrics import join_truth, precision_at, recall_at
-from training.evaluation.tables import markdown_table
+from training.evaluation.tables import NOT_MEASURED, markdown_table
 from training.experiments.bow_models import Learning, SphereModel, rank_documents, train_model
 from training.experiments.data import ExperimentData, halves, read_experiment_data
 from training.experiments.findings import Finding, findings_record, findings_table, run_tests
@@ -387,6 +387,8 @@ def _ratio_table(settings: Mapping[str, Mapping[str, Estimate]]) -> str:
 
 
 def _ratio_text(value: float, error: float | None) -> str:
+    if not math.isfinite(value):
+        return NOT_MEASURED
     return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Int64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from models.errors import ConfigError
 from training.configuration.learning import LearningConfig
 from training.data.dataset import Dataset, open_dataset
 from training.evaluation.metrics import (
@@ -103,7 +104,7 @@ class SamplingBiasPlan:
         epochs: Passes over the pairs of the corpus.
         profile_epochs: Passes over the documents of a profile.
         num_negatives: m for the corpus; a batch has one pair more, so that all have as many.
-        num_profile_negatives: m for a profile.
+        num_profile_negatives: m for a profile, or one less than its classes where those are fewer.
         width: Of the hidden layer.
         learning_rates: Of `RowAdagrad`; of several, each setting has its best. Empty: that of the
             loss, the same for all.
@@ -132,7 +133,12 @@ def command(
     seeds: SeedsOption = 3,
     epochs: EpochsOption = 2,
     negatives: Annotated[
-        int, typer.Option(min=1, help="m of the corpus; of a profile an eighth of it.")
+        int,
+        typer.Option(
+            min=1,
+            help="m of the corpus, an eighth of it of a profile; a step has m + 1 pairs, so that "
+            "more are fewer steps.",
+        ),
     ] = 256,
     loss: Annotated[Loss, typer.Option(help="Of pairs and their negatives.")] = "softmax",
     tasks: Annotated[
@@ -170,12 +176,17 @@ def sampling_bias(
         plan: How to train.
 
     Raises:
-        ConfigError: A setting is not known.
+        ConfigError: A setting is not known; running it, m is not below the number of labels.
     """
     names = choose_settings(SETTINGS, settings)
 
     def run(store: TrialStore, device: str) -> Found:
         data = read_experiment_data(dataset, split)
+        if RETRIEVAL in plan.tasks and plan.num_negatives >= len(data.counts):
+            raise ConfigError(
+                f"--negatives: got {plan.num_negatives}, of {len(data.counts)} labels that have "
+                "training documents; expected fewer than all"
+            )
         tuning, measured = (data, data) if len(plan.rates) == 1 else halves(data)
         rated = RatedRun(
             measure=lambda trial, rate: run_sampling_bias(measured, plan, trial, rate, device),

@@ -28,7 +28,6 @@ KS = (1, 3, 5, 10)
 _PLACES = 5
 BANDS = (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN)
 """The subsets of the labels that a row is measured on."""
-"""The subsets of the labels that rows are measured on."""
 _NUM_RESAMPLES = 1000
 _INTERVAL = (2.5, 97.5)
 

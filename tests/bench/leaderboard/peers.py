@@ -56,8 +56,8 @@ PEERS = {
     ),
     "xr-linear": Peer(
         "PECOS XR-Linear", "libpecos==1.2.8", "run_xr_linear.py",
-        {"scheme": ("tfn", "tfn+man"), "Cp": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "Cn": (1.0,), "nr_splits": (16,),
-         "beam_size": (50,)},
+        {"scheme": ("tfn", "tfn+man"), "Cp": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "Cn": (1.0,),
+         "nr_splits": (16,), "beam_size": (50,)},
     ),
     "napkinxc-plt": Peer(
         "napkinXC, PLT", "napkinxc==0.7.2", "run_napkinxc.py",

@@ -7,26 +7,37 @@
 
 The files are in the score-matrix form that `longtail compare` reads: a header "N L", then for each
 document of the split `label:score` pairs, labels numbered as the corpus lists them. Twenty labels a
-document are enough. With `--dev`, the same of the dev split, the row has probabilities and
-micro-F1 too. Costs are what `--training-seconds` and its like say: seconds of CPU, all cores added.
+document are enough, ten are needed. With `--dev`, the same of the dev split, the row has
+probabilities and micro-F1 too. Costs are what `--training-seconds` and its like say: seconds of
+CPU, all cores added. A folder has the rows of one corpus, each under a name of its own; a file that
+holds another row is not replaced.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from columns import Judged, columns_of
+import numpy as np
+from columns import KS, Judged, columns_of
 
+from models.errors import ConfigError, DataError, LongtailError
+from models.ranking.top_k import NO_LABEL, Ranking
 from training.assessment.predictions import read_predictions
 from training.data.dataset import Dataset, open_dataset
 from training.data.held_out import with_held_out_dev
-from training.evaluation.record import make_record, write_record
+from training.evaluation.metrics import join_truth, precision_at
+from training.evaluation.record import check_record_file, make_record, write_record
 
 HELD_OUT_SHARE = 0.1
 """Of the training documents, where a corpus has no dev split: as `longtail train` does."""
+_LONGEST = {"name": 80, "version": 200, "settings": 500, "command": 1000}
+_MOST_OUTSIDE = 0.5
 COSTS = {
     "training_seconds": "CPU seconds to train what the row shows",
     "tuning_seconds": "CPU seconds of the whole search on dev",
@@ -51,10 +62,13 @@ def main() -> None:
     chosen = parser.parse_args()
     costs = {name: getattr(chosen, name) for name in COSTS}
     about = {"name": chosen.name, "version": chosen.version, "settings": chosen.settings}
-    write_row(
-        chosen.json, open_dataset(chosen.data), chosen.test, chosen.dev,
-        about=about, costs=costs, command=chosen.command,
-    )  # fmt: skip
+    try:
+        write_row(
+            chosen.json, open_dataset(chosen.data), chosen.test, chosen.dev,
+            about=about, costs=costs, command=chosen.command,
+        )  # fmt: skip
+    except LongtailError as error:
+        sys.exit(f"Error: {error}")
 
 
 def name_of(data: Path) -> str:
@@ -91,17 +105,113 @@ def write_row(
         costs: By the names of `COSTS`.
         command: What made the predictions; None: this process.
         threshold: The probability that the method chose on dev for micro-F1, if it did.
+
+    Raises:
+        ConfigError: What is said of the row can't stand in a table, or the folder or the file has
+            other rows.
+        DataError: Predictions are of other documents, too few, or dev's on another scale.
     """
+    check_record_file(path, inputs=[x for x in (test, dev) if x is not None], overwrite=True)
+    check_words({**about, "command": command})
+    check_costs(costs)
+    check_place(path, about["name"], dataset)
     judged = Judged.of(dataset, "test")
+    ranking = ranking_of(test, judged.truth)
     ranked = None
     if dev is not None:
         truth = with_dev(dataset).split("dev").scan().labels
-        ranked = read_predictions(dev, *truth.shape), truth
-    found = columns_of(read_predictions(test, *judged.truth.shape), judged, ranked, threshold)
+        ranked = ranking_of(dev, truth), truth
+        check_scale(test, ranking, dev, ranked[0])
+    found = columns_of(ranking, judged, ranked, threshold)
     figures = {**about, "data": dataset.fingerprint, "split": "test", "costs": costs, **found}
     write_record(path, make_record(figures, command=command, seeds=about.get("seeds", ())))
     values = found["bands"]["all"]
     print(f"{about['name']}: P@1 {100 * values['P@1']:.2f}, P@5 {100 * values['P@5']:.2f}: {path}")
+
+
+def ranking_of(path: Path, truth: Any) -> Ranking:
+    """Read predictions, and tell how good they are and of how many documents there are none.
+
+    Raises:
+        DataError: They are of other documents or labels, or fewer than ten labels wide.
+    """
+    ranking = read_predictions(path, *truth.shape)
+    if ranking.labels.shape[1] < max(KS):
+        raise DataError(
+            f"{path}: at most {ranking.labels.shape[1]} labels a document; expected {max(KS)} or "
+            "more, for R@10"
+        )
+    num_empty = int((ranking.labels[:, 0] == NO_LABEL).sum())
+    precision = 100 * precision_at(join_truth(ranking.first(max(KS)).labels, truth), 1)
+    empty = f"; {num_empty} documents have no label" if num_empty else ""
+    print(f"{path}: {len(ranking.labels)} documents, P@1 {precision:.2f}{empty}")
+    return ranking
+
+
+def check_words(words: Mapping[str, Any]) -> None:
+    """Refuse what would break a table: nothing, several lines, too much, or a comment's beginning.
+
+    Raises:
+        ConfigError: Something does.
+    """
+    for name, most in _LONGEST.items():
+        text = words.get(name)
+        if text is None or (name == "settings" and not text):
+            continue
+        if not text.strip() or len(text) > most or not text.isprintable() or "<!--" in text:
+            raise ConfigError(
+                f"--{name}: got {text[:60]!r}, expected one line of 1 to {most} characters "
+                "without '<!--'"
+            )
+
+
+def check_costs(costs: Mapping[str, float | None]) -> None:
+    """Refuse costs that are no numbers from 0 on.
+
+    Raises:
+        ConfigError: One is none.
+    """
+    for name, value in costs.items():
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise ConfigError(
+                f"--{name.replace('_', '-')}: got {value}, expected a number of at least 0"
+            )
+
+
+def check_place(path: Path, name: str, dataset: Dataset) -> None:
+    """Refuse to replace another row, to give two one name, or to mix corpora in a folder.
+
+    Raises:
+        ConfigError: The folder or the file has other rows.
+    """
+    for other in sorted(path.parent.glob("*.json")) if path.parent.is_dir() else ():
+        figures = json.loads(other.read_text(encoding="utf-8")).get("figures", {})
+        if "name" not in figures:
+            continue
+        if (other == path) != (figures["name"] == name):
+            raise ConfigError(
+                f"{other}: holds the row {figures['name']!r}, and this one is {name!r}; give "
+                "another --json or --name"
+            )
+        if figures["data"] != dataset.fingerprint:
+            raise ConfigError(
+                f"{other}: is of another corpus than {dataset.folder}; give a folder of its own"
+            )
+
+
+def check_scale(test: Path, ranking: Ranking, dev: Path, on_dev: Ranking) -> None:
+    """Refuse predictions most of whose scores are outside of all that dev has.
+
+    Raises:
+        DataError: They are.
+    """
+    scores, known = (x.scores[x.labels != NO_LABEL] for x in (ranking, on_dev))
+    share = float(np.mean((scores < known.min()) | (scores > known.max())))
+    if share > _MOST_OUTSIDE:
+        raise DataError(
+            f"{test}: {share:.0%} of the scores are outside of {known.min():.3g} to "
+            f"{known.max():.3g}, which all scores of {dev} are within; give both from one model"
+        )
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ def test_files_without_concepts_or_of_another_kind_are_refused(tmp_path) -> None
     blank = refusal(written(tmp_path, TURTLE + "[] a skos:Concept ."))
     assert "no concepts" in blank and "1 concepts have no URI" in blank
     assert "no vocabulary by its name" in refusal(written(tmp_path, "", "v.txt"))
-    assert "can't be read to its end" in refusal(tmp_path / "none.nt")
+    assert "can't be read: there is no such file" in refusal(tmp_path / "none.nt")
 
 
 def test_annifs_tsv(tmp_path) -> None:

@@ -92,7 +92,7 @@ def test_a_file_of_other_data_or_with_broken_lines_is_refused(reason, content, t
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(DataError, match=r"none\.txt: can't be read to its end"):
+    with pytest.raises(DataError, match=r"none\.txt: can't be read: there is no such file"):
         read_predictions(tmp_path / "none.txt", 2, 5)
 
 

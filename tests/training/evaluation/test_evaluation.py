@@ -160,6 +160,10 @@ def test_tables_line_up_in_a_terminal():
     ]
 
 
+def test_a_narrow_column_still_has_a_ruler():
+    assert markdown_table(["a", "p"], [["b", "-"]]).splitlines()[1] == "| --- | --: |"
+
+
 def test_markdown_tells_the_sizes_and_has_a_table_by_bin_for_each_scorer(evaluation):
     text = evaluation.to_markdown()
     assert text.startswith("4 documents (1 without a label), 9 labels, 6,000 training documents.")
