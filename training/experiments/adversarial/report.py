@@ -166,7 +166,7 @@ def draw_adversarial(found: Found, clock: Clock) -> Figure:
             axes.set_title(task)
             axes.set_xlabel(f"{_CLOCK_NAMES[clock]} (s), fit of the tree included")
             axes.set_ylabel(title)
-        panels[0].legend(fontsize=8)
+        panels[0].legend(fontsize=8, loc="lower right")
     return figure
 
 
