@@ -116,11 +116,19 @@ def _made(rows: list[dict[str, Any]]) -> dict[str, Any]:
         [
             _plain(row["figures"]["version"]),
             _plain(row["figures"]["settings"]),
+            _processor(row),
             _code(row["command"]),
         ]
         for row in rows
     ]
-    return _table(rows, [("version", None), ("settings", None), ("command", None)], cells)
+    names = ("version", "settings", "processor has", "command")
+    return _table(rows, [(name, None) for name in names], cells)
+
+
+def _processor(row: dict[str, Any]) -> str:
+    """Return the most that the processor can, of what matters here; costs hang on it."""
+    flags = (row.get("processor") or {}).get("flags", [])
+    return next((x for x in ("avx512_bf16", "avx512f", "avx2") if x in flags), "")
 
 
 def _table(
