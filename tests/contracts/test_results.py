@@ -222,7 +222,7 @@ def test_rows_stand_by_p_at_5_and_what_no_row_has_is_no_column(tmp_path: Path) -
         path.write_text(json.dumps(row_of(name, precision)))
     tables = leaderboard.tables_of(tmp_path / "demo")
     names = [column["name"] for column in tables["overall"]["columns"]]
-    assert [row[0] for row in tables["overall"]["rows"]] == ["high <b>", "low"]
+    assert [row[0] for row in tables["overall"]["rows"]] == ["high &lt;b>", "low"]
     assert "micro-F1" in names and not {"hP@5", "ECE@5"} & set(names)
     assert tables["bands R@10"]["rows"][1] == ["low", None, 25.0, 25.0, 25.0, 25.0]
     page = leaderboard_page.page(tmp_path)
