@@ -209,8 +209,8 @@ def findings_record(tested: Sequence[Tested]) -> dict[str, Any]:
             each.rival,
             estimate_record(each.advantage),
             len(each.advantage.values),
-            each.p_value,
-            each.corrected,
+            _p_cell(each.p_value),
+            _p_cell(each.corrected),
             each.verdict,
         ]
         for each in tested
@@ -220,6 +220,10 @@ def findings_record(tested: Sequence[Tested]) -> dict[str, Any]:
         for name in _RECORD_COLUMNS
     ]
     return {"columns": columns, "rows": rows}
+
+
+def _p_cell(p_value: float | None) -> float | str | None:
+    return "< 0.001" if p_value is not None and p_value < 0.001 else p_value
 
 
 def _p_text(p_value: float | None) -> str:

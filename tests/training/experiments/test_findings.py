@@ -127,3 +127,13 @@ def test_the_table_has_a_row_for_each() -> None:
         [*names, "near", "far", "36.67 ± 0.88", "< 0.001", "< 0.001", "holds"],
         [*names, "good", "lone", "20.00", "-", "-", "one seed"],
     ]
+
+
+def test_a_record_has_points_seeds_and_p_values_in_words_where_they_are_tiny():
+    near, far = (0.50, 0.51, 0.52, 0.53), (0.1, 0.1001, 0.1002, 0.1001)
+    found = {"task": {"a": {"x": Estimate(near)}, "b": {"x": Estimate(far)}}}
+    finding = Finding("a beats b", "task", "x", "a", ("b",))
+    (row,) = findings_record(run_tests(found, [finding]))["rows"]
+    assert row[:4] == ["a beats b", "task, x", "a", "b"]
+    assert row[4]["mean"] == pytest.approx(100 * (sum(near) - sum(far)) / 4)
+    assert row[5:] == [4, "< 0.001", "< 0.001", "holds"]
