@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from training.experiments.findings import Finding, findings_table, run_tests
+from training.experiments.findings import Finding, findings_record, findings_table, run_tests
 from training.experiments.trials import Estimate
 
 FOUND = {
