@@ -157,12 +157,14 @@ def _negative(estimate: Estimate) -> Estimate:
 def p_value_of(advantage: Estimate) -> float | None:
     """Return the p-value of the one-sided t-test that the mean is above 0; None for a single seed.
 
-    Where all seeds agree there is no variance to test with: 0 for an advantage, else 1.
+    Where all seeds agree to the digit, as figures that count few pairs may, there is no variance to
+    test with: then that of the signs, 2^-n for n seeds with an advantage, else 1.
     """
-    if len(advantage.values) == 1:
+    num_seeds = len(advantage.values)
+    if num_seeds == 1:
         return None
     if np.ptp(advantage.values) < _ROUNDING:
-        return 0.0 if advantage.mean > 0 else 1.0
+        return 0.5**num_seeds if advantage.mean > 0 else 1.0
     return float(stats.ttest_1samp(advantage.values, 0.0, alternative="greater").pvalue)
 
 
