@@ -6,7 +6,7 @@ Three tasks: `retrieval` is the corpus itself, by the multi-label reduction (sec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,6 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 import typer
 from jaxtyping import Int64
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from models.errors import ConfigError
 from training.configuration.learning import LearningConfig
@@ -51,15 +49,19 @@ from training.experiments.rates import (
     run_with_rates,
 )
 from training.experiments.runner import Experiment, Report, run_experiment
+from training.experiments.sampling_bias_picture import (
+    RECALL_KS,
+    RETRIEVAL,
+    SLICE_COLOURS,
+    TASKS,
+    draw_sampling_bias,
+)
 from training.experiments.trials import (
-    Estimate,
     Found,
     Trial,
     TrialStore,
     Values,
     choose_settings,
-    error_or_nan,
-    new_figure,
     settings_record,
     settings_table,
 )
@@ -76,13 +78,12 @@ from training.options import (
 )
 from training.runtime.machine import forked_random
 
-RETRIEVAL = "retrieval"
-TASKS = (RETRIEVAL, *get_args(Profile))
 Loss = Literal["softmax", "cosine_contrastive"]
 _RATES: Mapping[Loss, float] = {"softmax": 0.1, "cosine_contrastive": 0.02}
 _TUNED_BY = {RETRIEVAL: "R@10 Full"} | dict.fromkeys(get_args(Profile), "error Full")
-_RECALL_KS, _PRECISION_KS = (1, 10, 50), (1, 3, 5)
-_RECALLS = tuple(f"R@{k}" for k in _RECALL_KS)
+_NEGATIVES = 256
+_PRECISION_KS = (1, 3, 5)
+_RECALLS = tuple(f"R@{k}" for k in RECALL_KS)
 _DISTRIBUTIONS: Mapping[str, Mapping[str, Any]] = {
     "uniform": {"kind": "uniform"},
     "within_batch": {"kind": "within_batch"},
@@ -93,7 +94,6 @@ _FULL = {"full_softmax": "importance", "logit_adjustment": "tail"}
 """Settings over all labels, and the weight that makes each of them."""
 SETTINGS = (*(f"{q}-{w}" for q in _DISTRIBUTIONS for w in _WEIGHTS), *_FULL)
 _TABLE_1 = tuple(f"{q}-{w}" for q in ("uniform", "within_batch") for w in _WEIGHTS[:3])
-_SLICE_COLOURS = {"Head": "#0072B2", "Torso": "#009E73", "Tail": "#D55E00", "Full": "#000000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ class SamplingBiasPlan:
     Attributes:
         epochs: Passes over the pairs of the corpus.
         profile_epochs: Passes over the documents of a profile.
-        num_negatives: m for the corpus; a batch has one pair more, so that all have as many.
+        num_negatives: m for the corpus; a batch has one pair more, so that all have as many. None:
+            256, or one less than the labels where those are fewer.
         num_profile_negatives: m for a profile, or one less than its classes where those are fewer.
         width: Of the hidden layer.
         learning_rates: Of `RowAdagrad`; of several, each setting has its best. Empty: that of the
@@ -114,7 +115,7 @@ class SamplingBiasPlan:
 
     epochs: int = 2
     profile_epochs: int = 10
-    num_negatives: int = 256
+    num_negatives: int | None = None
     num_profile_negatives: int = 32
     width: int = 512
     learning_rates: tuple[float, ...] = ()
@@ -133,13 +134,13 @@ def command(
     seeds: SeedsOption = 3,
     epochs: EpochsOption = 2,
     negatives: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=1,
             help="m of the corpus, an eighth of it of a profile; a step has m + 1 pairs, so that "
-            "more are fewer steps.",
+            "more are fewer steps. By default 256, or as many as there are.",
         ),
-    ] = 256,
+    ] = None,
     loss: Annotated[Loss, typer.Option(help="Of pairs and their negatives.")] = "softmax",
     tasks: Annotated[
         str | None, typer.Option(help=f"Of {', '.join(TASKS)}, between commas; all by default.")
@@ -154,7 +155,7 @@ def command(
     def make() -> Experiment:
         plan = SamplingBiasPlan(
             epochs=epochs, num_negatives=negatives, loss=loss,
-            num_profile_negatives=max(1, negatives // 8),
+            num_profile_negatives=max(1, (negatives or _NEGATIVES) // 8),
             tasks=tuple(choose_settings(TASKS, tasks, "--tasks")),
         )  # fmt: skip
         plan = plan if rates is None else replace(plan, learning_rates=read_rates(rates))
@@ -182,7 +183,7 @@ def sampling_bias(
 
     def run(store: TrialStore, device: str) -> Found:
         data = read_experiment_data(dataset, split)
-        if RETRIEVAL in plan.tasks and plan.num_negatives >= len(data.counts):
+        if RETRIEVAL in plan.tasks and (plan.num_negatives or 0) >= len(data.counts):
             raise ConfigError(
                 f"--negatives: got {plan.num_negatives}, of {len(data.counts)} labels that have "
                 "training documents; expected fewer than all"
@@ -256,7 +257,7 @@ def run_sampling_bias(
         _train_and_rank, trial=trial, learning_rate=learning_rate, device=device
     )
     if trial.task == RETRIEVAL:
-        return _retrieval_figures(train_and_rank(data, plan, k=max(_RECALL_KS)), data)
+        return _retrieval_figures(train_and_rank(data, plan, k=max(RECALL_KS)), data)
     shape = ProfileShape("EXP" if trial.task == "EXP" else "STEP")
     problem = make_profile(data, shape, np.random.default_rng(trial.seed))
     of_profile = replace(plan, epochs=plan.profile_epochs, num_negatives=plan.num_profile_negatives)
@@ -274,7 +275,7 @@ def _train_and_rank(
     device: str,
 ) -> Int64[np.ndarray, "document k"]:
     num_labels = len(data.counts)
-    num_negatives = min(plan.num_negatives, num_labels - 1)
+    num_negatives = min(plan.num_negatives or _NEGATIVES, num_labels - 1)
     config = learning_config(trial.setting, num_negatives, plan.loss)
     learning = Learning(
         objective=make_objective(config, SamplerInputs(data.counts, device)),
@@ -295,7 +296,7 @@ def _retrieval_figures(ranked: Int64[np.ndarray, "document k"], data: Experiment
     joined = join_truth(ranked, data.measured.truth)
     values = {
         f"R@{k} {name}": pair_recall_at(joined.restricted_to(is_in), k)
-        for k in _RECALL_KS
+        for k in RECALL_KS
         for name, is_in in thirds(data.counts).items()
         if is_in.any()
     }
@@ -356,9 +357,9 @@ def sampling_bias_markdown(found: Found) -> str:
         "## Findings of Rawat et al. 2021\n",
         findings_table(run_tests(found, paper_findings())) + "\n",
     ]
-    recalls = [f"R@{k} {name}" for k in _RECALL_KS for name in _SLICE_COLOURS]
+    recalls = [f"R@{k} {name}" for k in RECALL_KS for name in SLICE_COLOURS]
     precisions = [f"{name}@{k}" for name in ("P", "PSP") for k in _PRECISION_KS]
-    errors = [f"error {name}" for name in _SLICE_COLOURS]
+    errors = [f"error {name}" for name in SLICE_COLOURS]
     for task in (task for task in TASKS if task in found):
         if task == RETRIEVAL:
             tables = {"Recall of pairs": recalls, "Precision": precisions}
@@ -379,42 +380,3 @@ def sampling_bias_record(found: Found) -> dict[str, Any]:
         },
         "rates": rates_record(found),
     }
-
-
-def draw_sampling_bias(found: Found) -> Figure:
-    """Draw recall by k (Figure 2) and balanced errors (Figure 1), a bar for each third."""
-    panels = []
-    for task in (task for task in TASKS if task in found):
-        if task == RETRIEVAL:
-            panels += [(task, f"R@{k}", f"Recall@{k} of pairs (%)") for k in _RECALL_KS]
-        else:
-            panels.append((task, "error", f"balanced error, {task} profile (%)"))
-    figure = new_figure(11.0, 3.2 * len(panels))
-    for axes, (task, prefix, title) in zip(
-        figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True
-    ):
-        _draw_slices(axes, found[task], prefix)
-        axes.set_ylabel(title)
-    return figure
-
-
-def _draw_slices(axes: Axes, settings: Mapping[str, Mapping[str, Estimate]], prefix: str) -> None:
-    names = list(settings)
-    width = 0.8 / len(_SLICE_COLOURS)
-    for index, (name, colour) in enumerate(_SLICE_COLOURS.items()):
-        column = f"{prefix} {name}"
-        shown_at = [position for position, each in enumerate(names) if column in settings[each]]
-        if not shown_at:  # a STEP profile has no Torso
-            continue
-        shown: Sequence[Estimate] = [settings[names[position]][column] for position in shown_at]
-        axes.bar(
-            [position + (index - 1.5) * width for position in shown_at],
-            [100 * estimate.mean for estimate in shown],
-            width,
-            yerr=[100 * error_or_nan(estimate) for estimate in shown],
-            label=name, color=colour, capsize=2,
-        )  # fmt: skip
-    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
-    axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
-    axes.legend(ncols=len(_SLICE_COLOURS), fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))

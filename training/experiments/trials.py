@@ -105,6 +105,25 @@ class Estimate:
         return f"{100 * self.mean:.2f}" + ("" if error is None else f" ± {100 * error:.2f}")
 
 
+def ratio(above: Estimate, below: Estimate) -> tuple[float, float | None]:
+    """Return the ratio of two means over the seeds that both have, and its standard error.
+
+    The error is that of the differences a seed, by the delta method: deviations of `above` minus
+    ratio times those of `below`; none for a single seed.
+
+    Args:
+        above: With a seed in common with the other, as all settings have the seed 0.
+        below: What it is divided by.
+    """
+    above, below = above.at_seeds(below.seeds), below.at_seeds(above.seeds)
+    if not below.mean:
+        return float("inf"), None
+    value = above.mean / below.mean
+    differences = [a - value * b for a, b in zip(above.values, below.values, strict=True)]
+    error = Estimate(tuple(differences)).standard_error
+    return value, None if error is None else error / below.mean
+
+
 Found = Mapping[str, Mapping[str, Mapping[str, Estimate]]]
 """Estimates by task, setting and name of the figure."""
 

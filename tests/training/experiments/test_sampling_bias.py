@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from models.errors import ConfigError
+from training.data.dataset import open_dataset
 from training.evaluation.metrics import join_truth
 from training.experiments.data import ExperimentData, Part, thirds
 from training.experiments.sampling_bias import (
@@ -18,10 +20,11 @@ from training.experiments.sampling_bias import (
     learning_config,
     pair_recall_at,
     run_sampling_bias,
+    sampling_bias,
     sampling_bias_markdown,
     sampling_bias_record,
 )
-from training.experiments.trials import Estimate, Trial
+from training.experiments.trials import Estimate, Trial, TrialStore
 from training.learning.objectives import SampledObjective, SamplerInputs, make_objective
 
 PLAN = SamplingBiasPlan(
@@ -167,3 +170,10 @@ def test_a_record_has_the_tables_that_the_report_shows():
     assert [column["name"] for column in table["columns"]] == ["setting", "seeds", *names]
     assert table["rows"][0][3]["mean"] == pytest.approx(40 / 3)
     assert record["rates"] == {}
+
+
+def test_more_negatives_than_there_are_labels_are_refused_where_they_were_asked_for(tiny_corpus):
+    dataset = open_dataset(tiny_corpus)
+    asked = sampling_bias(dataset, "dev", 1, None, SamplingBiasPlan(num_negatives=5000))
+    with pytest.raises(ConfigError, match=r"--negatives: got 5000, of \d+ labels"):
+        asked.run(TrialStore(tiny_corpus / "out", {}), "cpu")
