@@ -255,6 +255,13 @@ def test_a_grid_is_every_setting_with_every_kind_of_features(board):
     assert "linear_c=1.0" in peers.describe(peers.grid_of(smaller, ["words"])[1][1], smaller)
 
 
+def test_each_setting_has_a_file_of_its_own_for_each_split(board):
+    peers = board["peers"]
+    grid = peers.grid_of(peers.PEERS["xr-linear"], ["words", "phrases"])
+    names = {peers.file_name(split, *each) for split in ("dev", "test") for each in grid}
+    assert len(names) == 2 * len(grid)
+
+
 def test_annif_reads_every_name_and_every_document(board, tmp_path):
     dataset = open_dataset(DEMO)
     board["annif_row"].write_forms(dataset, tmp_path, [1])

@@ -2,7 +2,7 @@
 
     python tests/bench/leaderboard/differences.py DATA/eurlex57k --reference longtail-ensemble \
         --rankings longtail-ensemble=WORK/leaderboard/longtail-ensemble.txt \
-        omikuji-parabel=WORK/rankings/omikuji-parabel/test.txt \
+        omikuji-parabel=WORK/rankings/omikuji-parabel/test-SETTING.txt \
         --json docs/results/leaderboard/eurlex57k/differences.json
 
 P@1, P@5, nDCG@5 and PSP@5 are means over documents, whose paired differences are resampled 10,000

@@ -85,7 +85,8 @@ def main() -> None:
         for kind, settings in grid_of(peer, chosen.features)
     ]
     best = max(tried, key=lambda each: each["P@5"])
-    ranking = chosen.work / "rankings" / chosen.peer / "test.txt"
+    folder = chosen.work / "rankings" / chosen.peer
+    ranking = folder / file_name("test", best["features"], best["settings"])
     costs = run(dataset, peer, best["features"], best["settings"], "test", ranking, chosen)
     costs["tuning_seconds"] = sum(each["costs"]["training_seconds"] for each in tried)
     about = {
@@ -136,8 +137,7 @@ def try_setting(
     dataset: Dataset, peer: Peer, kind: str, settings: dict[str, Any], folder: Path, chosen: Any
 ) -> dict[str, Any]:
     """Train a setting, rank dev with it, and return its precision, costs and ranking."""
-    name = "-".join([kind, *(str(value) for value in settings.values())])
-    path = folder / f"dev-{name}.txt"
+    path = folder / file_name("dev", kind, settings)
     costs = run(dataset, peer, kind, settings, "dev", path, chosen)
     truth = with_dev(dataset).split("dev").scan().labels
     ranking = read_predictions(path, *truth.shape)
@@ -146,6 +146,11 @@ def try_setting(
     return {
         "features": kind, "settings": settings, "P@5": precision, "costs": costs, "path": str(path),
     }  # fmt: skip
+
+
+def file_name(split: str, kind: str, settings: dict[str, Any]) -> str:
+    """Return where the ranking of a setting lies; what another setting ranked is never taken."""
+    return f"{'-'.join([split, kind, *map(str, settings.values())])}.txt"
 
 
 def run(
