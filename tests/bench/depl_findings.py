@@ -1,16 +1,19 @@
-"""The claims of DEPL that one trained model can decide, by its rankings of a test split.
+"""The claims of DEPL that one configuration can decide, by its rankings of a test split.
 
     longtail evaluate DATA/eurlex57k --registry REGISTRY --predictions --output runs/eurlex-test
     python tests/bench/depl_findings.py runs/eurlex-test DATA/eurlex57k --json RECORD
+    python tests/bench/depl_findings.py runs/tate/{0,1,2} DATA/tate --json RECORD   # three seeds
 
 `longtail experiment depl` trains each setting on its own, for which the demo is small enough; here
 are the four claims that compare scorers of one model. Tests of Yang & Liu (1999), documents that
-repeat another left out, corrected for their number (Holm). One seed.
+repeat another left out, corrected for their number (Holm). Of several seeds the largest p counts,
+so that only what every seed says holds; how far apart the scorers are is the mean over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from machine import begin
@@ -34,9 +37,28 @@ _HERE = {"better": "holds", "worse": "contrary"}
 
 
 def difference(
-    folder: Path, dataset: Dataset, better: str, other: str, *, is_of_tail: bool
+    folders: Sequence[Path], dataset: Dataset, better: str, other: str, *, is_of_tail: bool
 ) -> Difference:
     """Return how far one scorer is ahead of another in points, tested both ways.
+
+    Args:
+        folders: Of `longtail evaluate`, one of each seed.
+        dataset: That they are of.
+        better: The scorer that the paper has ahead.
+        other: The one behind it.
+        is_of_tail: Whether on the labels with 1-9 training documents, or on all.
+    """
+    ahead, p_better, p_worse = zip(
+        *(_of_seed(each, dataset, better, other, is_of_tail=is_of_tail) for each in folders),
+        strict=True,
+    )
+    return Difference(Estimate(ahead), max(p_better), max(p_worse))
+
+
+def _of_seed(
+    folder: Path, dataset: Dataset, better: str, other: str, *, is_of_tail: bool
+) -> tuple[float, float, float]:
+    """Return by how many points one scorer is ahead, and p that it is and that it is behind.
 
     Raises:
         SystemExit: There are too few labels to test on.
@@ -52,14 +74,15 @@ def difference(
     (tested,) = (x for x in found.tests if (x.name, x.labels) == (test, band))
     if tested.first is None or tested.second is None:
         raise SystemExit(f"{band} labels are too few to test on; take a larger corpus")
-    ahead = Estimate((100 * (values[0] - values[1]),))
-    return Difference(ahead, tested.first.p_value, tested.second.p_value)
+    return 100 * (values[0] - values[1]), tested.first.p_value, tested.second.p_value
 
 
 def main() -> None:
     """Print the table, and keep it where asked."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("evaluation", type=Path, help="folder of 'evaluate --predictions'")
+    parser.add_argument(
+        "evaluation", type=Path, nargs="+", help="folder of 'evaluate --predictions' of each seed"
+    )
     parser.add_argument("data", type=Path)
     add_json_option(parser)
     chosen = begin(parser)
@@ -76,13 +99,20 @@ def main() -> None:
     ):
         table.add(
             words, f"macro-F1@{K} (1-9)" if is_of_tail else f"P@{K}", f"`{better}`", f"`{other}`",
-            found.difference.advantage.mean, 1, _shown(found.p_value), _shown(found.corrected),
+            found.difference.advantage.mean, len(chosen.evaluation),
+            _shown(found.p_value), _shown(found.corrected),
             _HERE.get(found.verdict, found.verdict),
         )  # fmt: skip
     found_table = table.to_json()
-    for row in found_table["rows"]:
-        row[4] = {"mean": row[4], "digits": 2}  # as the other records of findings have it
-    keep(chosen.json, {"findings": found_table}, seeds=[0])
+    for row, found in zip(found_table["rows"], differences, strict=True):
+        row[4] = _with_error(found.advantage)  # as the other records of findings have it
+    keep(chosen.json, {"findings": found_table}, seeds=range(len(chosen.evaluation)))
+
+
+def _with_error(advantage: Estimate) -> dict[str, float]:
+    error = advantage.standard_error
+    errors = {} if error is None else {"standard_error": error}
+    return {"mean": advantage.mean, **errors, "digits": 2}
 
 
 def _shown(p_value: float | None) -> float | str | None:
