@@ -57,6 +57,21 @@ class Printed:
         return any(_MEASURE.match(x) for x in (self.column, self.directive.rpartition(" ")[2]))
 
 
+@dataclass(frozen=True)
+class _Draw:
+    """Numbers that were drawn.
+
+    Attributes:
+        numbers: Each with what came out when it was last run again, if it was.
+        of: How many numbers it was drawn from.
+        seed: Of the draw.
+    """
+
+    numbers: tuple[tuple[Printed, float | None], ...]
+    of: int
+    seed: int
+
+
 def printed_numbers() -> list[Printed]:
     """Return all numbers of all tables, each once."""
     found = {number for path in render.pages() for number in _numbers_of(path)}
@@ -169,18 +184,15 @@ def main() -> None:
     parser.add_argument("--fresh", type=Path, metavar="FOLDER", help="of records made again")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table here")
     chosen = parser.parse_args()
-    every = [x for x in printed_numbers() if can_run_again(x)]
-    before = [] if chosen.json is None else _drawn_before(chosen.json)
-    if not before:
-        drawn = random.Random(chosen.seed).sample(every, chosen.count)  # noqa: S311 - no secret
-        before = [(number, None) for number in drawn]
-    rows = [judge(number, chosen.fresh, again) for number, again in before]
-    print(f"{len(every)} such numbers stand in the pages; drawn with seed {chosen.seed}:")
+    draw = None if chosen.json is None else _read_draw(chosen.json)
+    draw = _draw(chosen.seed, chosen.count) if draw is None else draw
+    rows = [judge(number, chosen.fresh, again) for number, again in draw.numbers]
+    print(f"{len(rows)} of the {draw.of} numbers of the pages, drawn with seed {draw.seed}:")
     for row in rows:
         print(json.dumps(row, ensure_ascii=False))
     if chosen.json is not None:
-        figures = {"drawn": _table(rows), "places": [x["place"] for x in rows], "of": len(every)}
-        write_record(chosen.json, make_record(figures, seeds=[chosen.seed]))
+        figures = {"drawn": _table(rows), "places": [x["place"] for x in rows], "of": draw.of}
+        write_record(chosen.json, make_record(figures, seeds=[draw.seed]))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -189,14 +201,22 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"columns": columns, "rows": [[row[name] for name in names] for row in rows]}
 
 
-def _drawn_before(path: Path) -> list[tuple[Printed, float | None]]:
-    """Return the numbers of a file, and what came out of each again."""
+def _draw(seed: int, count: int) -> _Draw:
+    every = [x for x in printed_numbers() if can_run_again(x)]
+    drawn = random.Random(seed).sample(every, count)  # noqa: S311 - no secret
+    return _Draw(tuple((number, None) for number in drawn), len(every), seed)
+
+
+def _read_draw(path: Path) -> _Draw | None:
+    """Return the draw of a file, with what came out of each number again; None without the file."""
     if not path.is_file():
-        return []
-    figures = json.loads(path.read_text("utf-8"))["figures"]
+        return None
+    record = json.loads(path.read_text("utf-8"))
+    figures, (seed,) = record["figures"], record["seeds"]
     again = [x["name"] for x in figures["drawn"]["columns"]].index("again")
     rows = zip(figures["places"], figures["drawn"]["rows"], strict=True)
-    return [(Printed(**place), row[again]) for place, row in rows]
+    numbers = tuple((Printed(**place), row[again]) for place, row in rows)
+    return _Draw(numbers, figures["of"], seed)
 
 
 if __name__ == "__main__":

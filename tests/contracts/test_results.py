@@ -258,13 +258,19 @@ def test_numbers_that_were_drawn_are_judged_again(tmp_path, monkeypatch, capsys)
     file = tmp_path / "rerun.json"
     options = ["rerun.py", "--count", "3", "--json", str(file), "--seed"]
     drawn = []
-    for seed in ("1", "2"):
+    for seed, pages in (("1", rerun.printed_numbers()), ("2", [])):
+        monkeypatch.setattr(rerun, "printed_numbers", lambda pages=pages: pages)
         monkeypatch.setattr(sys, "argv", [*options, seed])
         rerun.main()
-        drawn.append(read(file)["figures"]["places"])
+        drawn.append(read(file))
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "argv", [*options, "2"])
     file.unlink()
     rerun.main()
-    assert drawn[0] == drawn[1] != read(file)["figures"]["places"]
+    first, again = drawn
+    assert first["figures"] == again["figures"]
+    assert first["seeds"] == again["seeds"] == [1]
+    assert first["figures"]["places"] != read(file)["figures"]["places"]
 
 
 def test_numbers_that_a_person_copied_are_not_drawn() -> None:
