@@ -16,6 +16,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluated_runs import prediction_files, seeds_of
 from machine import begin
 from recording import Table, add_json_option, keep
 
@@ -84,8 +85,13 @@ def main() -> None:
         "evaluation", type=Path, nargs="+", help="folder of 'evaluate --predictions' of each seed"
     )
     parser.add_argument("data", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", help="of these folders; else 0, 1, 2, ...")
     add_json_option(parser)
     chosen = begin(parser)
+    seeds, files = seeds_of(chosen.evaluation, chosen.seeds), prediction_files(chosen.evaluation)
+    lacking = {x for claim in CLAIMS for x in claim[1:3]} - set(files)
+    if lacking:
+        parser.error(f"not all folders have predictions of {', '.join(sorted(lacking))}")
     dataset = open_dataset(chosen.data)
     differences = [
         difference(chosen.evaluation, dataset, better, other, is_of_tail=is_of_tail)
@@ -99,14 +105,14 @@ def main() -> None:
     ):
         table.add(
             words, f"macro-F1@{K} (1-9)" if is_of_tail else f"P@{K}", f"`{better}`", f"`{other}`",
-            found.difference.advantage.mean, len(chosen.evaluation),
+            found.difference.advantage.mean, len(seeds),
             _shown(found.p_value), _shown(found.corrected),
             _HERE.get(found.verdict, found.verdict),
         )  # fmt: skip
     found_table = table.to_json()
-    for row, found in zip(found_table["rows"], differences, strict=True):
-        row[4] = _with_error(found.advantage)  # as the other records of findings have it
-    keep(chosen.json, {"findings": found_table}, seeds=range(len(chosen.evaluation)))
+    for row, each in zip(found_table["rows"], differences, strict=True):
+        row[4] = _with_error(each.advantage)  # as the other records of findings have it
+    keep(chosen.json, {"findings": found_table}, seeds=seeds)
 
 
 def _with_error(advantage: Estimate) -> dict[str, float]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from evaluated_runs import prediction_files, seeds_of
 from jaxtyping import Float64
 from machine import begin
 from recording import add_json_option, keep
@@ -119,14 +120,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", help="of these folders; else 0, 1, 2, ...")
     add_json_option(parser)
     options = begin(parser)
-    seeds = options.seeds or list(range(len(options.evaluated)))
-    if not 1 < len(seeds) == len(options.evaluated):
-        parser.error(f"{len(options.evaluated)} folders of {len(seeds)} seeds; give two or more")
+    seeds = seeds_of(options.evaluated, options.seeds)
+    if len(seeds) < 2:
+        parser.error("one folder, of one seed; give two or more")
+    files = prediction_files(options.evaluated)
+    if REFERENCE not in files:
+        parser.error(f"not all folders have predictions of {REFERENCE}, the others' reference")
     judge = Judge(open_dataset(options.data))
-    files = [{x.stem for x in (y / "predictions").glob("*.txt")} for y in options.evaluated]
     by_scorer, drawn = {}, {}
-    for scorer in sorted(set.intersection(*files)):
-        joined = [judge.read(x / "predictions" / f"{scorer}.txt") for x in options.evaluated]
+    for scorer, paths in files.items():
+        joined = list(map(judge.read, paths))
         by_scorer[scorer] = np.array([judge.values(x) for x in joined])
         drawn[f"`{scorer}`"] = judge.drawn(joined)
         means = " ".join(f"{x:.2f}" for x in by_scorer[scorer].mean(axis=0))
