@@ -4,6 +4,8 @@
     python tests/bench/depl_findings.py runs/eurlex-test DATA/eurlex57k --json RECORD
     python tests/bench/depl_findings.py runs/tate/{0,1,2} DATA/tate --json RECORD   # three seeds
 
+`--svm runs/tate-defaults/{0,1,2}` takes the SVM from other runs than the other scorers.
+
 `longtail experiment depl` trains each setting on its own, for which the demo is small enough; here
 are the four claims that compare scorers of one model. Tests of Yang & Liu (1999), documents that
 repeat another left out, corrected for their number (Holm). Of several seeds the largest p counts,
@@ -13,7 +15,7 @@ so that only what every seed says holds; how far apart the scorers are is the me
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evaluated_runs import prediction_files, seeds_of
@@ -21,14 +23,14 @@ from machine import begin
 from recording import Table, add_json_option, keep
 
 from training.assessment.compare import compare_predictions
-from training.assessment.predictions import PREDICTIONS_NAME
 from training.data.dataset import Dataset, open_dataset
 from training.experiments.depl.evidence import Difference, judge
 from training.experiments.trials import Estimate
 
 K = 5
+_SVM = "sparse"
 CLAIMS = (
-    ("DEPL beats the SVM (Figure 3)", "retrieval", "sparse", True),
+    ("DEPL beats the SVM (Figure 3)", "retrieval", _SVM, True),
     ("DEPL beats the classifier (Figure 4)", "retrieval", "classifier", True),
     ("DEPL beats DEPL+c (Figure 3)", "retrieval", "hybrid", True),
     ("DEPL+c beats DEPL (Table 5)", "hybrid", "retrieval", False),
@@ -38,40 +40,45 @@ _HERE = {"better": "holds", "worse": "contrary"}
 
 
 def difference(
-    folders: Sequence[Path], dataset: Dataset, better: str, other: str, *, is_of_tail: bool
+    files: Mapping[str, Sequence[Path]],
+    dataset: Dataset,
+    better: str,
+    other: str,
+    *,
+    is_of_tail: bool,
 ) -> Difference:
     """Return how far one scorer is ahead of another in points, tested both ways.
 
     Args:
-        folders: Of `longtail evaluate`, one of each seed.
+        files: Of predictions, by scorer, one of each seed.
         dataset: That they are of.
         better: The scorer that the paper has ahead.
         other: The one behind it.
         is_of_tail: Whether on the labels with 1-9 training documents, or on all.
     """
     ahead, p_better, p_worse = zip(
-        *(_of_seed(each, dataset, better, other, is_of_tail=is_of_tail) for each in folders),
+        *(
+            _of_seed(first, second, dataset, is_of_tail=is_of_tail)
+            for first, second in zip(files[better], files[other], strict=True)
+        ),
         strict=True,
     )
     return Difference(Estimate(ahead), max(p_better), max(p_worse))
 
 
 def _of_seed(
-    folder: Path, dataset: Dataset, better: str, other: str, *, is_of_tail: bool
+    better: Path, other: Path, dataset: Dataset, *, is_of_tail: bool
 ) -> tuple[float, float, float]:
     """Return by how many points one scorer is ahead, and p that it is and that it is behind.
 
     Raises:
         SystemExit: There are too few labels to test on.
     """
-    paths = [folder / PREDICTIONS_NAME / f"{scorer}.txt" for scorer in (better, other)]
-    found = compare_predictions(paths[0], paths[1], dataset, "test", K)
+    found = compare_predictions(better, other, dataset, "test", K)
     metric, band, test = "P", "all", "micro sign test"
     if is_of_tail:
         metric, band, test = "macro-F1", "1-9", "macro t-test"
-    values = [
-        found.evaluation.scorers[scorer][band].values[f"{metric}@{K}"] for scorer in (better, other)
-    ]
+    values = [scores[band].values[f"{metric}@{K}"] for scores in found.evaluation.scorers.values()]
     (tested,) = (x for x in found.tests if (x.name, x.labels) == (test, band))
     if tested.first is None or tested.second is None:
         raise SystemExit(f"{band} labels are too few to test on; take a larger corpus")
@@ -86,15 +93,23 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", help="of these folders; else 0, 1, 2, ...")
+    parser.add_argument(
+        "--svm", type=Path, nargs="+", help="folders of such evaluations to take the SVM from"
+    )
     add_json_option(parser)
     chosen = begin(parser)
     seeds, files = seeds_of(chosen.evaluation, chosen.seeds), prediction_files(chosen.evaluation)
+    if chosen.svm is not None:
+        of_svm = prediction_files(chosen.svm)
+        if len(chosen.svm) != len(seeds) or _SVM not in of_svm:
+            parser.error(f"--svm: give folders with predictions of {_SVM}, one of each seed")
+        files[_SVM] = of_svm[_SVM]
     lacking = {x for claim in CLAIMS for x in claim[1:3]} - set(files)
     if lacking:
         parser.error(f"not all folders have predictions of {', '.join(sorted(lacking))}")
     dataset = open_dataset(chosen.data)
     differences = [
-        difference(chosen.evaluation, dataset, better, other, is_of_tail=is_of_tail)
+        difference(files, dataset, better, other, is_of_tail=is_of_tail)
         for _, better, other, is_of_tail in CLAIMS
     ]
     columns = ("finding", "by", "better", "than, nearest", "advantage", "seeds", "p",
