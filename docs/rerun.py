@@ -203,6 +203,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _draw(seed: int, count: int) -> _Draw:
     every = [x for x in printed_numbers() if can_run_again(x)]
+    if not 0 < count <= len(every):
+        raise SystemExit(f"--count: got {count}; give 1 to {len(every)}, as many as can be drawn")
     drawn = random.Random(seed).sample(every, count)  # noqa: S311 - no secret
     return _Draw(tuple((number, None) for number in drawn), len(every), seed)
 

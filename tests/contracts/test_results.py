@@ -273,6 +273,14 @@ def test_numbers_that_were_drawn_are_judged_again(tmp_path, monkeypatch, capsys)
     assert first["figures"]["places"] != read(file)["figures"]["places"]
 
 
+@pytest.mark.parametrize("count", ["0", "-1", "999999"])
+def test_more_numbers_than_there_are_cannot_be_drawn(count, monkeypatch) -> None:
+    rerun = load("rerun")
+    monkeypatch.setattr(sys, "argv", ["rerun.py", "--seed", "1", "--count", count])
+    with pytest.raises(SystemExit, match=f"--count: got {count}; give 1 to"):
+        rerun.main()
+
+
 def test_numbers_that_a_person_copied_are_not_drawn() -> None:
     rerun = load("rerun")
     copied = [x for x in rerun.printed_numbers() if x.directive == "eurlex57k.json test"]
