@@ -185,7 +185,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table here")
     chosen = parser.parse_args()
     draw = None if chosen.json is None else _read_draw(chosen.json)
-    draw = _draw(chosen.seed, chosen.count) if draw is None else draw
+    if draw is None:
+        draw = _draw(chosen.seed, chosen.count)
+    elif (draw.seed, len(draw.numbers)) != (chosen.seed, chosen.count):
+        raise SystemExit(
+            f"{chosen.json}: holds {len(draw.numbers)} numbers drawn with seed {draw.seed}; to judge "
+            f"them give --seed {draw.seed} --count {len(draw.numbers)}, to draw others another file"
+        )
     rows = [judge(number, chosen.fresh, again) for number, again in draw.numbers]
     print(f"{len(rows)} of the {draw.of} numbers of the pages, drawn with seed {draw.seed}:")
     for row in rows:

@@ -258,13 +258,15 @@ def test_numbers_that_were_drawn_are_judged_again(tmp_path, monkeypatch, capsys)
     file = tmp_path / "rerun.json"
     options = ["rerun.py", "--count", "3", "--json", str(file), "--seed"]
     drawn = []
-    for seed, pages in (("1", rerun.printed_numbers()), ("2", [])):
+    monkeypatch.setattr(sys, "argv", [*options, "1"])
+    for pages in (rerun.printed_numbers(), []):
         monkeypatch.setattr(rerun, "printed_numbers", lambda pages=pages: pages)
-        monkeypatch.setattr(sys, "argv", [*options, seed])
         rerun.main()
         drawn.append(read(file))
     monkeypatch.undo()
     monkeypatch.setattr(sys, "argv", [*options, "2"])
+    with pytest.raises(SystemExit, match="holds 3 numbers drawn with seed 1; to judge them give"):
+        rerun.main()
     file.unlink()
     rerun.main()
     first, again = drawn
