@@ -187,11 +187,7 @@ def main() -> None:
     draw = None if chosen.json is None else _read_draw(chosen.json)
     if draw is None:
         draw = _draw(chosen.seed, chosen.count)
-    elif (draw.seed, len(draw.numbers)) != (chosen.seed, chosen.count):
-        raise SystemExit(
-            f"{chosen.json}: holds {len(draw.numbers)} numbers drawn with seed {draw.seed}; to judge "
-            f"them give --seed {draw.seed} --count {len(draw.numbers)}, to draw others another file"
-        )
+    _check_same(draw, chosen)
     rows = [judge(number, chosen.fresh, again) for number, again in draw.numbers]
     print(f"{len(rows)} of the {draw.of} numbers of the pages, drawn with seed {draw.seed}:")
     for row in rows:
@@ -213,6 +209,15 @@ def _draw(seed: int, count: int) -> _Draw:
         raise SystemExit(f"--count: got {count}; give 1 to {len(every)}, as many as can be drawn")
     drawn = random.Random(seed).sample(every, count)  # noqa: S311 - no secret
     return _Draw(tuple((number, None) for number in drawn), len(every), seed)
+
+
+def _check_same(draw: _Draw, chosen: argparse.Namespace) -> None:
+    count = len(draw.numbers)
+    if (draw.seed, count) != (chosen.seed, chosen.count):
+        raise SystemExit(
+            f"{chosen.json}: holds {count} numbers drawn with seed {draw.seed}; to judge them give "
+            f"--seed {draw.seed} --count {count}, to draw others another file"
+        )
 
 
 def _read_draw(path: Path) -> _Draw | None:
