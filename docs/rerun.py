@@ -7,7 +7,7 @@ Drawn are measures of quality from records that a program wrote, not those that 
 an older page. AGAIN holds the records that the commands wrote, each under the name that it has in
 `docs/results`. A drawn number whose record is not there counts as not run again, and stays. Where
 the file of `--json` is there, its numbers are judged instead, so that none is drawn anew because a
-page has got more of them; what came out again before stays too.
+page has got more of them; what came out again before stays too. Seed and count must be its own.
 """
 
 from __future__ import annotations
