@@ -221,15 +221,25 @@ def _check_same(draw: _Draw, chosen: argparse.Namespace) -> None:
 
 
 def _read_draw(path: Path) -> _Draw | None:
-    """Return the draw of a file, with what came out of each number again; None without the file."""
+    """Return the draw of a file, with what came out of each number again; None without the file.
+
+    Raises:
+        SystemExit: The file holds something else.
+    """
     if not path.is_file():
         return None
-    record = json.loads(path.read_text("utf-8"))
-    figures, (seed,) = record["figures"], record["seeds"]
-    again = [x["name"] for x in figures["drawn"]["columns"]].index("again")
-    rows = zip(figures["places"], figures["drawn"]["rows"], strict=True)
-    numbers = tuple((Printed(**place), row[again]) for place, row in rows)
-    return _Draw(numbers, figures["of"], seed)
+    try:
+        record = json.loads(path.read_text("utf-8"))
+        figures, (seed,) = record["figures"], record["seeds"]
+        again = [x["name"] for x in figures["drawn"]["columns"]].index("again")
+        rows = zip(figures["places"], figures["drawn"]["rows"], strict=True)
+        numbers = tuple((Printed(**place), row[again]) for place, row in rows)
+        return _Draw(numbers, figures["of"], seed)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise SystemExit(
+            f"{path}: {type(error).__name__}: {error}; expected a draw that this program wrote; "
+            "give another file to draw anew"
+        ) from error
 
 
 if __name__ == "__main__":

@@ -275,6 +275,17 @@ def test_numbers_that_were_drawn_are_judged_again(tmp_path, monkeypatch, capsys)
     assert first["figures"]["places"] != read(file)["figures"]["places"]
 
 
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"seeds": [1], "figures": {}}'])
+def test_a_file_without_a_draw_is_refused(content, tmp_path, monkeypatch) -> None:
+    (tmp_path / "rerun.json").write_text(content)
+    monkeypatch.setattr(
+        sys, "argv", ["rerun.py", "--seed", "1", "--json", str(tmp_path / "rerun.json")]
+    )
+    with pytest.raises(SystemExit, match="expected a draw that this program wrote"):
+        load("rerun").main()
+    assert (tmp_path / "rerun.json").read_text() == content
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "999999"])
 def test_more_numbers_than_there_are_cannot_be_drawn(count, monkeypatch) -> None:
     rerun = load("rerun")

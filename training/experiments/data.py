@@ -7,7 +7,7 @@ without label texts can learn one, and a loss that never draws one leaves its sc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,17 +87,23 @@ def read_experiment_data(dataset: Dataset, split: str) -> ExperimentData:
     return _with_trained_labels(train, measured, f"{dataset.folder}, split {split!r}")
 
 
-def halves(data: ExperimentData) -> tuple[ExperimentData, ExperimentData]:
-    """Return the data twice: with half of the measured documents, and with the others.
+def tuning_and_measured(
+    data: ExperimentData, rates: Sequence[float]
+) -> tuple[ExperimentData, ExperimentData]:
+    """Return the data to choose a rate on, and the data that figures are of.
 
-    The first is to tune on, the second to measure on; documents with one text are in one half.
+    With several rates each has half of the measured documents, those with one text on one side;
+    with a single rate nothing is chosen, and both are all.
 
     Args:
         data: To divide.
+        rates: To choose from.
 
     Raises:
         DataError: One half has no document with a label.
     """
+    if len(rates) == 1:
+        return data, data
     is_first = _hashes(data.measured.features, _OF_HALF) < 2**31
     divided = tuple(
         ExperimentData(data.train, data.measured.rows(chosen)) for chosen in (is_first, ~is_first)

@@ -22,7 +22,7 @@ from training.data.dataset import Dataset, open_dataset
 from training.evaluation.metrics import join_truth, precision_at, recall_at
 from training.evaluation.tables import NOT_MEASURED, markdown_table
 from training.experiments.bow_models import Learning, SphereModel, rank_documents, train_model
-from training.experiments.data import ExperimentData, halves, read_experiment_data
+from training.experiments.data import ExperimentData, read_experiment_data, tuning_and_measured
 from training.experiments.findings import Finding, findings_record, findings_table, run_tests
 from training.experiments.rates import (
     RatedRun,
@@ -191,7 +191,7 @@ def negative_mining(
     def run(store: TrialStore, device: str) -> Found:
         data = read_experiment_data(dataset, split)
         trials = plan.trials(num_seeds, names, num_labels=len(data.counts))
-        tuning, measured = (data, data) if len(plan.learning_rates) == 1 else halves(data)
+        tuning, measured = tuning_and_measured(data, plan.learning_rates)
         rated = RatedRun(
             measure=lambda trial, rate: run_negative_mining(measured, plan, trial, rate, device),
             tune=lambda trial, rate: run_negative_mining(tuning, plan, trial, rate, device),

@@ -33,7 +33,12 @@ from training.experiments.bow_models import (
     rank_documents,
     train_model,
 )
-from training.experiments.data import ExperimentData, halves, read_experiment_data, thirds
+from training.experiments.data import (
+    ExperimentData,
+    read_experiment_data,
+    thirds,
+    tuning_and_measured,
+)
 from training.experiments.findings import Finding, findings_record, findings_table, run_tests
 from training.experiments.long_tail_profiles import (
     Profile,
@@ -188,7 +193,7 @@ def sampling_bias(
                 f"--negatives: got {plan.num_negatives}, of {len(data.counts)} labels that have "
                 "training documents; expected fewer than all"
             )
-        tuning, measured = (data, data) if len(plan.rates) == 1 else halves(data)
+        tuning, measured = tuning_and_measured(data, plan.rates)
         rated = RatedRun(
             measure=lambda trial, rate: run_sampling_bias(measured, plan, trial, rate, device),
             tune=lambda trial, rate: run_sampling_bias(tuning, plan, trial, rate, device),

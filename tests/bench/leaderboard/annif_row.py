@@ -41,6 +41,7 @@ vocab=subjects
 limit=100
 """
 _BONSAI = "cluster_balanced=False\ncluster_k=100\nmax_depth=3"
+_NGRAMS = [1, 2]
 _PROGRAM = Path(__file__).parent / "programs" / "run_annif.py"
 
 
@@ -49,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--python", type=Path, required=True, help="with annif and omikuji")
-    parser.add_argument("--ngrams", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--ngrams", type=int, nargs="*", default=_NGRAMS)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     chosen = parser.parse_args()
@@ -71,10 +72,11 @@ def main() -> None:
         "tried": found.pop("tried"),
         "seeds": [],
     }
+    fewer = "" if chosen.ngrams == _NGRAMS else f" --ngrams {' '.join(map(str, chosen.ngrams))}"
     write_row(
         chosen.json, dataset, folder / "test.txt", folder / "dev.txt", about=about, costs=found,
         command=f"python tests/bench/leaderboard/annif_row.py {name_of(chosen.data)} "
-        f"--python PYTHON --work WORK --json {chosen.json}",
+        f"--python PYTHON --work WORK --json {chosen.json}{fewer}",
     )  # fmt: skip
 
 

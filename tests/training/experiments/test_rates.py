@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from models.errors import ConfigError, DataError
-from training.experiments.data import ExperimentData, Part, halves
+from training.experiments.data import ExperimentData, Part, tuning_and_measured
 from training.experiments.rates import (
     RATE,
     RatedRun,
@@ -93,7 +93,7 @@ def documents(number: int) -> ExperimentData:
 def test_halves_share_no_text_and_lose_none():
     data = documents(200)
     doubled = data.measured.rows(np.repeat(np.arange(200), 2))
-    tuning, measured = halves(ExperimentData(data.train, doubled))
+    tuning, measured = tuning_and_measured(ExperimentData(data.train, doubled), (0.1, 0.2))
     texts = [{tuple(row) for row in x.measured.features.toarray()} for x in (tuning, measured)]
     assert not texts[0] & texts[1] and len(texts[0] | texts[1]) == 200
     assert 60 < len(texts[0]) < 140
@@ -103,4 +103,6 @@ def test_halves_share_no_text_and_lose_none():
 
 def test_one_document_cannot_be_halved():
     with pytest.raises(DataError, match="1 measured documents can't be halved"):
-        halves(documents(1))
+        tuning_and_measured(documents(1), (0.1, 0.2))
+    alone = documents(1)
+    assert all(data is alone for data in tuning_and_measured(alone, (0.1,)))
