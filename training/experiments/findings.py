@@ -211,20 +211,31 @@ def findings_record(tested: Sequence[Tested]) -> dict[str, Any]:
             each.rival,
             estimate_record(each.advantage),
             len(each.advantage.values),
-            _p_cell(each.p_value),
-            _p_cell(each.corrected),
+            p_cell(each.p_value),
+            p_cell(each.corrected),
             each.verdict,
         ]
         for each in tested
     ]
+    return findings_as_record(rows)
+
+
+def findings_as_record(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Return findings as a table of a record, as the page of claims reads them.
+
+    Args:
+        rows: Of each the finding, the figure that it is tested by, what is better and than what,
+            its advantage in points of percent, the number of seeds, p, p corrected, and a verdict.
+    """
     columns = [
         {"name": name, "digits": 3} if name.startswith("p") else {"name": name}
         for name in _RECORD_COLUMNS
     ]
-    return {"columns": columns, "rows": rows}
+    return {"columns": columns, "rows": [list(row) for row in rows]}
 
 
-def _p_cell(p_value: float | None) -> float | str | None:
+def p_cell(p_value: float | None) -> float | str | None:
+    """Return a p-value as a record has it, a tiny one by its bound; None where there is no test."""
     return "< 0.001" if p_value is not None and p_value < 0.001 else p_value
 
 

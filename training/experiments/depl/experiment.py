@@ -12,6 +12,7 @@ from models.files.outputs import check_readable_file
 from training.configuration.run import TrainingConfig, read_config
 from training.data.dataset import Dataset, open_dataset
 from training.experiments.depl.ablations import ablation_trials, choose_ablations, with_epochs
+from training.experiments.depl.claims import ablation_record
 from training.experiments.depl.report import ablation_markdown, draw_ablations
 from training.experiments.depl.runs import AblationRuns
 from training.experiments.runner import Experiment, Report, run_experiment
@@ -84,7 +85,8 @@ def depl(
 
     def report(found: Found) -> Report:
         evidence = runs.evidence(found)
-        return Report(ablation_markdown(evidence, runs.described()), draw_ablations(evidence))
+        text, picture = ablation_markdown(evidence, runs.described()), draw_ablations(evidence)
+        return Report(text, picture, ablation_record(evidence))
 
     plan = {
         "base": base.settings_used | {"seed": "0, 1, ..."},

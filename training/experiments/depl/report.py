@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from matplotlib.axes import Axes
@@ -14,12 +13,10 @@ from training.evaluation.by_frequency import FREQUENCY_BINS, ZERO_SHOT_BIN
 from training.evaluation.plots import draw_f1_by_rank
 from training.evaluation.tables import NOT_MEASURED, markdown_table
 from training.experiments.depl.ablations import BASE, BY_NAME
-from training.experiments.depl.evidence import Arm, Evidence, Judged, JudgedPairs, judge
+from training.experiments.depl.claims import OVERALL, ZERO_SHOT, judged_claims, verdict_here
+from training.experiments.depl.evidence import Arm, Evidence, Judged, JudgedPairs
 from training.experiments.trials import Estimate, error_or_nan, new_figure, settings_table
 
-_KS = (1, 3, 5)
-_OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in _KS)
-_ZERO_SHOT = f"R@10 ({ZERO_SHOT_BIN})"
 _METHODS = (
     (RETRIEVAL, SPARSE), (RETRIEVAL, CLASSIFIER), (HYBRID, RETRIEVAL), (HYBRID, CLASSIFIER),
     (ENSEMBLE, RETRIEVAL), (ENSEMBLE, SPARSE),
@@ -42,48 +39,7 @@ _HOW_CORRECTED = (
     "sentence are corrected for how many there are (Holm): the best of a choice as one of all "
     "pairs of all choices, the comparisons as all that stand below them."
 )
-_HERE = {"better": "holds", "worse": "contrary"}
 _COLOURS = ("#0072B2", "#009E73", "#D55E00")
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What the paper says of two arms.
-
-    Attributes:
-        words: Of the claim.
-        better: The arm that is ahead.
-        other: The one that it is ahead of.
-        is_of_tail: Whether on the labels with 1-9 training documents, else over all labels.
-    """
-
-    words: str
-    better: Arm
-    other: Arm
-    is_of_tail: bool
-
-
-def _claims() -> list[Claim]:
-    """Return what Zhang et al. 2023 say in section 6 and A.1.5."""
-    depl = Arm(RETRIEVAL, BASE)
-
-    def of(setting: str) -> Arm:
-        return Arm(RETRIEVAL, setting)
-
-    return [
-        Claim("DEPL beats the SVM (Figure 3)", depl, Arm(SPARSE, BASE), True),
-        Claim("DEPL beats the classifier (Figure 4)", depl, Arm(CLASSIFIER, BASE), True),
-        Claim("DEPL beats DEPL+c (Figure 3)", depl, Arm(HYBRID, BASE), True),
-        Claim("DEPL+c beats DEPL (Table 5)", Arm(HYBRID, BASE), depl, False),
-        Claim("keywords beat the name alone (Figure 4)", depl, of("name_only"), True),
-        Claim("keywords beat the name alone (Table 6)", depl, of("name_only"), False),
-        Claim("16 tokens beat 8 (Figure 4)", of("tokens_16"), of("tokens_8"), True),
-        Claim("16 tokens beat 32 (Figure 4)", of("tokens_16"), of("tokens_32"), True),
-        Claim("mean pooling beats [CLS] (Table 7)", depl, of("cls_labels"), False),
-        Claim("the classifier's training helps (Table 6)", depl, of("no_pretraining"), False),
-        Claim("10 hard negatives beat none (Table 6)", of("hard_10"), of("hard_0"), False),
-        Claim("10 hard negatives beat 5 (Table 6)", of("hard_10"), of("hard_5"), False),
-    ]
 
 
 def ablation_markdown(evidence: Evidence, measured_on: str) -> str:
@@ -101,14 +57,14 @@ def ablation_markdown(evidence: Evidence, measured_on: str) -> str:
             f"{_setting_list(evidence)}\n\n{settings_table(found[RETRIEVAL], columns)}"
         ),
         f"`{RETRIEVAL}` by training documents of the label": settings_table(
-            found[RETRIEVAL], [*by_bin, _ZERO_SHOT]
+            found[RETRIEVAL], [*by_bin, ZERO_SHOT]
         ),
     }
     if _pairs(evidence):
         title = f"`{RETRIEVAL}` of each setting less that of another, in points"
         tables[title] = _difference_table(evidence)
-    tables[f"Scorers of `{BASE}`"] = _method_table(evidence, [*columns, _ZERO_SHOT])
-    short = ["P@1", evidence.precision, f"PSP@{evidence.k}", evidence.tail_f1, _ZERO_SHOT]
+    tables[f"Scorers of `{BASE}`"] = _method_table(evidence, [*columns, ZERO_SHOT])
+    short = ["P@1", evidence.precision, f"PSP@{evidence.k}", evidence.tail_f1, ZERO_SHOT]
     tables |= {
         f"`{scorer}` by setting": settings_table(found[scorer], short)
         for scorer in (HYBRID, CLASSIFIER, ENSEMBLE)
@@ -123,7 +79,7 @@ def ablation_markdown(evidence: Evidence, measured_on: str) -> str:
 
 
 def _columns(evidence: Evidence) -> list[str]:
-    return [*_OVERALL, evidence.tail_f1]
+    return [*OVERALL, evidence.tail_f1]
 
 
 def _how_tested(evidence: Evidence) -> str:
@@ -137,21 +93,13 @@ def _how_tested(evidence: Evidence) -> str:
 
 
 def _claim_table(evidence: Evidence) -> str:
-    shown = []
-    for claim in _claims():
-        if not (evidence.has(claim.better) and evidence.has(claim.other)):
-            continue
-        figure = evidence.tail_f1 if claim.is_of_tail else evidence.precision
-        found = evidence.difference(claim.better, claim.other, figure)
-        if found is not None:
-            pair = [_estimate_text(evidence.estimate(arm, figure))
-                    for arm in (claim.better, claim.other)]  # fmt: skip
-            shown.append(([claim.words, figure, *pair], found))
-    judged = judge([found for _, found in shown], is_expected=True)
-    rows = [
-        [*cells, *_difference_cells(each), _HERE.get(each.verdict, each.verdict)]
-        for (cells, _), each in zip(shown, judged, strict=True)
-    ]
+    rows = []
+    for claim, judged in judged_claims(evidence):
+        figure = claim.figure_of(evidence)
+        pair = [_estimate_text(evidence.estimate(arm, figure))
+                for arm in (claim.better, claim.other)]  # fmt: skip
+        cells = (*pair, *_difference_cells(judged), verdict_here(judged))
+        rows.append([claim.words, figure, *cells])
     header = ["finding", "by", "the better", "the other", "difference", "p", "corrected", "here"]
     return markdown_table(header, rows)
 

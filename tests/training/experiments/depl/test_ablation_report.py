@@ -15,6 +15,7 @@ from training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
 from training.evaluation.metrics import join_truth, label_f1_at
 from training.evaluation.plots import macro_f1_by_rank
 from training.evaluation.significance import macro_t_test, micro_sign_test
+from training.experiments.depl.claims import ablation_record
 from training.experiments.depl.evidence import Arm, Difference, Evidence, judge
 from training.experiments.depl.report import ablation_markdown, draw_ablations
 from training.experiments.trials import Estimate
@@ -178,6 +179,24 @@ def test_the_findings_have_both_figures_and_a_verdict(markdown, evidence):
     assert rows["DEPL beats the classifier (Figure 4)"][-1] == "holds"
     assert rows["DEPL beats the SVM (Figure 3)"][-1] in {"contrary", "no difference"}
     assert not any("hard negatives beat 5" in name or "[CLS]" in name for name in rows)
+
+
+def test_the_record_has_what_the_page_says(markdown, evidence):
+    record = ablation_record(evidence)
+    names = [column["name"] for column in record["findings"]["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in record["findings"]["rows"]]
+    shown = rows_below(markdown, "Findings of Zhang et al. 2023")[2:]
+    assert [row["finding"] for row in rows] == [row[0] for row in shown]
+    assert [row["here"] for row in rows] == [row[-1] for row in shown]
+    (row,) = (x for x in rows if x["finding"] == "keywords beat the name alone (Table 6)")
+    ahead = evidence.difference(DEPL, NAME, "P@5").advantage
+    assert row["advantage"]["mean"] == pytest.approx(100 * ahead.mean)
+    assert (row["by"], row["seeds"]) == ("P@5", NUM_SEEDS)
+    assert (row["better"], row["than, nearest"]) == (
+        "`retrieval`, base", "`retrieval`, name_only",
+    )  # fmt: skip
+    settings = record["tables"]["retrieval"]["rows"]
+    assert [each[0] for each in settings] == list(evidence.found["retrieval"])
 
 
 def test_sentences_say_what_is_surely_better(markdown):
