@@ -20,7 +20,10 @@ from training.evaluation.significance import holm
 SIGNIFICANT = 0.05
 _SETS = {
     "tate": "`tate`",
+    "tate-rates": "`tate`, each setting with its rate",
     "eurlex57k": "EURLEX57K",
+    "eurlex57k-512": "EURLEX57K, B = 512",
+    "eurlex57k-ablations": "EURLEX57K, one epoch, 64 tokens",
     "library-keywords": "`library-keywords`",
     "demo": "demo",
 }
@@ -191,7 +194,8 @@ def _row(paper: str, claim: Claim, paths: Sequence[Path]) -> list[str]:
 def _counted(here: Sequence[str], shown: float | str | None) -> str:
     """Return how many of several tests hold, or the corrected p-value of a single one."""
     if len(here) > 1:
-        return f"{here.count('holds')} of {len(here)} tests hold"
+        contrary = f", {number} say the contrary" if (number := here.count("contrary")) else ""
+        return f"{here.count('holds')} of {len(here)} tests hold{contrary}"
     if "contrary" in here:
         return f"the contrary has a corrected p below {SIGNIFICANT:g}"
     return f"corrected p {shown}" if here else "not tested"
