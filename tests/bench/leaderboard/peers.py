@@ -61,7 +61,7 @@ PEERS = {
     ),
     "napkinxc-plt": Peer(
         "napkinXC, PLT", "napkinxc==0.7.2", "run_napkinxc.py",
-        {"loss": ("log", "l2"), "liblinear_c": (1.0, 8.0, 32.0), "arity": (2,),
+        {"loss": ("log", "l2"), "liblinear_c": (0.5, 1.0, 8.0, 32.0), "arity": (2,),
          "max_leaves": (100,), "ensemble": (3,)},
     ),
 }  # fmt: skip
