@@ -116,7 +116,7 @@ class Settings(BaseSettings):
     """Threads of the compute libraries."""
     compute_workers: int | None = Field(None, ge=1, json_schema_extra=_automatic)
     """Batches computed at a time, which share the threads. Where it is not set: one per thread, up
-    to 4, and one on GPUs."""
+    to 4. On GPUs, and as long as no model has an encoder, it is one in any case."""
     shutdown_timeout_s: int = Field(30, ge=0)
     """Seconds that requests in flight get to finish. They begin at a stop, after `drain_delay_s`,
     and before an old model makes room for a new one (`resource-preserving`)."""

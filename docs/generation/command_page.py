@@ -13,7 +13,6 @@ import longtail
 from docs.generation.docstring import attributes_of
 from docs.generation.markdown import code, page, sentence, table
 from models.promotion.rules import PromotionRules
-from service.settings import Settings
 
 _INTRODUCTION = """\
 Which commands does `longtail` have, what are their options, how do they end, and what do they write?
@@ -32,7 +31,7 @@ Which commands does `longtail` have, what are their options, how do they end, an
 ## Files that are written
 
 - Inputs, splits, names, and whether output and registry can be written to are checked before the work begins.
-- An input is never overwritten, and only versions are written into a registry.
+- An input is never overwritten, and only versions and the log of `promote` are written into a registry.
 - An existing result is replaced only with `--overwrite`.
 - A working folder (`train --work`, `experiment --output`, `registry split --output`) must be empty or hold the same work, which is then resumed. A lock keeps a second process out; it ends with the process."""
 
@@ -50,12 +49,11 @@ def render() -> str:
 
 
 def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    children = getattr(command, "commands", None)
-    if children is None:
+    if not hasattr(command, "list_commands"):
         yield name, command
         return
-    for child, inner in children.items():
-        yield from _commands(inner, f"{name} {child}")
+    for child in command.list_commands(None):  # a group may import its commands only when asked
+        yield from _commands(command.get_command(None, child), f"{name} {child}")
 
 
 def _rules() -> str:
@@ -69,19 +67,14 @@ def _rules() -> str:
 
 
 def _options(name: str, command: Any) -> str:
-    rows, are_settings = [], False
-    for parameter in command.params:
-        if parameter.name == "help" or getattr(parameter, "hidden", False):
-            continue
-        if name == "longtail serve" and parameter.name in Settings.model_fields:
-            are_settings = True
-            continue
-        rows.append(
-            (_spelling(parameter), _default(parameter), getattr(parameter, "help", "") or "")
-        )
-    listed = table(("argument or option", "default", "meaning"), rows)
-    settings = "Every [setting](settings.md) is an option: `LONGTAIL_MAX_K` is `--max-k`."
-    return "\n\n".join(filter(None, [listed, settings if are_settings else ""]))
+    if name == "longtail serve":  # reads its options itself
+        return "Every [setting](settings.md) is an option: `LONGTAIL_MAX_K` is `--max-k`."
+    rows = [
+        (_spelling(parameter), _default(parameter), getattr(parameter, "help", "") or "")
+        for parameter in command.params
+        if parameter.name != "help" and not getattr(parameter, "hidden", False)
+    ]
+    return table(("argument or option", "default", "meaning"), rows)
 
 
 def _spelling(parameter: Any) -> str:
@@ -91,8 +84,14 @@ def _spelling(parameter: Any) -> str:
 
 
 def _default(parameter: Any) -> str:
-    if parameter.required:
-        return "required"
+    value = "required" if parameter.required else _value(parameter)
+    variable = getattr(parameter, "envvar", None)
+    if not variable:
+        return value
+    return f"`{variable}`, else {value}" if value else f"`{variable}`"
+
+
+def _value(parameter: Any) -> str:
     if isinstance(parameter.show_default, str):
         return parameter.show_default
     default = parameter.default

@@ -13,7 +13,7 @@ import service
 import service.errors
 from docs.generation.markdown import page, sentence, table
 from models.errors import LongtailError
-from service.wire.problems import TYPE_PREFIX, Kind
+from service.wire.problems import OVERLOADED, TYPE_PREFIX, Kind
 
 _INTRODUCTION = f"""\
 Which errors does the service answer with, and which exceptions do the Python packages raise?
@@ -39,7 +39,7 @@ _NOTES = {
     "client-gone": "never received; seen in the metrics (`4xx`) and the log only",
     "invalid-body": "a field is missing, unknown or out of bounds",
     "request": "a limit of the service, or something that the model can't do",
-    "overloaded": "see [load](../explanation/load.md)",
+    "overloaded": "`Retry-After` follows from what waits, up to a minute: see [load](../explanation/load.md)",
     "deadline": "no answer within `timeout_s`, or a stream stood still too long",
     "model": "the bundle is damaged: roll back",
     "internal": "a bug; the cause is in the log only",
@@ -90,4 +90,6 @@ def _exceptions() -> Iterator[tuple[str, str, str]]:
 
 
 def _wait(kind: Kind) -> str:
+    if kind is OVERLOADED:
+        return f"{kind.retry_after_s} or more"
     return "" if kind.retry_after_s is None else str(kind.retry_after_s)

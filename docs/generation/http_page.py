@@ -16,11 +16,12 @@ The same, for machines, is served at `/openapi.json`, and for trying it out at `
 - Bodies may be compressed (`Content-Encoding: gzip` or `deflate`); limits hold for the uncompressed size.
 - HEAD is answered wherever GET is.
 - An unknown query parameter of a route of our own is a 422 that names it; probes and `/metrics` accept any.
-- Every error is a [problem document](errors.md)."""
+- Every error is a [problem document](errors.md).
+- With API keys every route but the public ones may answer 401; a body that comes late is a 408."""
 _GROUPS = (
     ("Prediction", ("/v1/predict", "/v1/batch")),
     ("Labels", ("/v1/labels", "/v1/label-sets")),
-    ("Feedback", ("/v1/feedback", "/v1/admin/feedback")),
+    ("Feedback", ("/v1/feedback", "/v1/queue", "/v1/admin/feedback")),
     ("Models and health", ("/v1/models", "/livez", "/readyz", "/metrics")),
     ("Administration", ("/v1/admin",)),
     ("Shards", ("/v1/shard",)),

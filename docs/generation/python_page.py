@@ -16,7 +16,8 @@ Which classes and functions can Python code use?
 What is not on this page may change without notice. Exceptions: [errors](errors.md#exceptions-in-python)."""
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Train, evaluate, load", "longtail.py", ("load", "train", "evaluate")),
+    ("Train, evaluate, load", "longtail.py", ("load", "train", "learn", "evaluate")),
+    ("How a corpus is read", "training/formats/options.py", ("CorpusOptions",)),
     ("A loaded model", "models/interface/model.py", ("LoadedModel", "Predictions")),
     ("Documents to label", "models/interface/selection.py", ("Selection", "SelectedDocument")),
     ("A loaded model that is measured", "training/estimators/model.py", ("Model",)),

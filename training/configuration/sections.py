@@ -51,8 +51,8 @@ class SparseConfig(_Section):
     lemma_language: str = Field(default="", pattern=r"^([a-z]{2,3})?$")
     """ISO 639 code of spaCy's lookup lemmas; empty: surface forms."""
     max_ngram: int = Field(default=1, ge=1, le=3)
-    """Words of the longest phrase that is a feature, beside single words. 2 ranks better, and takes
-    about three times the time and memory."""
+    """Words of the longest phrase that is a feature, beside single words. 2 ranks long
+    texts better, and takes more time and memory."""
     loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
     """The paper prints the hinge; its square is as good or better in fewer iterations."""
     cost: float = Field(default=1.0, gt=0)
