@@ -15,7 +15,7 @@ from uuid import uuid4
 from models.bundle.registry import Registry
 from models.errors import ConfigError
 from models.files.durable import read_json, write_json_durably
-from models.names import RETRIEVAL
+from models.names import ENSEMBLE, RETRIEVAL
 from models.ranking.top_k import Ranking
 from training.assessment.assess import Assessment, assess_bundle
 from training.assessment.predictions import read_predictions, write_all_predictions
@@ -82,6 +82,7 @@ class AblationRuns:
     def described(self) -> str:
         """Return what was trained and measured on, in words."""
         split, base = self.dataset.split(self.split).scan().labels, self.base
+        is_fitted_here = self.split == "dev" and ENSEMBLE in base.scorers
         num_training = self.dataset.split("train").scan().labels.shape[0]
         return (
             f"{self.split} split: {split.shape[0]:,} documents, {split.shape[1]:,} labels, "
@@ -89,7 +90,7 @@ class AblationRuns:
             f"{base.retrieval.epochs} epochs of classifier and dual encoder, "
             f"{base.document_max_tokens} tokens a document, {base.descriptions.num_keywords} "
             f"keywords in {base.descriptions.max_tokens} tokens, {base.retrieval.hard_negatives} "
-            f"hard negatives.{' ' + _DEV_NOTE if self.split == 'dev' else ''}"
+            f"hard negatives.{' ' + _DEV_NOTE if is_fitted_here else ''}"
         )
 
     def _seconds(self, found: Found) -> dict[str, Estimate]:
