@@ -24,6 +24,7 @@ from recording import Table, add_json_option, keep
 
 from training.assessment.compare import compare_predictions
 from training.data.dataset import Dataset, open_dataset
+from training.experiments.depl.claims import verdict_here
 from training.experiments.depl.evidence import Difference, judge
 from training.experiments.trials import Estimate
 
@@ -36,7 +37,6 @@ CLAIMS = (
     ("DEPL+c beats DEPL (Table 5)", "hybrid", "retrieval", False),
 )
 """In words; the better scorer, the other; whether on the labels with 1-9 training documents."""
-_HERE = {"better": "holds", "worse": "contrary"}
 
 
 def difference(
@@ -122,7 +122,7 @@ def main() -> None:
             words, f"macro-F1@{K} (1-9)" if is_of_tail else f"P@{K}", f"`{better}`", f"`{other}`",
             found.difference.advantage.mean, len(seeds),
             _shown(found.p_value), _shown(found.corrected),
-            _HERE.get(found.verdict, found.verdict),
+            verdict_here(found),
         )  # fmt: skip
     found_table = table.to_json()
     for row, each in zip(found_table["rows"], differences, strict=True):

@@ -253,6 +253,9 @@ def test_a_grid_is_every_setting_with_every_kind_of_features(board):
     smaller = peers.fixed(peer, ["linear_loss_type=0", "linear_c=0.5,1.0,2.0"])
     assert len(peers.grid_of(smaller, ["words"])) == 3
     assert "linear_c=1.0" in peers.describe(peers.grid_of(smaller, ["words"])[1][1], smaller)
+    for fix in ("linear_c=3", "linear_c=0.5,3", "c=1", "linear_c"):
+        with pytest.raises(SystemExit, match=f"--fix {fix.split('=')[0]}="):
+            peers.fixed(peer, [fix])
 
 
 def test_each_setting_has_a_file_of_its_own_for_each_split(board):

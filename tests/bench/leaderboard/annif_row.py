@@ -50,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--python", type=Path, required=True, help="with annif and omikuji")
-    parser.add_argument("--ngrams", type=int, nargs="*", default=_NGRAMS)
+    parser.add_argument("--ngrams", type=int, nargs="+", default=_NGRAMS)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     chosen = parser.parse_args()

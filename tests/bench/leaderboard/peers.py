@@ -115,10 +115,20 @@ def command_of(chosen: argparse.Namespace) -> str:
 
 
 def fixed(peer: Peer, fix: list[str]) -> Peer:
-    """Return a peer with a smaller grid."""
+    """Return a peer with a smaller grid.
+
+    Raises:
+        SystemExit: A setting or a value is none of the grid.
+    """
     settings = dict(peer.settings)
     for name, _, value in (each.partition("=") for each in fix):
-        settings[name] = tuple(x for x in settings[name] if str(x) in value.split(","))
+        kept, known = value.split(","), [str(x) for x in peer.settings.get(name, ())]
+        if not set(kept) <= set(known):
+            raise SystemExit(
+                f"--fix {name}={value}: the grid of {peer.title} has "
+                f"{', '.join(known) or 'no such setting'}; give some of its values"
+            )
+        settings[name] = tuple(x for x in settings[name] if str(x) in kept)
     return replace(peer, settings=settings)
 
 
