@@ -12,8 +12,8 @@ from training.experiments.depl.evidence import Arm, Evidence, Judged, judge
 from training.experiments.findings import findings_as_record, p_cell
 from training.experiments.trials import estimate_record, settings_record
 
-KS = (1, 3, 5)
-OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in KS)
+_KS = (1, 3, 5)
+OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in _KS)
 """Figures over all labels that every table of settings has."""
 
 ZERO_SHOT = f"R@10 ({ZERO_SHOT_BIN})"
