@@ -97,9 +97,11 @@ def create_app(
         description=DESCRIPTION,
         lifespan=_lifespan,
         redirect_slashes=False,  # an empty redirect of a POST helps nobody
+        docs_url=None,  # FastAPI's pages load scripts from other hosts; `page_router` has ours
+        redoc_url=None,
     )
     app.state.service = service
-    app.state.page = read_page()
+    app.state.page, app.state.api_docs = read_page(), read_page("api_docs")
     for router in (
         predict_router,  # asked most, so looked at first
         page_router,

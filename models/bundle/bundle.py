@@ -27,7 +27,7 @@ from models.errors import (
     BundleNotFoundError,
     DataError,
 )
-from models.files.durable import sync_folder, sync_tree
+from models.files.durable import share_like, sync_folder, sync_tree
 from models.labels.catalogue import LabelCatalogue
 
 LABELS_NAME = "labels.jsonl"
@@ -172,6 +172,7 @@ def _staged(folder: Path) -> Iterator[Path]:
     incoming.mkdir(parents=True)
     try:
         yield incoming
+        share_like(incoming, incoming / MANIFEST_NAME)
         sync_tree(incoming)
         incoming.rename(folder)
     except BaseException:

@@ -1,9 +1,14 @@
-"""Files that survive a power cut: written, synced and renamed; JSON and lines."""
+"""Files that survive a power cut: written, synced and renamed; JSON and lines.
+
+Files that hold texts of documents are private: 0600, in folders of 0700 where we make the folder.
+All others have the permissions that the umask gives.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,6 +39,26 @@ def sync_tree(folder: Path) -> None:
     sync_folder(folder)
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can enter; one that exists keeps its permissions."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty file that only its owner can read; one that exists stays as it is."""
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def share_like(folder: Path, model: Path) -> None:
+    """Give all files in a folder the permissions of one of them, and all folders those of `folder`.
+
+    Some libraries write files that only their owner can read, whatever the umask says.
+    """
+    file_mode, folder_mode = (stat.S_IMODE(path.stat().st_mode) for path in (model, folder))
+    for path in folder.rglob("*"):
+        path.chmod(folder_mode if path.is_dir() else file_mode)
+
+
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file.
 
@@ -54,10 +79,18 @@ def write_json_durably(path: Path, content: Any) -> None:
     write_lines_durably(path, [json.dumps(content, indent=1)])
 
 
-def write_lines_durably(path: Path, lines: Iterable[str]) -> None:
-    """Replace a text file atomically; after a crash it holds the old content or the new."""
+def write_lines_durably(path: Path, lines: Iterable[str], *, is_private: bool = False) -> None:
+    """Replace a text file atomically; after a crash it holds the old content or the new.
+
+    Args:
+        path: The file; its folder exists.
+        lines: Without line ends.
+        is_private: Whether only the owner may read it, as it holds texts of documents.
+    """
     incoming = path.with_name(f".incoming-{path.name}-{os.getpid()}")
     try:
+        if is_private:
+            make_private_file(incoming)
         with incoming.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
             file.flush()

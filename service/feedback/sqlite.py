@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from models.files.durable import sync_folder
+from models.files.durable import make_private_file, make_private_folder, sync_folder
 from models.files.failures import reason_of
 from service.errors import FeedbackStoreError
 from service.feedback.records import Records
@@ -91,7 +91,7 @@ class SqliteDatabase:
         """Name a file.
 
         Args:
-            file: Made when it is needed, with its folder.
+            file: Made when it is needed, with its folder; both are private.
             max_bytes: Most bytes of it; None: as many as the disk has.
             wait_s: Seconds to wait for other processes.
             must_exist: Whether a file that is not there is an error, and not made.
@@ -162,7 +162,9 @@ class SqliteDatabase:
                 f"{str(folder)!r} holds no feedback ({self._file.name}); name the folder that "
                 "LONGTAIL_FEEDBACK names"
             )
-        folder.mkdir(parents=True, exist_ok=True)
+        if is_new:
+            make_private_folder(folder)
+            make_private_file(self._file)  # SQLite gives its other files the same permissions
         database = self._connect()
         if is_new:
             sync_folder(folder)

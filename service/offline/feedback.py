@@ -132,7 +132,7 @@ def export_feedback(store: FeedbackStore, path: Path) -> int:
             count += len(records)
             yield from (record.to_line() for record in records)
 
-    write_lines_durably(path, lines())
+    write_lines_durably(path, lines(), is_private=True)
     return count
 
 

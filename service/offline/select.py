@@ -174,7 +174,9 @@ def select_documents(
 
 def write_selection(selected: list[dict[str, Any]], path: Path) -> None:
     """Write the documents to a file, JSON lines, or none of them."""
-    write_lines_durably(path, (json.dumps(each, ensure_ascii=False) for each in selected))
+    write_lines_durably(
+        path, (json.dumps(each, ensure_ascii=False) for each in selected), is_private=True
+    )
 
 
 def _lines(

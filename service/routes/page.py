@@ -1,7 +1,8 @@
-"""The page at `/`: static files that ask this service and nothing else.
+"""The page at `/` and the API's at `/docs`: static files that ask this service and nothing else.
 
 They are read once, when the service starts, and say for themselves what a browser may do with them:
-run scripts and styles of this service only, send texts nowhere else, turn no text into HTML.
+run scripts and styles of this service only, and send texts nowhere else. The page at `/` may turn
+no text into HTML either; Swagger UI, at `/docs`, does so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from service.web.paths import PAGE_PREFIX
+from service.web.paths import DOCS_PATH, PAGE_PREFIX
 
 INDEX = "index.html"
 
@@ -26,14 +27,15 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_HEADERS = {
-    "Cache-Control": "no-cache",  # kept, but asked about each time: a new release shows at once
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    ),
-}
+_CACHE_CONTROL = "no-cache"  # kept, but asked about each time: a new release shows at once
+_DOCS_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+_PAGE_POLICY = (
+    _DOCS_POLICY.replace(" data:", "")
+    + "; require-trusted-types-for 'script'; trusted-types 'none'"
+)
 
 router = APIRouter(include_in_schema=False)
 
@@ -53,11 +55,15 @@ class PageFile:
     etag: str
 
 
-def read_page() -> dict[str, PageFile]:
-    """Return the files of the page by name, from wherever the package is installed."""
+def read_page(folder: str = "page") -> dict[str, PageFile]:
+    """Return the files of a page by name, from wherever the package is installed.
+
+    Args:
+        folder: Of the package: "page", or "api_docs".
+    """
     return {
         file.name: _page_file(file.name, file.read_bytes())
-        for file in resources.files("service").joinpath("page").iterdir()
+        for file in resources.files("service").joinpath(folder).iterdir()
         if PurePosixPath(file.name).suffix in _MEDIA_TYPES
     }
 
@@ -65,13 +71,25 @@ def read_page() -> dict[str, PageFile]:
 @router.api_route("/", methods=["GET", "HEAD"])
 async def index(request: Request) -> Response:
     """Return the page."""
-    return _answer(request, INDEX)
+    return _answer(request, request.app.state.page, INDEX, _PAGE_POLICY)
 
 
 @router.api_route(PAGE_PREFIX + "{name}", methods=["GET", "HEAD"])
 async def asset(request: Request, name: str) -> Response:
     """Return a script, a style or an image of the page."""
-    return _answer(request, name)
+    return _answer(request, request.app.state.page, name, _PAGE_POLICY)
+
+
+@router.api_route(DOCS_PATH, methods=["GET", "HEAD"])
+async def docs(request: Request) -> Response:
+    """Return Swagger UI for this service's OpenAPI document."""
+    return _answer(request, request.app.state.api_docs, INDEX, _DOCS_POLICY)
+
+
+@router.api_route(DOCS_PATH + "/{name}", methods=["GET", "HEAD"])
+async def docs_asset(request: Request, name: str) -> Response:
+    """Return a script or a style of Swagger UI."""
+    return _answer(request, request.app.state.api_docs, name, _DOCS_POLICY)
 
 
 def _page_file(name: str, content: bytes) -> PageFile:
@@ -79,12 +97,13 @@ def _page_file(name: str, content: bytes) -> PageFile:
     return PageFile(content, _MEDIA_TYPES[PurePosixPath(name).suffix], etag)
 
 
-def _answer(request: Request, name: str) -> Response:
-    files: Mapping[str, PageFile] = request.app.state.page
+def _answer(request: Request, files: Mapping[str, PageFile], name: str, policy: str) -> Response:
     file = files.get(name)
     if file is None:
         raise HTTPException(404)
-    headers = _HEADERS | {"ETag": file.etag}
+    headers = {
+        "Cache-Control": _CACHE_CONTROL, "Content-Security-Policy": policy, "ETag": file.etag,
+    }  # fmt: skip
     known = request.headers.get("if-none-match", "")
     # Weak comparison: a proxy that packs an answer may have marked its tag as weak.
     if file.etag in (tag.strip().removeprefix("W/") for tag in known.split(",")):

@@ -7,6 +7,7 @@ from starlette.types import Scope
 STREAM_PATHS = frozenset({"/v1/batch"})
 """Whose bodies may be of any length, because they are never held whole."""
 PAGE_PREFIX = "/page/"
+DOCS_PATH = "/docs"
 INFERENCE_PROTOCOL = "/v2"
 PROTOCOL_PATHS = (INFERENCE_PROTOCOL, "/v1/projects")
 """Where paths of protocols begin that say 400 where our own routes say 422."""

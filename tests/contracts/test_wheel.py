@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("models", "training", "service")
 OTHERS = ("longtail.py", "pyproject.toml", "README.md", "LICENSE")
 DATA = ("service/page/*.html", "service/page/*.js", "service/page/*.css", "service/page/*.svg",
+        "service/api_docs/*",
         "training/configs/*.yaml", "training/demo_data/*")  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def report(
     page = report_page(bundle, number, dataset, split, found, log)
     with doing("writing the report", output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_lines_durably(output, [page])
+        write_lines_durably(output, [page], is_private=True)
     figures = found.figures_of(bundle, dataset, split)
     if log is not None:
         figures["run"] = log.to_json()

@@ -74,7 +74,9 @@ def write_documents(path: Path, texts: Iterable[str], labels: Iterable[Sequence[
         labels: Ids or names of each document's labels.
     """
     pairs = zip(texts, labels, strict=True)
-    write_lines_durably(path, (_line({"text": text, "labels": list(x)}) for text, x in pairs))
+    write_lines_durably(
+        path, (_line({"text": text, "labels": list(x)}) for text, x in pairs), is_private=True
+    )
 
 
 def write_labels(path: Path, ids: Iterable[str], texts: LabelTexts) -> None:
@@ -100,7 +102,7 @@ def kept_corpus(work: Path, write: Callable[[Path], None]) -> Dataset:
     """
     incoming = work / f".incoming-corpus-{os.getpid()}"
     shutil.rmtree(incoming, ignore_errors=True)  # of a killed process that had the same id
-    incoming.mkdir(parents=True)
+    incoming.mkdir(mode=0o700, parents=True)  # it holds texts
     try:
         write(incoming)
         folder = work / f"corpus-{open_dataset(incoming).fingerprint[:16]}"

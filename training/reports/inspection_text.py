@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from models.files.durable import make_private_folder, write_lines_durably
 from training.evaluation.plots import write_figure
 from training.evaluation.tables import NOT_MEASURED, markdown_table
 from training.reports.inspection import Inspection
@@ -21,11 +22,15 @@ _UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
 def write_inspection(found: Inspection, folder: Path) -> list[Path]:
-    """Write text, JSON and picture, and return their paths in this order."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write text, JSON and picture, and return their paths in this order.
+
+    The first two quote documents and are private.
+    """
+    make_private_folder(folder)
     paths = [folder / name for name in RESULT_NAMES]
-    paths[0].write_text(text_of(found) + "\n", "utf-8")
-    paths[1].write_text(json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    contents = (text_of(found), json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+    for path, content in zip(paths, contents, strict=False):
+        write_lines_durably(path, [content], is_private=True)
     write_figure(draw_tail(found.training_counts), paths[2])
     return paths
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from models.edit.split_shards import part_of
-from models.files.durable import write_lines_durably
+from models.files.durable import make_private_folder, write_lines_durably
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.matcher import FindHistory
 from models.parts.model_parts import ModelParts
@@ -43,7 +43,7 @@ def corpus_part(parts: ModelParts, corpus: Dataset) -> ModelParts:
 
 
 def write_dev_corpus(corpus: Dataset, texts: Sequence[SaidOfText], folder: Path) -> Dataset:
-    """Write a corpus that has a dev split alone, over the labels of another one.
+    """Write a corpus that has a dev split alone, over the labels of another one; it is private.
 
     Args:
         corpus: With a dev split, of which some documents are taken (see `dev_rows`).
@@ -51,7 +51,7 @@ def write_dev_corpus(corpus: Dataset, texts: Sequence[SaidOfText], folder: Path)
         folder: Made where it is not there.
     """
     ids = [label.id for label in corpus.labels]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     write_lines_durably(
         folder / "labels.jsonl",
         (json.dumps({"id": label_id, "name": label_id}) for label_id in ids),
@@ -60,7 +60,7 @@ def write_dev_corpus(corpus: Dataset, texts: Sequence[SaidOfText], folder: Path)
     chosen = split.part(dev_rows(split.texts()))
     old = ((each.text, [ids[row] for row in each.labels]) for each in chosen)
     new = ((each.text, [ids[x] for x in sorted(each.right) if x < len(ids)]) for each in texts)
-    write_lines_durably(folder / "dev.jsonl", _lines([*old, *new]))
+    write_lines_durably(folder / "dev.jsonl", _lines([*old, *new]), is_private=True)
     return open_dataset(folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -42,6 +43,8 @@ from training.updating.texts import GatheredTexts, gather_texts
 logger = logging.getLogger(__name__)
 
 _MAX_IDS = 5
+_DEV = "dev"
+"""Folder of the dev documents, in that of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,10 @@ def learn(run: LearningRun) -> Learned:
     folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.work)!r}: the same run works in it; wait for it"
     with doing("learning", folder), held(folder / ".lock", refusal):
-        return _learn(run, number, bundle, folder)
+        try:
+            return _learn(run, number, bundle, folder)
+        finally:
+            shutil.rmtree(folder / _DEV, ignore_errors=True)  # every run writes these texts again
 
 
 def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learned:
@@ -133,7 +139,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     )
     dev_texts: list[str] = []
     if run.corpus is not None and _can_calibrate(bundle, run.corpus):
-        dev = write_dev_corpus(run.corpus, changed.dev, folder / "dev")
+        dev = write_dev_corpus(run.corpus, changed.dev, folder / _DEV)
         after, on_dev = _fitted_on_dev(after, run.corpus, dev, num_documents, settings, folder)
         manifest = _with_dev(manifest, after, on_dev)
         dev_texts = list(islice(dev.split("dev").texts(), MOST_TEXTS))

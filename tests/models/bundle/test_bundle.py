@@ -50,6 +50,19 @@ def test_a_bundle_holds_these_files_and_none_that_could_run_code(written_bundle:
     assert {Path(name).suffix for name in FILES} == {".json", ".jsonl", ".safetensors"}
 
 
+def test_every_file_of_a_bundle_is_as_readable_as_the_umask_lets_it(
+    tmp_path: Path, parts: ModelParts, manifest: Manifest
+) -> None:
+    before = os.umask(0o027)
+    try:
+        write_parts(tmp_path / "1", parts, manifest, tmp_path / "scratch")
+    finally:
+        os.umask(before)
+    found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "1").rglob("*")}
+    assert {mode for path, mode in found.items() if path.is_file()} == {0o640}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {0o750}
+
+
 def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelParts) -> None:
     found = read_parts(bundle)
     assert list(found.catalogue) == list(parts.catalogue)

@@ -11,6 +11,7 @@ import pytest
 from models.errors import ConfigError
 from service.errors import FeedbackConflictError, FeedbackStoreError
 from service.feedback.store import FILE_NAME, FeedbackStore
+from service.offline.feedback import export_feedback
 
 HIDDEN = "the secret of the text, which nobody may find again"
 
@@ -35,6 +36,15 @@ def test_deleting_leaves_no_byte_of_the_text_and_keeps_the_id(store, make_entry,
     (refused,) = store.append([[make_entry("a", HIDDEN)]])
     assert isinstance(refused, FeedbackConflictError) and "was deleted" in str(refused)
     assert not store.delete("nothing")
+
+
+def test_only_the_owner_can_read_the_store_and_its_exports(store, make_entry, tmp_path):
+    store.append([[make_entry("a", HIDDEN)]])
+    export_feedback(store, tmp_path / "export.jsonl")
+    files = [*(tmp_path / "store").iterdir(), tmp_path / "export.jsonl"]
+    assert len(files) > 2  # with the write-ahead log
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_reader_that_keeps_deleted_bytes_alive_is_told(store, make_entry, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from importlib import resources
 
@@ -11,6 +12,7 @@ from service.routes.page import read_page
 from service.web.api_keys import make_key
 
 PAGE = read_page()
+DOCS = read_page("api_docs")
 SCRIPTS = sorted(name for name in PAGE if name.endswith(".js"))
 MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -139,3 +141,21 @@ def test_the_page_is_told_the_limits(open_client):
         "max_explained_labels": 3,
         "max_queue_tokens": 65536,
     }
+
+
+def test_the_page_of_the_api_loads_nothing_from_other_hosts(client):
+    page = client.get("/docs")
+    loaded = re.findall(r'(?:href|src)="([^"]+)"', page.text)
+    assert {f"docs/{name}" for name in DOCS if name != "index.html"} <= set(loaded)
+    assert {client.get(f"/{path}").status_code for path in loaded} == {200}  # relative: no host
+    assert "://" not in page.text + DOCS["start.js"].content.decode()
+    policy = page.headers["content-security-policy"]
+    assert "http" not in policy and "unsafe" not in policy
+    assert not re.search(r"<script[^>]*>[^<]|<style|\sstyle=", page.text)
+    assert client.get("/redoc").status_code == 404
+
+
+def test_swagger_ui_is_the_release_that_is_noted_beside_it():
+    noted = resources.files("service").joinpath("api_docs", "README.md").read_text("utf-8")
+    for name in ("swagger-ui-bundle.js", "swagger-ui.css"):
+        assert f"| `{name}` | `{hashlib.sha256(DOCS[name].content).hexdigest()}` |" in noted

@@ -36,9 +36,7 @@ def test_all_is_found_below_the_prefix(client, sent):
 
 @pytest.mark.parametrize("sent", [STRIPPED, LEFT], ids=["stripped", "left"])
 def test_the_documentation_keeps_the_prefix(client, sent):
-    docs = client.get(f"{sent}/docs")
-    assert f"'{ROOT}/openapi.json'" in docs.text
-    assert "cdn.jsdelivr.net" in docs.headers["content-security-policy"]
+    assert client.get(f"{sent}/docs/start.js").status_code == 200
     assert client.get(f"{sent}/openapi.json").json()["servers"] == [{"url": ROOT}]
 
 

@@ -15,7 +15,7 @@ import longtail
 from models.errors import LongtailError
 from training.data.dataset import open_dataset
 from training.reports.inspection import Inspection, inspect_dataset
-from training.reports.inspection_text import bars_of_ranks, text_of
+from training.reports.inspection_text import bars_of_ranks, text_of, write_inspection
 from training.reports.training_cost import estimate_costs
 
 ODD = {
@@ -42,6 +42,12 @@ def write(folder: Path, splits: dict[str, list[tuple[str, list[str]]]]) -> Path:
 
 def inspected(folder: Path) -> Inspection:
     return inspect_dataset(open_dataset(folder, skip_bad=True))
+
+
+def test_only_the_owner_can_read_what_quotes_documents(tiny_corpus, tmp_path):
+    paths = write_inspection(inspected(tiny_corpus), tmp_path / "found")
+    assert [path.stat().st_mode & 0o777 for path in paths[:2]] == [0o600, 0o600]
+    assert (tmp_path / "found").stat().st_mode & 0o777 == 0o700
 
 
 def test_counts_are_those_of_the_documents(tiny_corpus, tiny_texts):

@@ -209,6 +209,12 @@ def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, t
     assert here.registry.rollback() == 1
 
 
+def test_no_copy_of_the_dev_texts_is_left_in_the_work_folder(place, trained_sparse):
+    here = place(trained_sparse)
+    assert here.learn().learned is not None
+    assert [*here.work.rglob("stages.jsonl")] and not [*here.work.rglob("dev.jsonl")]
+
+
 def test_a_candidate_does_not_become_current_until_it_is_activated(place, trained_sparse):
     here = place(trained_sparse)
     first = here.learn(activate=False)
