@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def make_private_folder(folder: Path) -> None:
 
 def make_private_file(path: Path) -> None:
     """Make an empty file that only its owner can read; one that exists stays as it is."""
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    with suppress(FileExistsError):  # to open and close one would end SQLite's locks on it
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def share_like(folder: Path, model: Path) -> None:

@@ -6,6 +6,7 @@ byte. Deleting overwrites (`secure_delete`) and empties the write-ahead log.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +20,12 @@ from models.files.failures import reason_of
 from service.errors import FeedbackStoreError
 from service.feedback.records import Records
 
+logger = logging.getLogger(__name__)
+
 FILE_NAME = "feedback.sqlite3"
+_LOG = "-wal"
+_FILE_ENDS = ("", _LOG, "-shm")
+"""The files of one database: its pages, its write-ahead log, the index of that."""
 _APPLICATION_ID = 0x4C544642  # "LTFB"
 _SCHEMA = 0
 """SQLite's `user_version` of the table below."""
@@ -39,6 +45,13 @@ _DAMAGED = (
     "is damaged, or no database; move its files away and restore an export with "
     "'longtail feedback import'"
 )
+_MOVED = (
+    "the feedback store was moved or replaced while it was written; send it again with the same ids"
+)
+_LOG_ALONE = (
+    f"the feedback store has a write-ahead log (*{_LOG}) without its database, and entries may be "
+    "in it that are nowhere else; move it beside its database, or put that back"
+)
 LOCKED = "is locked by another process; try again when that has ended"
 _UNREACHABLE = "can't be opened or written to; check its folder and the permissions"
 _REASONS = {
@@ -56,8 +69,12 @@ _PRIMARY_CODE = 0xFF
 """Of SQLite's result codes; the bits above say more of the same."""
 _RETRY_S = 0.01
 """Between attempts to open a file that others open."""
+_MAX_WRITES = 3
+"""Attempts of one transaction while the files are moved away under it."""
 
 T = TypeVar("T")
+_Identities = tuple[tuple[int, int] | None, ...]
+"""Device and inode of each file; None: there is no such file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +95,12 @@ class _Connection:
 
 
 class SqliteDatabase:
-    """One file; see `records.Database`."""
+    """One file; see `records.Database`.
+
+    SQLite goes on with the files it has opened, wherever they are moved. So the files at the path
+    are compared with the open ones before each use and after each transaction. Where they differ,
+    the path is opened again and the transaction is repeated: what is acknowledged is at the path.
+    """
 
     def __init__(
         self,
@@ -101,11 +123,23 @@ class SqliteDatabase:
         self._wait_s = wait_s
         self._must_exist = must_exist
         self._database: sqlite3.Connection | None = None
+        self._identities: _Identities = ()
 
     def write(self, work: Callable[[Records], T]) -> T:
-        """Do some work, all of it or nothing; at the end it is on the disk."""
-        with self._opened() as database, _transaction(database):
-            return work(Records(_Connection(database)))
+        """Do some work, all of it or nothing; at the end it is on the disk.
+
+        The work is repeated where the files were moved away before its transaction ended.
+
+        Raises:
+            FeedbackStoreError: The file can't be used, or is moved again and again.
+        """
+        for _ in range(_MAX_WRITES):
+            with self._opened() as database:
+                with _transaction(database):
+                    result = work(Records(_Connection(database)))
+                if self._is_in_place():
+                    return result
+        raise FeedbackStoreError(_MOVED)
 
     def read(self, work: Callable[[Records], T]) -> T:
         """Do some work that only reads."""
@@ -138,7 +172,7 @@ class SqliteDatabase:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection, and tell its errors; after one it is opened anew.
+        """Give the connection to the files at the path; after an error they are opened again.
 
         Yields:
             The connection.
@@ -147,6 +181,9 @@ class SqliteDatabase:
             FeedbackStoreError: The file can't be used.
         """
         try:
+            if self._database is not None and not self._is_in_place():
+                logger.warning("the files of the feedback store were moved; opening the path again")
+                self.close()
             if self._database is None:
                 self._database = self._open()
             yield self._database
@@ -155,21 +192,41 @@ class SqliteDatabase:
             raise FeedbackStoreError(f"the feedback store {reason_in_words(error)}") from error
 
     def _open(self) -> sqlite3.Connection:
-        folder = self._file.parent
         is_new = not self._file.exists()
-        if is_new and self._must_exist:
+        if is_new:
+            self._make_file()
+        before = self._found()
+        database = self._connect()
+        self._identities = self._found()
+        if before[0] not in (None, self._identities[0]):
+            database.close()
+            raise FeedbackStoreError(_MOVED)
+        if is_new:
+            sync_folder(self._file.parent)
+            sync_folder(self._file.parent.resolve().parent)
+        return database
+
+    def _make_file(self) -> None:
+        folder = self._file.parent
+        if self._must_exist:
             raise FeedbackStoreError(
                 f"{str(folder)!r} holds no feedback ({self._file.name}); name the folder that "
                 "LONGTAIL_FEEDBACK names"
             )
-        if is_new:
-            make_private_folder(folder)
-            make_private_file(self._file)  # SQLite gives its other files the same permissions
-        database = self._connect()
-        if is_new:
-            sync_folder(folder)
-            sync_folder(folder.resolve().parent)
-        return database
+        if self._path(_LOG).exists():  # SQLite would delete it
+            raise FeedbackStoreError(_LOG_ALONE)
+        make_private_folder(folder)
+        make_private_file(self._file)  # SQLite gives its other files the same permissions
+
+    def _path(self, end: str) -> Path:
+        return self._file.with_name(self._file.name + end)
+
+    def _is_in_place(self) -> bool:
+        return self._found() == self._identities
+
+    def _found(self) -> _Identities:
+        """Return the identities of the files at the path."""
+        return tuple(_identity(self._path(end)) for end in _FILE_ENDS)
 
     def _connect(self) -> sqlite3.Connection:
         """Open it, again and again while others do so.
@@ -231,6 +288,15 @@ def other_schema(found: int, expected: int) -> str:
         f"the feedback store has tables of version {found}, and this Longtail uses version "
         f"{expected}; export it with the Longtail that wrote it, and import that into a new store"
     )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode, which no other file has while this one is open."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _code_of(error: BaseException) -> int:

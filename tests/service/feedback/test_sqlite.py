@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
+from itertools import count
 
 import pytest
 
 from models.errors import ConfigError
 from service.errors import FeedbackConflictError, FeedbackStoreError
+from service.feedback.sqlite import SqliteDatabase
 from service.feedback.store import FILE_NAME, FeedbackStore
 from service.offline.feedback import export_feedback
 
@@ -88,6 +91,80 @@ def test_a_damaged_store_is_told(store, make_entry, tmp_path, where):
     for use in (store.counts, lambda: store.append([[make_entry("new")]])):
         with pytest.raises(FeedbackStoreError, match="damaged, or no database"):
             use()
+
+
+# ---- files that are moved under a store that is open ----
+
+
+def test_a_store_that_was_moved_away_gets_no_further_entry(store, make_entry, tmp_path):
+    """On d44d257 it did, and the entry was acknowledged."""
+    store.append([[make_entry("a")]])
+    (tmp_path / "store").rename(tmp_path / "moved")
+    store.append([[make_entry("b")]])
+    assert ids_in(store) == ["b"]
+    with FeedbackStore(tmp_path / "moved", must_exist=True) as moved:
+        assert ids_in(moved) == ["a"]
+
+
+def test_a_store_that_is_put_back_is_read_and_written_again(store, make_entry, tmp_path):
+    store.append([[make_entry("a")]])
+    shutil.copytree(tmp_path / "store", tmp_path / "backup")
+    store.append([[make_entry("b")]])
+    shutil.rmtree(tmp_path / "store")
+    (tmp_path / "backup").rename(tmp_path / "store")
+    assert ids_in(store) == ["a"]
+    store.append([[make_entry("c")]])
+    assert ids_in(store) == ["a", "c"]
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+def test_a_file_that_goes_before_the_commit_repeats_the_transaction(make_entry, tmp_path, end):
+    folders = iter(["gone"])
+
+    def work(records):
+        for name in folders:  # in the first attempt alone
+            (tmp_path / name).mkdir()
+            for moved in [end, "-wal"] if not end else [end]:  # a log alone would be refused
+                file = tmp_path / f"{FILE_NAME}{moved}"
+                file.rename(tmp_path / name / file.name)
+        if not records.digests(["a"]):
+            records.add([make_entry("a")])
+
+    database = SqliteDatabase(tmp_path / FILE_NAME)
+    database.read(lambda records: records.page(0, 1))
+    database.write(work)
+    database.close()
+    with FeedbackStore(tmp_path, must_exist=True) as store:
+        assert ids_in(store) == ["a"]
+
+
+def test_a_log_without_its_database_is_kept_and_nothing_is_acknowledged(
+    store, make_entry, tmp_path
+):
+    """Between the moves of two files; SQLite would delete the log, and the entries in it."""
+    store.append([[make_entry("a")]])
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (tmp_path / "store" / FILE_NAME).rename(damaged / FILE_NAME)
+    with pytest.raises(FeedbackStoreError, match="without its database"):
+        store.append([[make_entry("b")]])
+    (tmp_path / "store" / f"{FILE_NAME}-wal").rename(damaged / f"{FILE_NAME}-wal")
+    store.append([[make_entry("c")]])
+    assert ids_in(store) == ["c"]
+    with FeedbackStore(damaged, must_exist=True) as moved:
+        assert ids_in(moved) == ["a"]
+
+
+def test_a_store_that_is_moved_again_and_again_acknowledges_nothing(tmp_path, make_entry):
+    numbers = count()
+
+    def work(records):
+        records.add([make_entry("a")])
+        (tmp_path / "store").rename(tmp_path / f"moved-{next(numbers)}")
+
+    database = SqliteDatabase(tmp_path / "store" / FILE_NAME)
+    with pytest.raises(FeedbackStoreError, match="moved or replaced"):
+        database.write(work)
 
 
 def test_a_full_store_is_told_and_keeps_what_it_has(tmp_path, make_entry):
