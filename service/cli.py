@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.audit import log
 from service.commands.doctor import doctor
 from service.commands.feedback import feedback_app
 from service.commands.options import JsonOption, print_json
@@ -25,6 +26,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
     app.command("push")(push)
     app.command("pull")(pull)
+    registry_app.command("log")(log)
     app.add_typer(registry_app, name="registry")
     app.add_typer(feedback_app, name="feedback")
 

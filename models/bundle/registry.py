@@ -2,6 +2,7 @@
 
     registry/
       registry.json      {"current": 2, "history": [1], "published_at": {"1": ..., "2": ...}}
+      changes.jsonl      who changed what, see `models.bundle.change_log`
       1/  2/             bundles
 
 Writers hold a lock on `.lock`; readers need none, for every file is replaced by a rename.
@@ -22,6 +23,7 @@ from typing import Annotated, Any
 from pydantic import PositiveInt, StringConstraints, TypeAdapter, ValidationError
 
 from models.bundle.bundle import Bundle, open_bundle, read_manifest
+from models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
 from models.bundle.manifest import Manifest
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from models.files.durable import sync_folder, write_json_durably
@@ -56,11 +58,17 @@ EMPTY_STATE = RegistryState(None, (), {})
 
 
 class Registry:
-    """Bundles under version numbers 1, 2, 3, ...; removed numbers are not used again."""
+    """Bundles under version numbers 1, 2, 3, ...; removed numbers are not used again.
+
+    Attributes:
+        folder: Where they lie.
+        changes: Who changed what: every writer adds a line before it changes anything.
+    """
 
     def __init__(self, folder: Path | str) -> None:
         """Name a folder; it is made when the first bundle is published."""
         self.folder = Path(folder)
+        self.changes = ChangeLog(self.folder)
 
     def versions(self) -> list[int]:
         """Return the versions there are, rising."""
@@ -146,13 +154,19 @@ class Registry:
         check_writable_folder(self.folder, "--registry")
         if not self.folder.is_dir() or (self.folder / STATE_NAME).is_file() or self.versions():
             return
-        if names := visible_names(self.folder):
+        if names := [x for x in visible_names(self.folder) if x != CHANGES_NAME]:
             raise ConfigError(
                 f"--registry {str(self.folder)!r}: holds other files ({names[0]!r}) and no "
                 "version; expected a registry or an empty folder; choose one"
             )
 
-    def publish(self, write: Callable[[Path], Manifest], *, activate: bool = True) -> int:
+    def publish(
+        self,
+        write: Callable[[Path], Manifest],
+        *,
+        activate: bool = True,
+        action: str = "publish",
+    ) -> int:
         """Add a bundle under the next number, unless the very same one is there already.
 
         So a run that was killed while publishing, or that is run again with the same seed, does
@@ -161,6 +175,7 @@ class Registry:
         Args:
             write: Writes the bundle to the folder that it is given (see `write_bundle`).
             activate: Whether `current` names it then.
+            action: What the log of changes calls this.
 
         Returns:
             The version's number.
@@ -168,22 +183,34 @@ class Registry:
         with self._locked():
             staged = self.folder / f"{_INCOMING_PREFIX}staged"
             digest = write(staged).digest
-            state = self.state()
-            version = self._version_with(digest)
-            if version is None:
-                version = max([*self.versions(), *map(int, state.published_at)], default=0) + 1
+            before = state = self.state()
+            known = self._version_with(digest)
+            version = known or self._next_number(state)
+            if str(version) not in state.published_at:
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                state = replace(state, published_at=state.published_at | {str(version): now})
+            if activate:
+                state = _moved(state, version)
+            if state != before or known is None:
+                current = (before.current, state.current)
+                self.changes.append(action, version, digest, current, None)
+            if known is None:
                 staged.rename(self.folder / str(version))
                 sync_folder(self.folder)
             else:
                 shutil.rmtree(staged)
-            if str(version) not in state.published_at:
-                now = datetime.now(UTC).isoformat(timespec="seconds")
-                state = replace(state, published_at=state.published_at | {str(version): now})
-            self._save(_moved(state, version) if activate else state)
+            self._save(state)
         return version
 
-    def activate(self, version: int) -> None:
+    def activate(
+        self, version: int, *, action: str = "activate", author: Author | None = None
+    ) -> None:
         """Let `current` name this version, after verifying it.
+
+        Args:
+            version: Its number.
+            action: What the log of changes calls this.
+            author: Who asked for it; None: the user who runs this process.
 
         Raises:
             BundleNotFoundError: There is no such version.
@@ -192,8 +219,10 @@ class Registry:
         """
         self.resolve(version)  # before the lock, which would make the folder of the registry
         with self._locked():
-            self.open(version)
-            self._save(_moved(self.state(), version))
+            digest = self.open(version).manifest.digest
+            state = self.state()
+            self.changes.append(action, version, digest, (state.current, version), author)
+            self._save(_moved(state, version))
 
     def previous(self) -> int:
         """Return the version that `rollback` would go back to.
@@ -203,8 +232,11 @@ class Registry:
         """
         return self._before(self.state())[-1]
 
-    def rollback(self) -> int:
+    def rollback(self, *, author: Author | None = None) -> int:
         """Let `current` name the version that it named before, and return that.
+
+        Args:
+            author: Who asked for it; None: the user who runs this process.
 
         Raises:
             BundleError: `current` never named another version that is still there.
@@ -212,7 +244,9 @@ class Registry:
         with self._locked():
             state = self.state()
             before = self._before(state)
-            self.open(before[-1])
+            digest = self.open(before[-1]).manifest.digest
+            current = (state.current, before[-1])
+            self.changes.append("rollback", before[-1], digest, current, author)
             self._save(replace(state, current=before[-1], history=tuple(before[:-1])))
         return before[-1]
 
@@ -231,6 +265,8 @@ class Registry:
                     f"registry {str(self.folder)!r}: version {version} is the current one; "
                     "activate another one first"
                 )
+            current = (state.current, state.current)
+            self.changes.append("remove", version, _digest_of(folder), current, None)
             history = tuple(before for before in state.history if before != version)
             # Also of a version whose writer was killed before it noted it.
             published_at = {str(version): "unknown"} | state.published_at
@@ -238,6 +274,9 @@ class Registry:
             trash = self.folder / f"{_TRASH_PREFIX}{version}"
             folder.rename(trash)  # gone for readers at once, then deleted
             shutil.rmtree(trash)
+
+    def _next_number(self, state: RegistryState) -> int:
+        return max([*self.versions(), *map(int, state.published_at)], default=0) + 1
 
     def _before(self, state: RegistryState) -> list[int]:
         """Return the versions that `current` named before and that are still there: at least one.
@@ -305,6 +344,14 @@ def state_from_json(content: bytes) -> RegistryState:
 @cache
 def _adapter() -> Any:  # beartype knows no TypeAdapter
     return TypeAdapter(RegistryState)
+
+
+def _digest_of(folder: Path) -> str | None:
+    """Return the digest of a version; None where its manifest can't be read."""
+    try:
+        return read_manifest(folder).digest
+    except BundleError:
+        return None
 
 
 def _moved(state: RegistryState, version: int) -> RegistryState:

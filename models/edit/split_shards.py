@@ -116,7 +116,7 @@ def publish_shards(
     digests = []
     for number, write in enumerate(writers):
         registry = Registry(folder / str(number))
-        version = registry.publish(write)
+        version = registry.publish(write, action="split")
         digests.append(read_manifest(registry.folder_of(version)).digest)
         progress(1)
     sizes = (len(labels) for labels in shard_ranges(len(bundle.catalogue), num_shards))

@@ -1,4 +1,4 @@
-"""Files that survive a power cut: written, synced and renamed; JSON and lines.
+"""Files that survive a power cut: JSON, lines, and journals that only grow.
 
 Files that hold texts of documents are private: 0600, in folders of 0700 where we make the folder.
 All others have the permissions that the umask gives.
@@ -6,11 +6,13 @@ All others have the permissions that the umask gives.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +104,67 @@ def write_lines_durably(path: Path, lines: Iterable[str], *, is_private: bool = 
         incoming.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+_ENTRY_START = b'{"at": '
+"""First bytes of every line of a journal."""
+
+
+def append_entry(path: Path, fields: Mapping[str, Any]) -> None:
+    """Append one JSON object with the time, as "at", to a journal; on return it is on disk.
+
+    Several processes may append to one file. A last line whose writer was killed is cut off.
+    """
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    line = json.dumps({"at": now, **fields}, ensure_ascii=False)
+    is_new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _cut_torn_line(file.fileno())
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if is_new:
+        sync_folder(path.parent)
+
+
+def read_entries(path: Path, key: str, advice: str) -> list[dict[str, Any]]:
+    """Return the objects of a journal; a last line that was not written to its end is left out.
+
+    Args:
+        path: The file; without it there are no entries.
+        key: A field that each entry has.
+        advice: What the line should be and what to do, for the message.
+
+    Raises:
+        FileContentError: A line is no JSON object with this field.
+    """
+    if not path.exists():
+        return []
+    *lines, torn = path.read_bytes().split(b"\n")
+    if not _is_begun(torn):
+        lines.append(torn)
+    entries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = parse_json(line.decode())
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict) or key not in entry:
+            raise FileContentError(f"{path}, line {number}: {advice}")
+        entries.append(entry)
+    return entries
+
+
+def _is_begun(line: bytes) -> bool:
+    """Whether a line without an end may be one of a journal, or nothing."""
+    return line[: len(_ENTRY_START)] == _ENTRY_START[: len(line)]
+
+
+def _cut_torn_line(handle: int) -> None:
+    size = os.fstat(handle).st_size
+    content = os.pread(handle, size, 0)
+    end = content.rfind(b"\n") + 1
+    if end < size and _is_begun(content[end:]):
+        os.ftruncate(handle, end)

@@ -118,7 +118,7 @@ def pull(
             shutil.rmtree(folder)
             raise BundleCorruptError(f"{where!r}: {error}") from error
 
-    return registry.publish(move, activate=activate)
+    return registry.publish(move, activate=activate, action="pull")
 
 
 def read_manifest_from(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:

@@ -32,14 +32,14 @@ registry_app = typer.Typer(no_args_is_help=True, help="Look at model versions an
 @registry_app.command("list")
 def list_versions(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
     """List all versions, the current one marked with a star."""
-    store = _existing(registry)
+    store = existing_registry(registry)
     rows = [_summary(store, version) for version in store.versions()]
     if as_json:
         print_json(rows)
     elif not rows:
         print(f"No versions in {str(registry)!r}; train one with 'longtail train'.")
     else:
-        _print_table(
+        print_table(
             ("", "VERSION", "PUBLISHED", "LABELS", "DEFAULT SCORER", "DIGEST"),
             [
                 (
@@ -72,10 +72,10 @@ def show(
         print_json(_content(store, number, manifest))
         return
     is_current = number == store.current()
-    _print_table((), version_rows(manifest, number, store.published_at(number), is_current))
+    print_table((), version_rows(manifest, number, store.published_at(number), is_current))
     if rows := metric_rows(manifest):
         print()
-        _print_table(rows[0], rows[1:])
+        print_table(rows[0], rows[1:])
     where = "" if registry == DEFAULT_REGISTRY else f" --registry {shlex.quote(str(registry))}"
     print(f"\nEverything that the manifest says: longtail registry show {number}{where} --json")
 
@@ -180,7 +180,7 @@ def add_label(
         print(f"Warning: {warning}", file=sys.stderr)
     with tqdm(total=len(labels), desc="new labels", unit="label") as bar:
         write = add_labels(bundle, labels, bar.update)
-    made = store.publish(write, activate=move)
+    made = store.publish(write, activate=move, action="add-label")
     manifest = read_manifest(store.folder_of(made))
     if as_json:
         found = {"version": made, "from_version": number, "num_added": len(labels)}
@@ -264,7 +264,7 @@ def _registry(folder: Path) -> Registry:
     return Registry(folder)
 
 
-def _existing(folder: Path) -> Registry:
+def existing_registry(folder: Path) -> Registry:
     """Return a registry whose folder is there.
 
     Raises:
@@ -318,7 +318,7 @@ def _print_move(before: int | None, now: int, as_json: bool) -> None:
     print("A running service follows within its LONGTAIL_WATCH_INTERVAL_S.")
 
 
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print columns aligned to their widest cell, the last one ragged."""
     lines = [[str(cell) for cell in row] for row in ([head] if head else []) + list(rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]

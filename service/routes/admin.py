@@ -13,7 +13,7 @@ from service.schemas.base import MAX_VERSION
 from service.schemas.models import CanaryRequest, ModelChange
 from service.versions.changes import Change
 from service.versions.serving import Canary
-from service.web.deps import ServiceDep, require_json, require_known_query
+from service.web.deps import AuthorDep, ServiceDep, require_json, require_known_query
 from service.web.problem_handlers import responses
 
 router = APIRouter(
@@ -45,19 +45,19 @@ async def unload(version: VersionPath, service: ServiceDep) -> ModelChange:
 
 
 @router.post("/models/{version}/activate", summary="Serve a version")
-async def activate(version: VersionPath, service: ServiceDep) -> ModelChange:
+async def activate(version: VersionPath, service: ServiceDep, author: AuthorDep) -> ModelChange:
     """Load a version if necessary, move the registry's `current` to it, and make it the default.
 
     The version that it replaces is unloaded, unless it was loaded by a request of its own. Where
     the new one can't be loaded, nothing changes and the answer (409) says why.
     """
-    return await _done(service.redeployer.activate(version))
+    return await _done(service.redeployer.activate(version, author))
 
 
 @router.post("/rollback", summary="Go back to the version before")
-async def rollback(service: ServiceDep) -> ModelChange:
+async def rollback(service: ServiceDep, author: AuthorDep) -> ModelChange:
     """Activate the version that `current` named before."""
-    return await _done(service.redeployer.rollback())
+    return await _done(service.redeployer.rollback(author))
 
 
 @router.put(

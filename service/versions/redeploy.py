@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from models.bundle.change_log import Author
 from models.bundle.registry import CURRENT
 from models.errors import BundleCorruptError, BundleError, LongtailError
 from service.errors import ChangeError
@@ -90,13 +91,13 @@ class Redeployer:
         """Unload a version that is neither the default, nor `current`, nor the canary."""
         return self._command("unload", partial(self._unload, version))
 
-    def activate(self, version: int) -> Future[Change]:
+    def activate(self, version: int, author: Author | None = None) -> Future[Change]:
         """Answer all requests that name no version with this one; `current` names it then."""
-        return self._command("activate", partial(self._activate, version))
+        return self._command("activate", partial(self._activate, version, author))
 
-    def rollback(self) -> Future[Change]:
+    def rollback(self, author: Author | None = None) -> Future[Change]:
         """Go back to the version that `current` named before."""
-        return self._command("rollback", self._roll_back)
+        return self._command("rollback", partial(self._roll_back, author))
 
     def set_canary(self, canary: Canary | None) -> Future[Change]:
         """Give a version a share of the requests that name none; None ends that."""
@@ -220,15 +221,17 @@ class Redeployer:
             )
         self._publish(after)
 
-    def _activate(self, number: int) -> None:
-        self._swap(number, self._registry.activate, default=number, current=number)
+    def _activate(self, number: int, author: Author | None) -> None:
+        move = partial(self._registry.activate, author=author)
+        self._swap(number, move, default=number, current=number)
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, author: Author | None) -> None:
         try:
             number = self._registry.previous()
         except BundleError as error:
             raise ChangeError(str(error)) from error
-        self._swap(number, lambda _: self._registry.rollback(), default=number, current=number)
+        move = partial(self._registry.rollback, author=author)
+        self._swap(number, lambda _: move(), default=number, current=number)
 
     def _set_canary(self, canary: Canary | None) -> None:
         added = self._new(canary.version) if canary else ()

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from models.bundle.change_log import Author
 from service.engine.admission import Streams
 from service.engine.engine import Engine
 from service.engine.self_check import SelfCheck
@@ -21,11 +22,13 @@ from service.feedback.queue import LabelQueue
 from service.feedback.writer import FeedbackWriter
 from service.process.compute_threads import ComputeSetup
 from service.settings import Settings
+from service.telemetry.logs import REQUEST_ID_HEADER
 from service.telemetry.metrics import Telemetry
 from service.telemetry.tracing import Tracing
 from service.versions.redeploy import Redeployer
 from service.versions.serving import ModelManager
 from service.web.api_keys import Keys
+from service.web.request_state import log_fields_of, request_id_headers
 from service.wire.json_text import in_utf_8
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
@@ -169,3 +172,12 @@ async def _provide_service(request: Request) -> Service:
 
 
 ServiceDep = Annotated[Service, Depends(_provide_service)]
+
+
+async def _provide_author(request: Request) -> Author:
+    key, ids = log_fields_of(request.scope).get("key"), request_id_headers(request.scope)
+    return Author(key=None if key is None else str(key), request_id=ids.get(REQUEST_ID_HEADER))
+
+
+AuthorDep = Annotated[Author, Depends(_provide_author)]
+"""Who asks, for the log of changes of the registry."""

@@ -85,6 +85,13 @@ def test_show_prints_a_page_and_the_whole_manifest_as_json(run, registry):
     assert (shown["version"], shown["label_count"]) == (2, 8)
 
 
+def test_log_shows_who_changed_what(run, registry):
+    run("registry", "activate", "1")
+    (*_, last) = json.loads(run("registry", "log", "--json"))
+    assert (last["action"], last["from"], last["to"]) == ("activate", 2, 1)
+    assert f"{last['user']}  activate" in run("registry", "log")
+
+
 def test_verify_says_that_a_bundle_is_whole(run, registry):
     assert "Version 2 is whole: 3 files" in run("registry", "verify")
     assert json.loads(run("registry", "verify", "1", "--json"))["version"] == 1

@@ -102,7 +102,7 @@ def apply(
         return
     with tqdm(desc="labels", unit="label", disable=bundle.manifest.encoder is None) as bar:
         write, applied = apply_changes(bundle, changes, fitting_as(bundle.manifest), bar.update)
-    made = store.publish(write, activate=move)
+    made = store.publish(write, activate=move, action="vocabulary")
     if as_json:
         told = {"version": made, "from_version": number, "current": store.current()}
         print(json.dumps(told | applied.to_json(), indent=2, ensure_ascii=False))

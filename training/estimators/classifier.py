@@ -233,7 +233,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "bundle_")
         registry = Registry(Path(folder))
         registry.check_writable()
-        return registry.publish(lambda target: copied(self.bundle_, target))
+        return registry.publish(lambda target: copied(self.bundle_, target), action="save")
 
     def __sklearn_tags__(self) -> Any:
         """Say that it takes texts, and labels as a matrix, sparse too, with several a text."""

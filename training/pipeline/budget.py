@@ -225,7 +225,7 @@ def _better(registry: Registry, without: int, with_encoder: int, *, activate: bo
         )  # fmt: skip
         return without
     if activate:
-        registry.activate(with_encoder)
+        registry.activate(with_encoder, action="train")
     return with_encoder
 
 

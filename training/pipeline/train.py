@@ -333,6 +333,7 @@ def _publish(
     return registry.publish(
         lambda folder: write_parts(folder, parts, manifest, scratch, texts),
         activate=run.is_activated,
+        action="train",
     )
 
 

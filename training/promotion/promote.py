@@ -77,7 +77,7 @@ def promote(
         return Promotion(pair, rollout(pair, probes), verdict)
     decision = Decision(True, ("nothing speaks against it; no service was watched",))
     log.append("decided", pair.to_json() | decision.to_json())
-    registry.activate(candidate)
+    registry.activate(candidate, action="promote")
     log.append("done", pair.to_json() | {"verdict": "promote"})
     return Promotion(pair, decision, verdict)
 

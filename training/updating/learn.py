@@ -154,6 +154,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
                 to, bundle, manifest, after.catalogue, tensors_of(after), texts_of(after)
             ),
             activate=run.is_activated,
+            action="learn",
         )
     return Learned(version, learned)
 

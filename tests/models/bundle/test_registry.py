@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -14,9 +15,15 @@ from pathlib import Path
 import pytest
 
 from models.bundle.bundle import write_bundle
+from models.bundle.change_log import Author
 from models.bundle.manifest import Manifest
 from models.bundle.registry import Registry
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
+from models.errors import (
+    BundleCorruptError,
+    BundleError,
+    BundleNotFoundError,
+    ConfigError,
+)
 from models.labels.catalogue import Label, LabelCatalogue
 
 PUBLISH = """
@@ -97,6 +104,40 @@ def test_bundles_are_numbered_from_one_and_the_last_is_current(place: Workplace)
     assert place.registry.versions() == [1, 2]
     assert place.registry.current() == 2
     assert [place.name_of(1), place.name_of("current"), place.name_of("2")] == ["a", "b", "b"]
+
+
+def test_every_change_is_in_the_log_with_who_made_it(place: Workplace) -> None:
+    place.publish("a")
+    place.publish("b", activate=False)
+    place.publish("b", activate=False)  # nothing changes
+    registry, me = place.registry, pwd.getpwuid(os.getuid()).pw_name
+    registry.activate(2, action="promote", author=Author(key="ops", request_id="r1"))
+    digest = registry.open(2).manifest.digest
+    registry.rollback()
+    registry.remove(2)
+    found = registry.changes.entries()
+    assert [(x["action"], x["version"], x["from"], x["to"]) for x in found] == [
+        ("publish", 1, None, 1),
+        ("publish", 2, 1, 1),
+        ("promote", 2, 1, 2),
+        ("rollback", 1, 2, 1),
+        ("remove", 2, 1, 1),
+    ]
+    assert [x.get("user") for x in found] == [me, me, None, me, me]
+    assert (found[2]["key"], found[2]["request_id"]) == ("ops", "r1")
+    assert found[2]["digest"] == found[4]["digest"] == digest
+    assert all(x["at"].endswith("+00:00") for x in found)
+
+
+def test_nothing_changes_where_the_log_cannot_be_written(place: Workplace) -> None:
+    place.publish("a")
+    place.publish("b")
+    place.registry.changes.path.unlink()
+    place.registry.changes.path.mkdir()
+    for change in (lambda: place.registry.activate(1), lambda: place.publish("c")):
+        with pytest.raises(IsADirectoryError):
+            change()
+    assert (place.registry.current(), place.registry.versions()) == (2, [1, 2])
 
 
 def test_publishing_without_activating_leaves_current_alone(place: Workplace) -> None:

@@ -57,6 +57,17 @@ def test_activate_answers_with_what_is_served_then(admin, registry):
     assert registry.current() == 1
 
 
+def test_the_log_of_changes_names_the_key_and_the_request(admin, registry):
+    num_before = len(registry.changes.entries())
+    admin.post("/v1/admin/models/1/activate", headers={"X-Request-ID": "the-request"})
+    admin.post("/v1/admin/rollback")
+    admin.post("/v1/admin/models/1/load")
+    first, second = registry.changes.entries()[num_before:]
+    assert (first["action"], first["from"], first["to"]) == ("activate", 2, 1)
+    assert (first["request_id"], second["action"]) == ("the-request", "rollback")
+    assert first["key"] == second["key"] and "user" not in first
+
+
 def test_load_and_unload(admin):
     assert admin.post("/v1/admin/models/1/load").json()["loaded"] == [1, 2]
     answer = admin.post("/v1/predict", json={"text": "a", "version": 1})

@@ -290,7 +290,7 @@ def test_what_failed_at_the_start_is_tried_again(deploy, registry, make_loader):
 def test_an_alias_that_cannot_be_moved_keeps_the_old_model(deploy, registry, monkeypatch):
     deployment = deploy()
 
-    def refuse(version):
+    def refuse(*_, **__):
         raise PermissionError(13, "read-only")
 
     monkeypatch.setattr(registry, "activate", refuse)
