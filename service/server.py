@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -104,6 +105,11 @@ class DrainingServer(uvicorn.Server):
                 self._has_told = True
             self.should_exit |= left <= 0
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what is in flight without waiting for changes of versions, which may take minutes."""
+        self._service.redeployer.close()
+        await super().shutdown(sockets)
 
     def _delay_s(self, sig: int) -> float:
         """Return how long to go on listening: not at all where nobody is sent here.

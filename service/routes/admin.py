@@ -92,7 +92,10 @@ async def _done(command: Future[Change]) -> ModelChange:
     except asyncio.CancelledError:
         if not command.cancelled():
             raise
-        raise NotReadyError("the service is stopping; ask another instance") from None
+        raise NotReadyError(
+            "the service is stopping and did not finish this change; ask another instance, and "
+            "look first at which version is current"
+        ) from None
     serving, canary = change.serving, change.serving.canary
     return ModelChange(
         default=serving.default,

@@ -7,7 +7,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -42,7 +43,7 @@ class LoaderThread:
         self._thread.start()
 
     def submit(self, task: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Return the future of a task; it is cancelled where the thread stops before it."""
+        """Return the future of a task; it is cancelled where the thread stops before its end."""
         future: Future[T] = Future()
         with self._lock:
             if self._is_stopped:
@@ -57,7 +58,7 @@ class LoaderThread:
         self._inbox.put(task)
 
     def stop(self) -> None:
-        """Begin no further task; one that has begun ends in the background."""
+        """Begin no further task; one that has begun ends in the background, and nobody waits."""
         with self._lock:
             self._is_stopped = True
             for future in self._waiting:
@@ -94,11 +95,13 @@ def _guard(task: Callable[[], object]) -> None:
 
 
 def _settle(future: Future[T], task: Callable[[], T]) -> None:
-    if not future.set_running_or_notify_cancel():
+    """Do a task unless it is cancelled; its future never runs, so that a stop can cancel it."""
+    if future.cancelled():
         return
-    try:
-        result = task()
-    except BaseException as error:  # noqa: BLE001  # it is the caller's
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+    with suppress(InvalidStateError):  # cancelled meanwhile
+        try:
+            result = task()
+        except BaseException as error:  # noqa: BLE001  # it is the caller's
+            future.set_exception(error)
+        else:
+            future.set_result(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -215,4 +216,6 @@ def public_message(error: BaseException) -> str:
     """Return what an answer may say of an error; what is not ours stays in the log."""
     if isinstance(error, LongtailError):
         return str(error)
-    return f"failed with {type(error).__name__}; see the log"
+    number = error.errno if isinstance(error, OSError) else None
+    reason = f" ({os.strerror(number)})" if number else ""
+    return f"failed with {type(error).__name__}{reason}; see the log"

@@ -154,7 +154,7 @@ class Redeployer:
                 self._source.refresh()
             target = self._registry.current()
         except (LongtailError, OSError) as error:
-            self._note_problem(public_message(error))
+            self._note_problem(public_message(error), error)
         else:
             self._follow(target)
         if any(self._draining.values()):
@@ -371,12 +371,13 @@ class Redeployer:
         except BundleCorruptError as error:
             raise ChangeError(str(error)) from error
 
-    def _note_problem(self, problem: str | None) -> None:
+    def _note_problem(self, problem: str | None, error: Exception | None = None) -> None:
         if problem != self.problem:
             if problem is None:
                 logger.info("the registry can be followed again")
             else:
-                logger.error("the registry can't be followed: %s", problem)
+                cause = None if isinstance(error, LongtailError) else error
+                logger.error("the registry can't be followed: %s", problem, exc_info=cause)
         self.problem = problem
         self._observer.set_registry_problem(problem is not None)
 

@@ -14,7 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.web.api_keys import make_key
+
 HERE = Path(__file__).parent
+KEY, ENTRY = make_key("operator")
 SERVE = f"""
 import logging, runpy, sys, threading
 from pathlib import Path
@@ -22,6 +25,11 @@ from service.app import create_app
 from service.settings import Settings
 from service import server
 server._GRACE_S = 0.5
+def load(bundle):
+    if bundle.folder.name == "1":
+        print("hanging", file=sys.stderr, flush=True)
+        threading.Event().wait()
+    return Hanging(bundle)
 Fake = runpy.run_path({str(HERE / "conftest.py")!r})["FakePredictor"]
 class Hanging(Fake):
     def read(self, texts):
@@ -33,7 +41,8 @@ logging.basicConfig(level="INFO", force=True)
 options = dict(port=0, drain_delay_s=float(sys.argv[2]), shutdown_timeout_s=int(sys.argv[3]))
 options["keep_alive_s"] = int(sys.argv[4])
 options["read_timeout_s"] = float(sys.argv[5])
-server.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=Hanging))
+options["admin_keys"] = sys.argv[6]
+server.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=load))
 """
 
 
@@ -48,7 +57,7 @@ def start(registry):
 
     def start_one(drain_delay_s=0.0, shutdown_timeout_s=5, keep_alive_s=75, read_timeout_s=60):
         options = (
-            registry.folder, drain_delay_s, shutdown_timeout_s, keep_alive_s, read_timeout_s,
+            registry.folder, drain_delay_s, shutdown_timeout_s, keep_alive_s, read_timeout_s, ENTRY,
         )  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE, *map(str, options)],
@@ -149,6 +158,20 @@ def test_work_that_hangs_does_not_keep_it_from_ending(start):
         process.wait(30)
         asked.exception(30)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_change_of_versions_is_answered_and_does_not_hold_the_end(start):
+    """On d44d257 it held it for the whole of `shutdown_timeout_s`, and its client got a 500."""
+    process, address = start(shutdown_timeout_s=3600)
+    url, headers = f"{address}/v1/admin/models/1/load", {"Authorization": f"Bearer {KEY}"}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(httpx.post, url, headers=headers, timeout=60)
+        read_until(process, "(hanging)")
+        process.send_signal(signal.SIGTERM)
+        answer = asked.result(60)
+    _, log = process.communicate(timeout=60)
+    assert (answer.status_code, "is stopping" in answer.json()["detail"]) == (503, True)
+    assert "Traceback" not in log
 
 
 def test_a_connection_with_half_a_head_is_closed(start):

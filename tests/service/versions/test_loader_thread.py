@@ -79,19 +79,22 @@ def test_priority_is_lowered_for_the_thread_alone(open_thread):
         assert there == min(here + 5, 19)
 
 
-def test_stopping_cancels_what_has_not_begun_and_does_not_wait_for_what_has(open_thread):
-    thread, gate, busy = open_thread(), threading.Event(), threading.Event()
+def test_stopping_cancels_what_waits_and_does_not_wait_for_what_has_begun(open_thread):
+    """On d44d257 those who asked for a task that had begun waited until its end."""
+    thread, gate, busy, ended = open_thread(), *(threading.Event() for _ in range(3))
 
     def hang():
         busy.set()
-        return gate.wait(60)
+        assert gate.wait(60)
+        ended.set()
 
     begun, waiting = thread.submit(hang), thread.submit(int)
     assert busy.wait(60)
     thread.stop()
-    with pytest.raises(CancelledError):
-        waiting.result(60)
+    for each in (begun, waiting):
+        with pytest.raises(CancelledError):
+            each.result(60)
     assert thread.submit(int).cancelled()
     assert thread.is_stopped
     gate.set()
-    assert begun.result(60)
+    assert ended.wait(60)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import shutil
 import threading
 import weakref
@@ -242,6 +244,22 @@ def test_a_registry_out_of_reach_leaves_the_old_one_until_it_is_back(deploy, reg
     deployment.look()
     assert deployment.redeployer.problem is None
     assert deployment.sample("registry_problem") == 0
+
+
+def test_an_error_of_the_machine_is_named_and_the_log_has_the_rest(
+    deploy, registry, monkeypatch, caplog
+):
+    """On d44d257 the problem was "failed with OSError; see the log", and the log said the same."""
+    deployment = deploy()
+
+    def fail():
+        raise OSError(errno.EMFILE, "Too many open files", "inner path")
+
+    monkeypatch.setattr(registry, "current", fail)
+    deployment.look()
+    assert os.strerror(errno.EMFILE) in deployment.redeployer.problem
+    assert "inner path" not in deployment.redeployer.problem
+    assert "inner path" in caplog.text
 
 
 def test_a_registry_file_that_cannot_be_read_is_a_problem_too(deploy, registry):
@@ -503,7 +521,9 @@ def test_stopping_between_two_first_models_serves_none(registry, make_loader):
     deployment = Deployment(registry, lambda bundle: gate.wait(WAIT_S) and load(bundle),
                             versions=(1, 2))  # fmt: skip
     gate.set()
-    deployment.started.result(WAIT_S)
+    with pytest.raises(CancelledError):
+        deployment.started.result(WAIT_S)
+    deployment.redeployer._thread._thread.join(WAIT_S)
     assert len(loader.loaded) == 1
     with pytest.raises(NotReadyError, match="still loading"):
         deployment.manager.serving()
@@ -523,8 +543,8 @@ def test_stopping_cancels_what_is_asked_and_lets_no_second_model_load(deploy, ma
     assert busy.wait(WAIT_S)
     assert deployment.redeployer.state_of(1) == ("loading", None)
     deployment.redeployer.close()
-    gate.set()
     with pytest.raises(CancelledError):
         begun.result(WAIT_S)
+    gate.set()
     assert deployment.redeployer.load(1).cancelled()
     assert deployment.default == 2
