@@ -270,7 +270,8 @@ class Prediction:
         num_text_tokens: Tokens that the text has.
         known_tokens: How much of what was read the scorer's vocabulary knows: the encoder's tokens
             but for special and unknown ones; for `sparse`, different words and phrases with a
-            feature; for a blend of both, the larger number, and at least 1 where it finds a name.
+            feature; for `names`, different words that stand in a label's name; for a blend, the
+            larger number, and at least 1 where it finds a name.
             With 0 the labels say nothing about the text.
         explanations: Why, of each label; empty where none were requested.
         warnings: What to know about labels before relying on them: that their probabilities are

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from models.labels.catalogue import Label, LabelCatalogue
@@ -61,6 +61,11 @@ class NameModel:
         matches = self.matcher.match(texts)
         shape = (len(texts), len(self.catalogue))
         return csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
+
+    def num_known_words(self, texts: Sequence[str]) -> Int64[np.ndarray, text]:
+        """Return how many different words of each text stand in a name of a label."""
+        read = (self.matcher.words.read(text) for text in texts)
+        return np.array([len(np.unique(x[x >= 0])) for x in read], dtype=np.int64)
 
     def own(self, scores: Float32[csr_array, "text label"]) -> Float32[csr_array, "text scored"]:
         """Return the scores of the labels that get some, of those of all labels."""

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Reading: TypeAlias = Literal["text", "names", "features", "vector"]
-"""What a scorer reads of a text: the text itself, the names of labels in it, its tf-idf features,
-or the encoder's vector."""
+Reading: TypeAlias = Literal["names", "features", "vector"]
+"""What a scorer reads of a text: the names of labels in it, its tf-idf features, or the encoder's
+vector."""
 
 
 class _Once(Generic[T]):
@@ -127,6 +127,12 @@ class TextBatch:
         return self._parts.names.scores(self.texts)
 
     @_Once
+    def num_name_words(self) -> Int64[np.ndarray, text]:
+        """Different words of each text that stand in a name of a label."""
+        assert self._parts.names is not None
+        return self._parts.names.num_known_words(self.texts)
+
+    @_Once
     def neighbours(self) -> Neighbours:
         """The nearest of the documents that the model remembers."""
         memory = self._parts.neighbours
@@ -182,7 +188,7 @@ class TextBatch:
         The encoder reads the first tokens, all others read all words. What the encoder reads too is
         counted in its tokens, and is cut where the encoder cuts it. Of the two numbers of known
         tokens the larger one counts, and at least 1 where a name is found, so that it is 0 only
-        where nothing is known; a scorer that reads by neither knows all words.
+        where nothing is known; a scorer that reads names alone knows the words of names.
 
         Args:
             reads: What the scorers read.
@@ -197,7 +203,7 @@ class TextBatch:
             known = np.maximum(known, self.tokens.num_known)
         else:
             num_read = num_tokens = self.num_words
-            known = known if "features" in reads else self.num_words
+            known = known if "features" in reads else self.num_name_words
         rows = zip(num_read.tolist(), num_tokens.tolist(), known.tolist(), strict=True)
         return [Extent(*row) for row in rows]
 
@@ -221,6 +227,7 @@ _TAKEN: dict[str, Callable[[Any, Sequence[int]], object]] = {
     "vectors": lambda vectors, rows: vectors[rows],
     "features": lambda features, rows: features[rows],
     "name_scores": lambda scores, rows: scores[rows],
+    "num_name_words": lambda counts, rows: counts[rows],
     "neighbours": Neighbours.take,
     "word_counts": lambda counts, rows: counts[rows],
 }
@@ -231,6 +238,7 @@ _JOINED: dict[str, Callable[[Any], object]] = {
     "vectors": np.concatenate,
     "features": lambda parts: csr_array(vstack(parts, format="csr")),
     "name_scores": lambda parts: csr_array(vstack(parts, format="csr")),
+    "num_name_words": np.concatenate,
     "neighbours": Neighbours.joined,
     "word_counts": np.concatenate,
 }

@@ -280,7 +280,7 @@ const placesOf = (labels) => new Map(labels.map((label, index) => [label.id, ind
 
 /** Return, in sentences, what to know before relying on the labels. */
 export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] }) {
-  if (!labels.length) return [];
+  if (!labels.length) return known === 0 ? ["No word of this text is known to the model."] : [];
   return [
     known === 0 &&
       "No word of this text is known to the model: these are the labels that it gives to any such text, not an answer.",

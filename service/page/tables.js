@@ -83,9 +83,11 @@ function records(text, delimiter) {
   return found;
 }
 
-/** Return rows as CSV that Excel reads as UTF-8. */
+/** Return rows as CSV that Excel reads as UTF-8; a text that it would run as a formula gets a ' before it. */
 export function toCsv(rows) {
-  const cell = (value) => (/[",;\t\r\n]/.test(`${value}`) ? `"${`${value}`.replaceAll('"', '""')}"` : `${value}`);
+  const plain = (value) => (typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : `${value}`);
+  const quoted = (text) => (/[",;\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const cell = (value) => quoted(plain(value));
   return `\ufeff${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
 }
 

@@ -138,3 +138,8 @@ def test_a_label_keeps_what_its_names_need():
     kept = named_label(LABELS[3])
     assert kept == Label("D", "steel")
     assert named_label(LABELS[0]) == LABELS[0]
+
+
+def test_known_words_are_those_of_names_each_once(model):
+    texts = ["Rivers and river fish", "xqzzy blorp", "nothing steel"]
+    assert model.num_known_words(texts).tolist() == [2, 0, 1]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import shutil
+import subprocess
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -159,3 +163,29 @@ def test_swagger_ui_is_the_release_that_is_noted_beside_it():
     noted = resources.files("service").joinpath("api_docs", "README.md").read_text("utf-8")
     for name in ("swagger-ui-bundle.js", "swagger-ui.css"):
         assert f"| `{name}` | `{hashlib.sha256(DOCS[name].content).hexdigest()}` |" in noted
+
+
+def evaluated(expression, module):
+    """Return the value of an expression in which a module of the page is called `page`."""
+    place = Path(str(resources.files("service"))) / "page" / module
+    script = (
+        f"import * as page from {json.dumps(place.as_uri())};"
+        f"console.log(JSON.stringify({expression}))"
+    )
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node.js")
+    words = [node, "--input-type=module", "-e", script]
+    return json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1"])
+def test_a_cell_of_a_downloaded_table_is_never_a_formula(text):
+    table = evaluated(f"page.toCsv([[{json.dumps(text)}, 'a=b', -0.5]])", "tables.js")
+    quoted = f'"\'{text}"' if text[0] in "\t\r" else f"'{text}"
+    assert table == f"\ufeff{quoted},a=b,-0.5\r\n"
+
+
+def test_an_answer_without_labels_says_that_no_word_is_known():
+    said = evaluated("page.cautionsOf({}, {labels: [], known_tokens: 0})", "panel.js")
+    assert len(said) == 1 and "No word" in said[0]
