@@ -22,6 +22,8 @@ Row: TypeAlias = tuple[int, Fields | BadLine]
 
 _OPEN_QUOTE = "unexpected end of data"  # Python's words
 _DELIMITER_HINT = re.compile(r'"?sep=.?"?\s*', re.IGNORECASE)
+_MAX_BAD_SHARE = 0.01
+"""Lines of a UTF-8 file that may be damaged, as a share of all."""
 _SPREAD_OUT = re.compile(rb"\s*(\[\s*(\{.*)?|\{)\s*", re.DOTALL)
 
 
@@ -92,6 +94,38 @@ def _json_fields(line: bytes) -> Fields:
 def not_utf_8(byte: int, position: int) -> str:
     """Return what is wrong with a line of another encoding, and what to do."""
     return f"not UTF-8 (byte 0x{byte:02x} at position {position}); {AS_UTF_8}"
+
+
+def check_encoding(path: Path, content: Iterable[bytes | None]) -> None:
+    """Refuse a file that is in another encoding than UTF-8 as a whole, not line by line.
+
+    That is one in which more than a hundredth of the lines, and more lines than have UTF-8 beyond
+    ASCII, are not UTF-8.
+
+    Args:
+        path: The file, for the message.
+        content: Its lines; None for one that is left out.
+
+    Raises:
+        DataError: The file is one.
+    """
+    num_lines = num_good = num_bad = 0
+    first = ""
+    for number, line in enumerate(content, 1):
+        num_lines += 1
+        if line is None or line.isascii():
+            continue
+        try:
+            line.decode()
+            num_good += 1
+        except UnicodeDecodeError as error:
+            num_bad += 1
+            first = first or f"line {number} (byte 0x{line[error.start]:02x})"
+    if num_bad > max(num_good, num_lines * _MAX_BAD_SHARE):
+        raise DataError(
+            f"{path}: {num_bad} of {num_lines} lines are not UTF-8, the first is {first}; "
+            f"{AS_UTF_8}"
+        )
 
 
 def csv_rows(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Iterator[Row]:

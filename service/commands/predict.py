@@ -34,7 +34,12 @@ def predict(
         ),
     ],
     target: Annotated[
-        Path, typer.Option("--output", help="File for the answers, JSON lines; packed with .gz.")
+        Path,
+        typer.Option(
+            "--output",
+            help="File for the answers: .jsonl; or .csv or .tsv, the rows of the input with "
+            "columns for the labels; packed with .gz.",
+        ),
     ],
     registry: RegistryOption = DEFAULT_REGISTRY,
     overwrite: Annotated[
@@ -124,8 +129,8 @@ def predict(
 ) -> None:
     """Label every text of a file, without a service; the same command resumes unfinished work.
 
-    A line that can't be answered gets an error as its answer. The exit status is 0 if any line was
-    answered, and 1 if none was.
+    A line that can't be answered gets an error as its answer. The exit status is 0 if all lines
+    were answered, and 1 if one was not.
     """
     from models.bundle.registry import Registry
     from service.engine.label_sets import LabelSets
@@ -195,7 +200,7 @@ def _report(tally: Tally, task: Task) -> None:
     """Print what became of the lines.
 
     Raises:
-        DataError: None of them could be answered.
+        DataError: One of them could not be answered.
     """
     from models.errors import DataError
 
@@ -203,16 +208,11 @@ def _report(tally: Tally, task: Task) -> None:
         f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "
         f"errors, {tally.num_truncated} texts cut. Written: {task.target}"
     )
-    if tally.num_errors and not tally.num_results:
-        raise DataError(
-            f"none of the {tally.num_lines} documents of {str(task.source)!r} could be answered; "
-            f"the first: {tally.first_error}"
-        )
     if tally.num_errors:
-        typer.echo(
-            f"{tally.num_errors} of {tally.num_lines} documents could not be answered; the first: "
-            f"{tally.first_error}",
-            err=True,
+        whole = "" if tally.num_results else "all "
+        raise DataError(
+            f"{whole}{tally.num_errors} of {tally.num_lines} documents of {str(task.source)!r} "
+            f"could not be answered; the first: {tally.first_error}"
         )
 
 

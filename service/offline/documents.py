@@ -31,6 +31,7 @@ from models.errors import ConfigError, DataError
 from models.files.csv_columns import AS_UTF_8, find_header, not_csv
 from models.files.failures import reason_of
 from models.files.outputs import check_readable_file
+from models.files.rows import check_encoding
 from models.files.text_files import AsUtf8, encoding_of
 from service.schemas.batch import BatchLine
 from service.wire.lines import LineError, LineSplitter
@@ -106,18 +107,20 @@ def check_source(
 
     Raises:
         ConfigError: It is no file, or can't be opened; or columns are named of a text file.
-        DataError: Its beginning can't be read, or its CSV header lacks a column.
+        DataError: It can't be read, is in another encoding than UTF-8 or UTF-16, or its CSV header
+            lacks a column.
     """
     check_readable_file(path, option)
     if not path.is_file():
         return []  # a pipe, which can be read only once
-    if columns and _form_of(path) == ".txt":
+    if columns and form_of(path) == ".txt":
         raise ConfigError(
             f"{option} {str(path)!r}: a text file has no columns; leave out --text-columns and "
             "--id-column"
         )
-    if _form_of(path) in _TABLES:
-        header = _Table(path, int, columns).header
+    check_encoding(path, _raw_lines(path, int, MAX_LINE_BYTES))
+    if is_table(path):
+        header = Table(path, int, columns).header
         has_labels = bool(_LABEL_FIELDS & set(header.names))
         remarks = [f"{path}: {remark}" for remark in header.remarks()]
         return [_LABELS_LEFT_OUT, *remarks] if has_labels else remarks
@@ -132,7 +135,7 @@ def check_source(
 
 def is_plain_json_lines(path: Path) -> bool:
     """Whether the file has the JSON lines that `document_lines` gives, byte for byte."""
-    is_text = _form_of(path) not in {*_TABLES, ".txt"} and path.suffix != ".gz"
+    is_text = form_of(path) not in {*_TABLES, ".txt"} and path.suffix != ".gz"
     return is_text and encoding_of(path) is None
 
 
@@ -157,10 +160,9 @@ def document_lines(
     Raises:
         DataError: The file can't be read to its end.
     """
-    form = _form_of(path)
-    if form in _TABLES:
-        yield from _Table(path, progress, columns)
-    elif form == ".txt":
+    if is_table(path):
+        yield from Table(path, progress, columns)
+    elif form_of(path) == ".txt":
         for line in _raw_lines(path, progress, max_line_bytes):
             is_text = line is not None and (is_each_line_text or line.strip())
             yield _json_line({"text": _decoded(line or b"")}) if is_text else line
@@ -204,8 +206,13 @@ def as_question(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in (*_TITLED, "uid")}
 
 
-class _Table:
-    """The documents of a CSV file, as JSON lines."""
+class Table:
+    """The documents of a CSV file, as JSON lines.
+
+    Attributes:
+        header: The first record, with its columns as they are known.
+        written: The cells of the first record, as they are written.
+    """
 
     def __init__(
         self, path: Path, progress: Callable[[int], object], columns: DocumentColumns
@@ -228,12 +235,16 @@ class _Table:
         self._columns = columns
         del head  # else all lines would be kept for it
         self._rows = csv.reader(lines, delimiter=self.header.delimiter)
-        next(self._records())
+        self.written = next(self._records())
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yield the cells of each record that has some, one for each document."""
+        return filter(None, self._records())
 
     def __iter__(self) -> Iterator[bytes | None]:
         names = self.header.names
         known = {"id", "uid", "text", *_TITLED, *self._columns.text, self._columns.id}
-        for cells in filter(None, self._records()):
+        for cells in self.rows():
             if broken := next((x for cell in cells for x in _NOT_UTF_8.findall(cell)), None):
                 byte = ord(broken) - 0xDC00
                 yield _json_line({_TORN: f"the row is not UTF-8 (byte 0x{byte:02x}); {AS_UTF_8}"})
@@ -265,8 +276,14 @@ class _Table:
             yield _decoded(line) + "\n"
 
 
-def _form_of(path: Path) -> str:
+def form_of(path: Path) -> str:
+    """Return how a file's name ends, in lower case and without .gz: ".csv", ".jsonl", ..."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is CSV by its name."""
+    return form_of(path) in _TABLES
 
 
 def _raw_lines(

@@ -22,6 +22,7 @@ from models.predict.protocol import Predictor
 from service.engine.label_sets import LabelSets
 from service.engine.queries import query_of
 from service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
+from service.offline.tables import check_form
 from service.offline.unfinished import Task, check_left, finish, option_of, resume, working
 from service.schemas.batch import BatchLine, BatchOptions
 from service.wire.lines import (
@@ -137,13 +138,14 @@ def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = Fa
         overwrite: Whether answers that are there already may be replaced.
 
     Raises:
-        ConfigError: The output is an input, is there already or can't be written; or what an
-            earlier run has left is about something else.
+        ConfigError: The output is an input, is there already, can't be written, or is in a form
+            that there is not; or what an earlier run has left is about something else.
     """
     inputs = [task.source, *task.label_sets.files()]
     check_output_file(task.target, inputs=inputs, registry=registry, overwrite=overwrite)
     for path in (task.part, task.state):
         check_output_file(path, inputs=inputs, registry=registry, overwrite=True)
+    check_form(task.source, task.target, has_explanations=bool(task.defaults.get("explain")))
     check_left(task)
 
 

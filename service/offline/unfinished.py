@@ -1,8 +1,8 @@
 """Work of `longtail predict` that is not finished: noted, held, resumed, and moved into place.
 
-Answers are written to `OUTPUT.part`, in order, and moved to `OUTPUT` when all are there. Started
-again after it was cut off, the work goes on behind the last whole line; what it was about stands in
-`OUTPUT.part.json`, so that answers of another model or question are never mixed in.
+Answers are written to `OUTPUT.part`, JSON lines in order, and become `OUTPUT` when all are there.
+Started again after it was cut off, the work goes on behind the last whole line; what it was about
+stands in `OUTPUT.part.json`, so that answers of another model or question are never mixed in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from models.errors import ConfigError, DataError
 from models.files.failures import doing
 from models.files.outputs import held
 from service.engine.label_sets import LabelSets
-from service.offline.documents import DocumentColumns
+from service.offline.documents import DocumentColumns, is_table
+from service.offline.tables import write_table
 from service.wire.tally import Tally
 
 
@@ -30,7 +31,8 @@ class Task:
 
     Attributes:
         source: Documents in a form of `service.offline.documents`.
-        target: Where the answers shall lie; gzip-compressed where its name ends in .gz.
+        target: Where the answers shall lie: JSON lines, or a table where its name ends in .csv or
+            .tsv; gzip-compressed where it ends in .gz.
         version: Number of the model version; the only one that lines may name.
         digest: Of that version.
         defaults: What is asked for where a line says nothing.
@@ -88,12 +90,23 @@ def working(task: Task) -> Iterator[None]:
 
 
 def finish(task: Task) -> None:
-    """Move the answers, which are all there, to where they shall lie."""
-    if task.target.suffix == ".gz":
-        packed = task.target.with_name(f".{task.target.name}.incoming")
-        with task.part.open("rb") as answers, gzip.open(packed, "wb") as out:
-            shutil.copyfileobj(answers, out)
-        packed.replace(task.target)
+    """Put the answers, which are all there, where they shall lie: as they are, packed, a table.
+
+    Raises:
+        DataError: The source, whose rows a table has, has changed.
+    """
+    is_packed = task.target.suffix == ".gz"
+    if is_packed or is_table(task.target):
+        incoming = task.target.with_name(f".{task.target.name}.incoming")
+        with (
+            task.part.open("rb") as answers,
+            gzip.open(incoming, "wb") if is_packed else incoming.open("wb") as out,
+        ):
+            if is_table(task.target):
+                write_table(task.source, task.target, task.columns, answers, out)
+            else:
+                shutil.copyfileobj(answers, out)
+        incoming.replace(task.target)
         task.part.unlink()
     else:
         task.part.replace(task.target)

@@ -189,8 +189,9 @@ class TextResult(Answer):
     known_tokens: int
     """How many of the tokens read are in the scorer's vocabulary: tokens of the encoder other than
     special and unknown ones; for `sparse` the distinct words and phrases that are its features;
-    for `names` the distinct words that stand in names of labels; for a blend the larger number. Where it is 0, the labels say nothing about the text:
-    they are those that the model gives to any text."""
+    for `names` the distinct words that stand in names of labels; for a blend the larger number.
+    Where it is 0, the labels say nothing about the text: they are those that the model gives to
+    any text."""
     truncated: bool
     """Whether the text has more tokens than were read, so that its end was left out; in a blend,
     `sparse` still reads all of it."""

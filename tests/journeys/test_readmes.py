@@ -101,11 +101,10 @@ def test_some_failed_lines_are_counted_and_the_first_is_told(place, run):
     """It was not said which lines failed, nor why, on commit e37f807."""
     Path("mixed.jsonl").write_text('{"text": "fish"}\n{"text": ""}\n{"txet": "fish"}\n')
     outcome = run("predict", "--input", "mixed.jsonl", "--output", "out")
-    assert outcome.status == 0
+    assert outcome.status == 1
     assert "3 documents: 1 answered, 2 with errors" in outcome.out
-    assert (
-        "2 of 3 documents could not be answered; the first: the one with index 1: " in outcome.err
-    )
+    assert "2 of 3 documents of 'mixed.jsonl' could not be answered; the first: the" in outcome.err
+    assert "index 1: " in outcome.err
     assert "error" in answers("out")[2]  # a misspelt field of a line without labels
 
 
@@ -114,7 +113,7 @@ def test_a_run_in_which_every_line_failed_has_failed(place, run):
     Path("bad.jsonl").write_text('{"text": ""}\n')
     outcome = run("predict", "--input", "bad.jsonl", "--output", "out")
     assert outcome.status == 1
-    assert "none of the 1 documents of 'bad.jsonl' could be answered" in outcome.err
+    assert "all 1 of 1 documents of 'bad.jsonl' could not be answered" in outcome.err
     assert "; the first: the one with index 0: " in outcome.err
     assert len(answers("out")) == 1
 
@@ -138,7 +137,7 @@ def test_a_model_of_three_labels_answers_with_all_of_them(tmp_path, run, monkeyp
     Path("mine.csv").write_text("\n".join(["text,labels", *rows]))
     assert run("train", "mine.csv", "--only-sparse").status == 0
     Path("docs.txt").write_text("flour\n\nviolin\n")
-    assert run("predict", "--input", "docs.txt", "--output", "out").status == 0
+    assert run("predict", "--input", "docs.txt", "--output", "out").status == 1  # one is blank
     found = answers("out")
     assert [each["index"] for each in found] == [0, 1, 2]
     assert "only white space" in found[1]["error"]["detail"]

@@ -1,0 +1,160 @@
+"""Answers as a table: the rows of the input, with columns for the labels behind them.
+
+A row keeps its cells as they are. A table of another input than CSV has the number and the id of
+each document. Behind them stand the columns of `ADDED`. Several labels of a cell stand between
+semicolons; where a label has a semicolon itself, the cell is a JSON list. Training reads both.
+A cell of an added column never begins as a formula: such a one gets an apostrophe before it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from gzip import GzipFile
+from pathlib import Path
+from typing import Any
+
+from models.errors import ConfigError, DataError
+from models.files.text_files import lines, raw_blocks
+from models.labels.cells import DELIMITER
+from service.offline.documents import DocumentColumns, Table, form_of, is_table
+
+ADDED = ("labels", "label_ids", "probabilities", "remarks")
+"""Names and ids of the labels, best first, their probabilities, and the codes of the warnings, or
+why there is no answer."""
+_LINES = ("", ".jsonl", ".ndjson")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def check_form(source: Path, target: Path, *, has_explanations: bool) -> None:
+    """Refuse answers in a form that there is not, or that has no room for them.
+
+    Args:
+        source: The documents.
+        target: Where the answers shall lie.
+        has_explanations: Whether labels are explained.
+
+    Raises:
+        ConfigError: They are in such a form; or are to be put beside documents of a pipe, which
+            can be read only once.
+    """
+    where = f"--output {str(target)!r}"
+    if not is_table(target):
+        if form_of(target) not in _LINES:
+            raise ConfigError(
+                f"{where}: answers are written as JSON lines (.jsonl, .ndjson) or as a table "
+                f"(.csv, .tsv), each also with .gz; got {form_of(target)!r}"
+            )
+        return
+    if has_explanations:
+        raise ConfigError(f"{where}: a table has no room for --explain; write .jsonl")
+    if is_table(source) and not source.is_file():
+        raise ConfigError(f"{where}: a pipe can't be read again for its rows; write .jsonl")
+
+
+def write_table(
+    source: Path,
+    target: Path,
+    columns: DocumentColumns,
+    answers: Iterable[bytes],
+    out: GzipFile | io.BufferedWriter,
+) -> None:
+    """Write the answers to all documents of a file as a table.
+
+    Args:
+        source: The documents.
+        target: Its name tells the delimiter; a CSV file has that of its source.
+        columns: Columns of the source that are named.
+        answers: A JSON line for each document, in order.
+        out: Takes the table, in UTF-8, with a byte order mark if the source has one.
+
+    Raises:
+        DataError: The source has other documents than were answered, or can't be read.
+    """
+    if not is_table(source):
+        delimiter = "\t" if form_of(target) == ".tsv" else ","
+        found = (json.loads(line) for line in answers)
+        rows = ([x["index"], _harmless(f"{_or_empty(x['id'])}"), *_cells(x)] for x in found)
+        with _writing(out, delimiter, "\n") as writer:
+            writer.writerow(["index", "id", *ADDED])
+            writer.writerows(rows)
+        return
+    table = Table(source, int, columns)
+    if next(raw_blocks(source)).startswith(_MARKS):
+        out.write(codecs.BOM_UTF8)
+    is_windows = next(lines(source))[1].endswith(b"\r\n")
+    delimiter = "\t" if form_of(target) == ".tsv" else table.header.delimiter
+    with _writing(out, delimiter, "\r\n" if is_windows else "\n") as writer:
+        writer.writerow([*table.written, *_names_beside(table.written)])
+        writer.writerows(_beside(source, table, answers))
+
+
+@contextmanager
+def _writing(out: GzipFile | io.BufferedWriter, delimiter: str, line_end: str) -> Iterator[Any]:
+    # What is not UTF-8 in a row is written as it was read.
+    text = io.TextIOWrapper(out, "utf-8", errors="surrogateescape", newline="")
+    yield csv.writer(text, delimiter=delimiter, lineterminator=line_end)
+    text.flush()
+    text.detach()
+
+
+def _beside(source: Path, table: Table, answers: Iterable[bytes]) -> Iterator[list[str]]:
+    """Yield each row with its answer; cells that the header has no name for come last.
+
+    Raises:
+        DataError: There are other rows than answers.
+    """
+    width = len(table.written)
+    try:
+        for cells, line in zip(table.rows(), answers, strict=True):
+            own = cells[:width] + [""] * (width - len(cells))
+            yield [*own, *_cells(json.loads(line)), *cells[width:]]
+    except ValueError as error:
+        raise DataError(
+            f"{str(source)!r} has other rows than were answered: it has changed since; remove the "
+            "unfinished answers, and start again"
+        ) from error
+
+
+def _names_beside(taken: Sequence[str]) -> list[str]:
+    """Return the names of the added columns; such as no other column has."""
+    others = {name.strip().lower() for name in taken}
+    names = list(ADDED)
+    while others & set(names):
+        names = [f"predicted_{name}" for name in names]
+    return names
+
+
+def _cells(answer: dict[str, Any]) -> list[str]:
+    """Return the cells of the added columns for an answer."""
+    if "error" in answer:
+        return ["", "", "", _harmless(answer["error"]["detail"] or answer["error"]["title"])]
+    labels = answer["labels"]
+    numbers = [x["probability"] for x in labels if x["probability"] is not None]
+    remarks = [warning["code"] for warning in answer.get("warnings", ())]
+    remarks += ["truncated"] if answer["truncated"] else []
+    return [
+        _harmless(_joined([label["name"] for label in labels])),
+        _harmless(_joined([label["id"] for label in labels])),
+        _joined([f"{number:.4f}" for number in numbers]),
+        _joined(remarks),
+    ]
+
+
+def _joined(parts: Sequence[str]) -> str:
+    if any(DELIMITER in part for part in parts):
+        return json.dumps(parts, ensure_ascii=False)
+    return f"{DELIMITER} ".join(parts)
+
+
+def _harmless(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def _or_empty(value: object) -> object:
+    return "" if value is None else value

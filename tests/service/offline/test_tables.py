@@ -1,0 +1,142 @@
+"""`longtail predict --output x.csv`: the rows of the input, with columns for the labels."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from models.errors import ConfigError, DataError
+from models.labels.cells import labels_of_cell
+from service.offline.documents import check_source
+from service.offline.predict import CHUNK_LINES, check_task, predict_file
+from service.offline.tables import ADDED, _cells
+from service.offline.unfinished import Task
+
+
+@pytest.fixture
+def predictor(fake_predictor, registry):
+    return fake_predictor(registry.open(1))
+
+
+@pytest.fixture
+def task(tmp_path):
+    def make(content, name="in.csv", output="out.csv", **defaults):
+        source = tmp_path / name
+        source.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return Task(source, tmp_path / output, 1, "digest", {"k": 2} | defaults)
+
+    return make
+
+
+def rows_of(path, delimiter=","):
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
+def test_the_rows_keep_their_columns_delimiter_marks_and_line_ends(task, predictor):
+    asked = task('\ufeffNr;text;Preis\r\n1;"a;b";=2\r\n\r\n2;"x\ny";-3\r\n')
+    predict_file(asked, predictor)
+    content = asked.target.read_bytes()
+    assert content.startswith(b"\xef\xbb\xbfNr;text;Preis;labels;") and content.count(b"\r\n") == 3
+    _, first, second = rows_of(asked.target, ";")
+    assert (first[:3], second[:3]) == (["1", "a;b", "=2"], ["2", "x\ny", "-3"])
+    assert first[3:] == ["Label 0; Label 1", "L0; L1", "1.0000; 0.5000", ""]
+    assert [path.name for path in asked.target.parent.glob("*out*")] == ["out.csv"]
+
+
+@pytest.mark.parametrize("output", ["out.tsv", "out.tsv.gz"])
+def test_documents_that_are_no_table_have_number_and_id(task, predictor, output):
+    asked = task('{"id": "=1", "text": "a"}\n{"text": "a"}\n', "in.jsonl", output)
+    predict_file(asked, predictor)
+    header, *rows = rows_of(asked.target, "\t")
+    assert header == ["index", "id", *ADDED]
+    assert [row[:2] for row in rows] == [["0", "'=1"], ["1", ""]]
+
+
+def test_a_row_without_an_answer_says_why_and_loses_no_cell(task, predictor):
+    asked = task("text,labels\na,b\n ,\none,two,three\nfour\n")
+    tally = predict_file(asked, predictor)
+    header, good, blank, wide, narrow = rows_of(asked.target)
+    assert header == ["text", "labels", *(f"predicted_{name}" for name in ADDED)]
+    assert good[2] and not good[5]
+    assert blank[5] and not blank[2]
+    assert (wide[:2], wide[6:], "3 cells" in wide[5]) == (["one", "two"], ["three"], True)
+    assert (narrow[:2], "1 cells" in narrow[5]) == (["four", ""], True)
+    assert tally.num_errors == 3
+
+
+@pytest.mark.parametrize("name", ["=a", "+a", "-a", "@a", "\ta", "\ra", "a;b", "a, b"])
+def test_cells_are_no_formulas_and_are_read_by_training(name):
+    labels = [{"id": name, "name": name, "probability": 0.5}, {"id": "y", "name": "y"}]
+    labels[1]["probability"] = None
+    names, ids, numbers, _ = _cells({"labels": labels, "truncated": False})
+    assert names == ids and names[0] not in "=+-@\t\r"
+    assert [x.strip() for x in labels_of_cell(names.removeprefix("'"))] == [name.strip(), "y"]
+    assert numbers == "0.5000"
+
+
+def test_a_run_that_was_cut_off_ends_as_one_that_was_not(task, fake_predictor, registry):
+    class Breaking(fake_predictor):
+        def predict(self, texts, **options):
+            if self.calls:
+                raise KeyboardInterrupt
+            return super().predict(texts, **options)
+
+    asked = task("text\n" + "".join(f"{'a' * (1 + i % 5)}\n" for i in range(CHUNK_LINES + 9)))
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(asked, Breaking(registry.open(1)))
+    check_task(asked)
+    predict_file(asked, fake_predictor(registry.open(1)))
+    assert len(rows_of(asked.target)) == CHUNK_LINES + 10
+
+
+def test_rows_that_changed_while_they_were_answered_are_told(task, fake_predictor, registry):
+    class Adding(fake_predictor):
+        def predict(self, texts, **options):
+            with asked.source.open("a") as file:
+                file.write("more\n" * 2**19)
+            return super().predict(texts, **options)
+
+    asked = task("text\n" + "a\n" * 3)
+    asked.part.parent.mkdir(exist_ok=True)
+    with pytest.raises(DataError, match="has changed"):
+        predict_file(asked, Adding(registry.open(1)))
+
+
+@pytest.mark.parametrize(
+    ("output", "more", "told"),
+    [
+        ("out.xlsx", {}, ".jsonl"),
+        ("out.json.gz", {}, ".jsonl"),
+        ("out.csv", {"explain": True}, "--explain"),
+    ],
+)
+def test_other_forms_are_refused_before_any_work(task, output, more, told):
+    with pytest.raises(ConfigError, match=told):
+        check_task(task("text\na\n", output=output, **more))
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.txt", "in.jsonl"])
+def test_a_file_in_another_encoding_is_refused_as_a_whole(tmp_path, name):
+    path = tmp_path / name
+    lines = [json.dumps({"text": f"öl {i}"}, ensure_ascii=False) for i in range(9)]
+    path.write_bytes("\n".join(["text", *lines, "oil"]).encode("cp1252"))
+    with pytest.raises(DataError, match="9 of 11 lines are not UTF-8"):
+        check_source(path)
+
+
+def test_one_damaged_row_is_an_error_of_that_row(task, trained_sparse):
+    asked = task(b"text\n" + b"imports of fish \xc3\xb6\n" * 200 + b"\xff\n")
+    arguments = ["predict", "--input", str(asked.source), "--output", str(asked.target)]
+    registry = ["--registry", str(trained_sparse.registry.folder)]
+    run = CliRunner().invoke(longtail.app, [*arguments, *registry])
+    assert run.exit_code == 1  # 200 of 201 are answered
+    *_, last, damaged = asked.target.read_bytes().splitlines()
+    assert b"not UTF-8" in damaged and b"not UTF-8" not in last
