@@ -126,6 +126,8 @@ def train(
         f"Version {version} of {str(registry)!r} is trained, in {time.monotonic() - started:.0f} s."
     )
     print(f"{manifest.label_count} labels, default scorer {manifest.default_scorer}.")
+    if manifest.default_scorer_reason:
+        print(f"Why this scorer: {manifest.default_scorer_reason}.")
     print(f"Digest {manifest.digest}")
 
 

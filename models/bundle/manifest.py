@@ -115,6 +115,10 @@ class RarityBlend:
     floors: dict[str, float]
 
 
+_NOT_WRITTEN_EMPTY: dict[str, Any] = {"default_scorer_reason": "", "retired_label_count": 0}
+"""Fields that are written only where they hold something, and what they are otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """Everything about a bundle but its arrays.
@@ -128,7 +132,7 @@ class Manifest:
             encoder was not, of the held-out ones.
         encoder: The text encoder; None where there is the sparse model only.
         scorers: Scorers that the bundle has, in the order to show them.
-        default_scorer: The one that was best on the dev split.
+        default_scorer: The scorer of requests that name none, chosen on the dev split.
         training: All of the run's configuration that decided what it learned.
         data_fingerprint: sha256 over the files of the corpus.
         metrics: Of every scorer on the dev split; empty without one.
@@ -145,6 +149,8 @@ class Manifest:
         tensors: Every array, by path and name.
         learned_from: The version and the feedback that it was learned from; None, and not written,
             where it was trained.
+        default_scorer_reason: Why it was chosen, as a sentence with the figures; empty, and not
+            written, where nothing was chosen.
         retired_label_count: Those that no scorer answers any more; written where there are some.
         longtail_version: The release that wrote it.
         format_version: Of the bundle's layout.
@@ -167,6 +173,7 @@ class Manifest:
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     learned_from: LearnedFrom | None = None
+    default_scorer_reason: str = ""
     retired_label_count: int = 0
     longtail_version: str = ""
     format_version: int = FORMAT_VERSION
@@ -181,7 +188,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""
-        content = {x: y for x, y in asdict(self).items() if y or x != "retired_label_count"}
+        content = {x: y for x, y in asdict(self).items() if y or x not in _NOT_WRITTEN_EMPTY}
         content["encoder"] = None if self.encoder is None else self.encoder.to_json()
         if self.learned_from is None:
             del content["learned_from"]
@@ -218,7 +225,7 @@ class Manifest:
                 f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
                 f"match); {RESTORE}"
             )
-        return _manifest_of({"retired_label_count": 0} | content, where)
+        return _manifest_of(_NOT_WRITTEN_EMPTY | content, where)
 
 
 def digest_of(content: dict[str, Any]) -> str:
@@ -284,8 +291,8 @@ def _check_types(manifest: Manifest) -> None:
     """
     numbers = [manifest.label_count, manifest.retired_label_count]
     numbers.append(manifest.training_document_count)
-    texts = [manifest.default_scorer, manifest.data_fingerprint, manifest.longtail_version]
-    texts += manifest.scorers
+    texts = [manifest.default_scorer, manifest.default_scorer_reason, *manifest.scorers]
+    texts += [manifest.data_fingerprint, manifest.longtail_version]
     for info in manifest.files.values():
         numbers.append(info.size_bytes)
         texts.append(info.sha256)

@@ -119,7 +119,8 @@ def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_c
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Version 1 of 'registry' is trained, in ")
     assert lines[1] == f"310 labels, default scorer {manifest.default_scorer}."
-    assert lines[2] == f"Digest {manifest.digest}"
+    assert lines[2] == f"Why this scorer: {manifest.default_scorer_reason}."
+    assert lines[3] == f"Digest {manifest.digest}"
     assert Path("runs/train/run.json").is_file()
 
 

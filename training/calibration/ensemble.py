@@ -30,14 +30,11 @@ class Blending:
         calibrations: Of each scorer that could be calibrated.
         blends: By the name of the scorer that they make.
         thresholds: Of the best micro-F1, for each calibrated scorer that finds a right label.
-        optimism: How much higher P@1 and P@5 of each blend are on the documents that it was fitted
-            on than cross-fitted.
     """
 
     calibrations: dict[str, Calibration]
     blends: dict[str, RarityBlend]
     thresholds: dict[str, float] = field(default_factory=dict)
-    optimism: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries; numbers come back from JSON as they were."""
@@ -51,8 +48,7 @@ class Blending:
             for name, found in content["calibrations"].items()
         }
         blends = {name: blend_of(found) for name, found in content["blends"].items()}
-        # Folders of runs from before blends were cross-fitted have no optimism.
-        return cls(calibrations, blends, content["thresholds"], content.get("optimism", {}))
+        return cls(calibrations, blends, content["thresholds"])
 
 
 def kept_blending(folder: Path, fit: Callable[[], Blending]) -> Blending:
@@ -95,12 +91,11 @@ def fit_blending(
     scores = {
         name: blended(fitted, calibrations, pairs, catalogue) for name, fitted in found.items()
     }
-    optimism = {name: dev.optimism(fitted, calibrations) for name, fitted in found.items()}
     calibrations |= _calibrated(replace(pairs, scores=scores))
     pairs = replace(pairs, scores=pairs.scores | scores)
     best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
     thresholds = {name: each.threshold for name, each in best.items() if each is not None}
-    return Blending(calibrations, found, thresholds, optimism)
+    return Blending(calibrations, found, thresholds)
 
 
 def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:

@@ -26,7 +26,6 @@ from training.evaluation.metrics import (
     inverse_propensities,
     join_truth,
     ndcg_at,
-    precision_at,
     propensity_scored_precision_at,
 )
 
@@ -34,10 +33,8 @@ logger = logging.getLogger(__name__)
 
 CUT_OFF = 5
 """k of the measures; less where there are fewer labels."""
-_PRECISION_KS = (1, 5)
 _NUM_FOLDS = 2
 _MAX_DOCUMENTS = 2000
-"""That decide; more would only take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +82,11 @@ class DevRanking:
         counts = self.catalogue.training_counts
         return fit_blend(pairs, members, calibrations, counts, unseen=unseen)
 
-    def _thinned(self) -> DevRanking:
-        """Return every second document, or third and so on, so that they are few enough."""
+    def thinned(self) -> DevRanking:
+        """Return every second document, or third and so on, so that they are few enough.
+
+        2,000 documents are enough to choose scorers by; more would only take longer.
+        """
         rows = spread_rows(len(self.pairs.labels), _MAX_DOCUMENTS)
         unseen = None if self.unseen is None else self.unseen.of_documents(rows)
         pairs = self.pairs.of_documents(rows)
@@ -105,7 +105,7 @@ class DevRanking:
             candidates: At least one.
             calibrations: Of each.
         """
-        few = self._thinned()
+        few = self.thinned()
         chosen = tuple(candidates)
         value = few._value(chosen, calibrations)
         while len(chosen) > 1:
@@ -121,28 +121,13 @@ class DevRanking:
             chosen, value = fewer[best], values[best]
         return chosen
 
-    def optimism(
-        self, fitted: RarityBlend, calibrations: Mapping[str, Calibration]
-    ) -> dict[str, float]:
-        """Return how much better a blend ranks the documents it was fitted on than others.
-
-        Each half of them is ranked by a blend of the same scorers that is fitted on the other half.
-
-        Args:
-            fitted: On all of these documents.
-            calibrations: Of its scorers.
-
-        Returns:
-            The difference of P@1 and of P@5, as fractions, by their names.
-        """
-        own = blended(fitted, calibrations, self.pairs, self.catalogue)
-        crossed = self.cross_fitted(list(fitted.weights), calibrations)
-        ks = [k for k in _PRECISION_KS if k <= own.shape[1]]
-        return {
-            f"P@{k}": precision_at(self._joined(own, k), k)
-            - precision_at(self._joined(crossed, k), k)
-            for k in ks
-        }
+    def precision(
+        self, scores: Float32[np.ndarray, "document m"], k: int
+    ) -> Float64[np.ndarray, document]:
+        """Return P@k of each document, as a fraction, ranked by scores of its pairs."""
+        joined = self._joined(scores, min(k, scores.shape[1]))
+        found: Float64[np.ndarray, document] = joined.is_hit.sum(axis=1) / k
+        return found
 
     def _value(self, members: Sequence[str], calibrations: Mapping[str, Calibration]) -> float:
         """Return nDCG@5 + PSP@5 of cross-fitted blends of some scorers."""
@@ -152,12 +137,15 @@ class DevRanking:
         return ndcg_at(joined, k) + propensity_scored_precision_at(joined, k, weights)
 
     def cross_fitted(
-        self, members: Sequence[str], calibrations: Mapping[str, Calibration]
+        self,
+        members: Sequence[str],
+        calibrations: Mapping[str, Calibration],
+        num_folds: int = _NUM_FOLDS,
     ) -> Float32[np.ndarray, "document m"]:
-        """Return the scores of each half's pairs by the blend fitted on the other half."""
-        folds = np.arange(len(self.pairs.labels)) % _NUM_FOLDS
+        """Return the scores of each fold's pairs by the blend fitted on the other folds."""
+        folds = np.arange(len(self.pairs.labels)) % num_folds
         scores = np.full(self.pairs.labels.shape, -np.inf, dtype=np.float32)
-        for fold in range(_NUM_FOLDS):
+        for fold in range(num_folds):
             others = np.flatnonzero(folds != fold)
             if self.pairs.is_true[others].any():
                 blend = self.blend(members, calibrations, others)

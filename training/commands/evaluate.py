@@ -95,6 +95,8 @@ def evaluate(
                 found.rankings, bundle.catalogue, dataset.labels, output / PREDICTIONS_NAME, k
             )
     text = paths[1].read_text(encoding="utf-8").rstrip()
+    if reason := bundle.manifest.default_scorer_reason:
+        text += f"\n\nDefault scorer: {bundle.manifest.default_scorer}. Why this scorer: {reason}."
     print(deliver(json_file, found.figures_of(bundle, dataset, split), text, paths))
 
 

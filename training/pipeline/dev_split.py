@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +35,7 @@ from training.calibration.members import DevRanking
 from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
 from training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from training.data.dataset import Dataset
-from training.evaluation.by_frequency import ALL_LABELS
+from training.pipeline.default_scorer import DefaultScorer, choose_default, kept_default
 from training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 _MAX_FITTED = 6000
 """Documents that calibrations and blends are fitted on, at most; more only take longer."""
 CHOICE_METRICS = ("P@5", "P@1")
-"""The first measured one decides the default scorer, on dev."""
+"""The first measured one compares versions, on dev."""
 
 
 class OnDev(NamedTuple):
@@ -52,30 +52,12 @@ class OnDev(NamedTuple):
     Attributes:
         metrics: By scorer, subset of the labels, and name.
         thresholds: By scorer (see `Manifest`).
-        optimism: Of blends (see `Blending`).
+        default: The scorer of requests that name none; None: the first one.
     """
 
     metrics: dict[str, Any]
     thresholds: dict[str, float]
-    optimism: dict[str, dict[str, float]]
-
-    def best_of(self, scorers: Sequence[str]) -> str:
-        """Return the scorer with the highest P@5 on dev, or P@1 of fewer than 5 labels.
-
-        Blends count without what they have from being fitted on the same documents. Of equally
-        good scorers it is the last, as blends know more of rare labels; without metrics the first.
-        A cascade is never it: whoever wants an answer sooner asks for it.
-        """
-        if not self.metrics:
-            return scorers[0]
-        measured = self.metrics[scorers[0]][ALL_LABELS]
-        choice = next(name for name in CHOICE_METRICS if name in measured)
-
-        def value(name: str) -> float:
-            lead = self.optimism.get(name, {}).get(choice, 0.0)
-            return float(self.metrics[name][ALL_LABELS][choice]) - lead
-
-        return max((name for name in reversed(scorers) if name != CASCADE), key=value)
+    default: DefaultScorer | None
 
 
 def finish_on_dev(
@@ -109,6 +91,7 @@ def finish_on_dev(
         dev = DevSplit.of(corpus, parts, num_training_documents, precision)
         found = dev.blending(wanted, folder / "blending", members)
         aims = dev.aims(found, folder / "blending")
+        default = dev.default(found, folder / "blending")
         rule = None
         if CASCADE in scorers:
             rule = dev.cascade(found, max_loss, folder / "blending")
@@ -121,7 +104,7 @@ def finish_on_dev(
         aims=aims,
         cascade=rule,
     )
-    return parts, OnDev(metrics, found.thresholds, found.optimism)
+    return parts, OnDev(metrics, found.thresholds, default)
 
 
 @dataclass(slots=True)
@@ -197,6 +180,16 @@ class DevSplit:
             folder: Of the run's blending.
         """
         return kept_cascade(folder, lambda: fit_cascade(self._dev_ranking(), blending, max_loss))
+
+    def default(self, blending: Blending, folder: Path) -> DefaultScorer:
+        """Return what the folder holds, or choose the default scorer and keep it there.
+
+        Args:
+            blending: Of this model.
+            folder: Of the run's blending.
+        """
+        names = self.predictor.with_blending(blending.calibrations, blending.blends).scorers
+        return kept_default(folder, lambda: choose_default(self._dev_ranking(), blending, names))
 
     def metrics(self, blending: Blending, rule: CascadeRule | None = None) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.

@@ -30,6 +30,7 @@ from training.configuration.sections import NeighboursConfig
 from training.data.dataset import Dataset
 from training.data.held_out import with_held_out_dev
 from training.data.survey import Survey, survey
+from training.pipeline.default_scorer import DefaultScorer
 from training.pipeline.dense import (
     DenseStart,
     check_start,
@@ -277,7 +278,7 @@ def _finished_on_dev(
             "default scorer is not chosen",
             corpus.folder,
         )
-        return parts, OnDev({}, {}, {})
+        return parts, OnDev({}, {}, None)
     return finish_on_dev(
         corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder,
         max_loss=run.config.cascade.max_loss, precision=precision,
@@ -289,6 +290,7 @@ def _manifest(
 ) -> Manifest:
     """Return what the bundle says of itself, but for its files."""
     metrics = on_dev.metrics
+    default = on_dev.default or DefaultScorer(parts.scorers[0], "")
     settings, encoder, correction = _settings(run, start), None, None
     if start is not None and parts.dense is not None:
         dense = parts.dense
@@ -301,7 +303,8 @@ def _manifest(
         held_out_documents=None if corpus is run.dataset else _num_documents(corpus, "dev"),
         encoder=encoder,
         scorers=parts.scorers,
-        default_scorer=on_dev.best_of(parts.scorers),
+        default_scorer=default.name,
+        default_scorer_reason=default.reason,
         training=settings,
         data_fingerprint=run.dataset.fingerprint,
         metrics={"dev": metrics} if metrics else {},

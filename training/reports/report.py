@@ -156,6 +156,7 @@ def _model(bundle: Bundle, version: int, split_name: str) -> str:
         "Encoder": "none" if encoder is None else f"{encoder.name}, {encoder.dim} dimensions",
         "Scorers": ", ".join(manifest.scorers),
         "Default scorer": manifest.default_scorer,
+        "Why this scorer": manifest.default_scorer_reason or "no other one could be chosen",
         "Chosen and calibrated on": manifest.chosen_on,
         "Measured on": f"the {split_name} split",
         "Written by": f"Longtail {manifest.longtail_version}",

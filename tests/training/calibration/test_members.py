@@ -7,7 +7,6 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from models.bundle.manifest import RarityBlend
 from models.labels.catalogue import Label, LabelCatalogue
 from models.scorers.calibration import IDENTITY
 from training.calibration.blends import fit_blend
@@ -84,25 +83,5 @@ def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch: pytest
 
 def test_of_many_documents_some_decide(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("training.calibration.members._MAX_DOCUMENTS", 100)
-    thinned = dev_of({"first": 2.0})._thinned()
+    thinned = dev_of({"first": 2.0}).thinned()
     assert thinned.pairs.labels.shape[0] == thinned.truth.shape[0] == 100
-
-
-def test_optimism_is_what_a_blend_gains_from_ranking_the_documents_that_it_was_fitted_on():
-    """The oracle: P@1 by argmax, of one blend and of both halves' blends."""
-    names = ("first", "second", "noise")
-    dev = dev_of({"first": 1.0, "second": 0.5, "noise": 0.0}, num_documents=60)
-    curves, truth = dict.fromkeys(names, IDENTITY), dev.truth.toarray() > 0
-    whole = dev.blend(names, curves)
-
-    def hits(blend: RarityBlend, rows: np.ndarray) -> int:
-        best = blended(blend, curves, dev.pairs.of_documents(rows), CATALOGUE).argmax(axis=1)
-        return int(truth[rows, best].sum())
-
-    crossed = 0
-    for half in (0, 1):
-        own, other = np.arange(half, 60, 2), np.arange(1 - half, 60, 2)
-        crossed += hits(dev.blend(names, curves, other), own)
-    found = dev.optimism(whole, curves)
-    assert set(found) == {"P@1", "P@5"}
-    assert found["P@1"] == pytest.approx((hits(whole, np.arange(60)) - crossed) / 60)

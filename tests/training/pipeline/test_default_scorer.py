@@ -1,0 +1,76 @@
+"""The default scorer is a blend, unless dev prefers another scorer beyond chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from models.labels.catalogue import Label, LabelCatalogue
+from models.scorers.calibration import IDENTITY
+from training.calibration.ensemble import Blending
+from training.calibration.members import DevRanking
+from training.calibration.scored_pairs import ScoredPairs
+from training.pipeline.default_scorer import DefaultScorer, Lead, choose_default, kept_default
+
+NUM_LABELS = 12
+CATALOGUE = LabelCatalogue(Label(f"L{i}", f"l{i}", training_count=20) for i in range(NUM_LABELS))
+
+
+def dev_of(num_documents: int, noise: dict[str, float], seed: int = 0) -> DevRanking:
+    """Documents with labels of their own, seen by scorers with noise."""
+    rng = np.random.default_rng(seed)
+    shape = (num_documents, NUM_LABELS)
+    truth = rng.random(shape) < 0.3
+    scores = {
+        name: (4 * truth - 3 + some * rng.normal(size=shape)).astype(np.float32)
+        for name, some in noise.items()
+    }
+    pairs = ScoredPairs(
+        labels=np.tile(np.arange(NUM_LABELS), (num_documents, 1)),
+        is_true=truth,
+        is_best=np.ones(shape, dtype=bool),
+        weights=np.ones(shape, dtype=np.float32),
+        scores=scores,
+    )
+    return DevRanking.of(pairs, csr_array(truth.astype(np.float32)), CATALOGUE, 500)
+
+
+def chosen(dev: DevRanking, members: tuple[str, ...]) -> DefaultScorer:
+    """The default where `ensemble` blends some of the scorers."""
+    curves = dict.fromkeys(dev.pairs.scores, IDENTITY)
+    blending = Blending(curves, {"ensemble": dev.blend(members, curves)}, {})
+    return choose_default(dev, blending, (*dev.pairs.scores, "ensemble", "cascade"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_difference_within_chance_leaves_the_blend(seed):
+    """The blend is `names` and little else: which of both is ahead is chance."""
+    found = chosen(dev_of(60, {"names": 2.0, "sparse": 6.0}, seed), ("names", "sparse"))
+    assert found.name == "ensemble"
+    assert "ensemble" in found.reason and "names" in found.reason and "P@5" in found.reason
+
+
+def test_a_scorer_that_is_better_beyond_chance_is_the_default():
+    found = chosen(dev_of(200, {"names": 0.5, "sparse": 6.0}), ("sparse",))
+    assert found.name == "names" and "more than chance" in found.reason
+
+
+def test_without_a_blend_the_highest_is_the_default_and_of_equal_ones_the_last():
+    dev = dev_of(50, {"names": 2.0, "sparse": 0.5})
+    assert choose_default(dev, Blending({}, {}), ("names", "sparse")).name == "sparse"
+    dev.pairs.scores["more"] = dev.pairs.scores["sparse"]
+    assert choose_default(dev, Blending({}, {}), ("names", "sparse", "more")).name == "more"
+    assert choose_default(dev, Blending({}, {}), ("names",)) == DefaultScorer("names", "")
+
+
+def test_a_few_documents_decide_nothing():
+    assert not Lead.of(np.full(3, 0.2), 5).is_beyond_chance
+    assert Lead.of(np.full(30, 0.2), 5).is_beyond_chance
+    assert not Lead.of(np.tile([0.2, -0.2], 30), 5).is_beyond_chance
+
+
+def test_a_choice_is_kept_with_its_reason(tmp_path):
+    first = DefaultScorer("names", "a reason")
+    assert kept_default(tmp_path, lambda: first) == first
+    assert kept_default(tmp_path, lambda: pytest.fail("chosen again")) == first
