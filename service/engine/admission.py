@@ -1,4 +1,4 @@
-"""Who may wait: a bound on unfinished work, measured in tokens and in the time that it would take.
+"""Who may wait: bounds on unfinished work, in tokens and in time, of all clients and of each.
 
 One rule for all work: what finds no room is refused before any of it is done. A single request is
 refused at once, before its body is read where that can be told (`reserve`); a stream waits for
@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from enum import IntEnum
 
 from service.engine.moving_average import MovingAverage
+from service.engine.shares import Shares
 from service.errors import QueueFullError
 
 CHARACTERS_A_TOKEN = 4
@@ -116,7 +117,8 @@ class Admission:
         """
         self._max_tokens = max_tokens
         self._num_workers = num_workers
-        self._tokens = dict.fromkeys(Priority, 0)
+        self._interactive = Shares(max_tokens)
+        self._bulk_tokens = 0
         self._tokens_a_second = MovingAverage(  # of one worker
             decay=_SPEED_DECAY, lower=_SLOWEST, upper=_FASTEST
         )
@@ -132,7 +134,7 @@ class Admission:
     @property
     def tokens(self) -> int:
         """Tokens of all unfinished work."""
-        return sum(self._tokens.values())
+        return self._interactive.taken + self._bulk_tokens
 
     def note_speed(self, tokens: int, seconds: float) -> None:
         """Learn how fast work is done, from a batch that was; a time that is none is ignored."""
@@ -144,12 +146,21 @@ class Admission:
         """Of one worker, what batches cost among them; None before the first."""
         return self._tokens_a_second.value
 
-    def expected_wait_s(self) -> float:
-        """Return the seconds that all unfinished interactive work will take, about."""
+    def expected_wait_s(self, tokens: int = 0) -> float:
+        """Return the seconds that interactive work of the client at hand will wait, about.
+
+        As clients take turns (see `turn_s` in `service.engine.jobs`), it waits for as much of each
+        client as this one has, and at most for all that is unfinished.
+
+        Args:
+            tokens: The work, beside what its client has unfinished.
+        """
         speed = self._tokens_a_second.value
         if speed is None:  # nothing has been computed yet
             return 0.0
-        return self._tokens[Priority.INTERACTIVE] / (speed * max(1, self._num_workers()))
+        shares = self._interactive
+        ahead = min(shares.taken, shares.num_clients * (shares.taken_by_client + tokens))
+        return ahead / (speed * max(1, self._num_workers()))
 
     def check(self, tokens: int, timeout_s: float) -> None:
         """Refuse interactive work that there is no room for.
@@ -159,19 +170,27 @@ class Admission:
             timeout_s: Its time limit.
 
         Raises:
-            QueueFullError: Too much waits already, or it would wait too long.
+            QueueFullError: Too much waits already, by all or by this client, or it would wait too
+                long.
         """
-        ahead = self._tokens[Priority.INTERACTIVE]
-        wait_s = self.expected_wait_s()
-        if ahead and ahead + tokens > self._max_tokens:
+        shares = self._interactive
+        wait_s = self.expected_wait_s(tokens)
+        if shares.taken and not shares.has_room(tokens):
             raise QueueFullError(
-                f"{ahead} tokens of text are waiting, and {self._max_tokens} may; ask again later",
+                f"{shares.taken} tokens of text are waiting, and {self._max_tokens} may; "
+                "ask again later",
+                _retry_after_s(wait_s),
+            )
+        if shares.taken and not shares.is_fair(tokens):
+            raise QueueFullError(
+                f"{shares.taken_by_client} tokens of this client's texts are waiting, and the rest "
+                f"of the {self._max_tokens} that may is kept for other clients; ask again later",
                 _retry_after_s(wait_s),
             )
         if wait_s > _WAIT_SHARE * timeout_s:
             raise QueueFullError(
-                f"{ahead} tokens of text are waiting, which takes about {wait_s:.1f} s: too long "
-                f"for a time limit of {timeout_s:g} s; ask again later",
+                f"{shares.taken} tokens of text are waiting, which takes about {wait_s:.1f} s: too "
+                f"long for a time limit of {timeout_s:g} s; ask again later",
                 _retry_after_s(wait_s - _WAIT_SHARE * timeout_s),
             )
 
@@ -186,13 +205,16 @@ class Admission:
         """
         tokens = math.ceil(self._size.value or _FIRST_SIZE)
         self.check(tokens, timeout_s)
-        reservation = Reservation(self._held(tokens, Priority.INTERACTIVE), self._parse_slots)
+        reservation = Reservation(self._interactive.hold(tokens), self._parse_slots)
         _RESERVATION.set(reservation)
         return reservation
 
     @contextmanager
-    def admit(self, tokens: int, timeout_s: float) -> Iterator[None]:
+    def admit(self, tokens: int, timeout_s: float) -> Iterator[float]:
         """Hold room for interactive work as long as the context lasts.
+
+        Yields:
+            The seconds that it will wait, about.
 
         Raises:
             QueueFullError: There is none (see `check`).
@@ -201,8 +223,9 @@ class Admission:
             reservation.release()
         self.check(tokens, timeout_s)
         self._size.add(tokens)
-        with self._held(tokens, Priority.INTERACTIVE):
-            yield
+        wait_s = self.expected_wait_s(tokens)
+        with self._interactive.hold(tokens):
+            yield wait_s
 
     @asynccontextmanager
     async def admit_when_room(self, tokens: int) -> AsyncIterator[None]:
@@ -211,53 +234,19 @@ class Admission:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._turns.append(turn)
             await turn
-        with self._held(tokens, Priority.BULK):
-            yield
-
-    def _has_room_for_bulk(self, tokens: int) -> bool:
-        held = self._tokens[Priority.BULK]
-        return not held or held + tokens <= _BULK_SHARE * self._max_tokens
-
-    @contextmanager
-    def _held(self, tokens: int, priority: Priority) -> Iterator[None]:
-        self._tokens[priority] += tokens
+        self._bulk_tokens += tokens
         try:
             yield
         finally:
-            self._tokens[priority] -= tokens
+            self._bulk_tokens -= tokens
             turns, self._turns = self._turns, []
             for turn in turns:  # each looks again whether there is room, the longest waiting first
                 if not turn.done():
                     turn.set_result(None)
 
-
-class Streams:
-    """How many batches run, and may."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.num_running = 0
-
-    @contextmanager
-    def one_more(self) -> Iterator[None]:
-        """Count a batch as long as the context lasts."""
-        self.num_running += 1
-        try:
-            yield
-        finally:
-            self.num_running -= 1
-
-    def check(self) -> None:
-        """Refuse one more batch where there are as many as may be.
-
-        Raises:
-            QueueFullError: There are.
-        """
-        if self.num_running >= self._most:
-            raise QueueFullError(
-                f"{self.num_running} batches are running, and {self._most} may; ask again later",
-                retry_after_s=5,
-            )
+    def _has_room_for_bulk(self, tokens: int) -> bool:
+        held = self._bulk_tokens
+        return not held or held + tokens <= _BULK_SHARE * self._max_tokens
 
 
 def _retry_after_s(wait_s: float) -> int:

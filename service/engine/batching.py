@@ -115,7 +115,7 @@ class WorkQueue:
                 self._arrivals.add(sum(item.tokens for item in items), self._clock())
                 if job.deadline < math.inf:
                     for item in items:
-                        entry = job.deadline, next(self._numbers), weakref.ref(item)
+                        entry = job.deadline + job.turn_s, next(self._numbers), weakref.ref(item)
                         heapq.heappush(self._deadlines[job.priority], entry)
                 self._has_items.notify_all()  # one that may not help would sleep on
 
@@ -219,7 +219,7 @@ class WorkQueue:
         return batch
 
     def _most_urgent(self, waiting: dict[Item, None]) -> Item:
-        """Return the text with the earliest deadline; of those without, the oldest.
+        """Return the text with the earliest deadline, by its client's turn; of others, the oldest.
 
         Where others wait, it is none whose answer would come too late: its job is put aside.
         """

@@ -174,10 +174,10 @@ class Engine:
         model, options, tokens = self._examine(query)
         most_s = self._limits.request_timeout_s
         timeout_s = min(query.timeout_s or most_s, most_s)
-        with self.admission.admit(tokens, timeout_s), self._counted(model, query):
+        with self.admission.admit(tokens, timeout_s) as turn_s, self._counted(model, query):
             try:
                 async with asyncio.timeout(timeout_s):
-                    return await self._answer(model, query, options, timeout_s)
+                    return await self._answer(model, query, options, timeout_s, turn_s)
             except TimeoutError as error:
                 raise DeadlineError(
                     f"there was no answer within {timeout_s:g} s; ask for fewer texts, allow more "
@@ -367,7 +367,12 @@ class Engine:
             self._observer.observe_answer(model.version, time.monotonic() - started)
 
     async def _answer(
-        self, model: LoadedModel, query: Query, options: RankingOptions, timeout_s: float | None
+        self,
+        model: LoadedModel,
+        query: Query,
+        options: RankingOptions,
+        timeout_s: float | None,
+        turn_s: float = 0.0,
     ) -> EngineAnswer:
         if self._is_closed:
             raise NotReadyError(_STOPPING)
@@ -377,6 +382,7 @@ class Engine:
             options,
             Priority.BULK if timeout_s is None else Priority.INTERACTIVE,
             deadline=math.inf if timeout_s is None else time.perf_counter() + timeout_s,
+            turn_s=turn_s,
             is_fresh=query.texts == (_OWN_TEXT,),
         )
         num_reused = len(query.texts) - found.num_texts["computed"]

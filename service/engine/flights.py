@@ -90,6 +90,7 @@ class _Asked:
     options: RankingOptions
     priority: Priority
     deadline: float
+    turn_s: float
 
     @property
     def question(self) -> _Question:
@@ -115,6 +116,7 @@ class Flights:
         priority: Priority,
         *,
         deadline: float = math.inf,
+        turn_s: float = 0.0,
         is_fresh: bool = False,
     ) -> Answers:
         """Return the answer about each text.
@@ -125,6 +127,7 @@ class Flights:
             options: What is asked.
             priority: Who goes first.
             deadline: Until when the answers are of use, by `time.perf_counter`.
+            turn_s: See `Job`.
             is_fresh: Whether an answer that was kept won't do.
 
         Raises:
@@ -139,7 +142,7 @@ class Flights:
                     found.of_text[text] = kept
         num_cached = sum(text in found.of_text for text in texts)
         missing = [text for text in dict.fromkeys(texts) if text not in found.of_text]
-        asked = _Asked(model, options, priority, deadline)
+        asked = _Asked(model, options, priority, deadline, turn_s)
         num_computed = await self._fly(asked, missing, found) if missing else 0
         if keys is not None:
             for text in missing:
@@ -187,7 +190,7 @@ class Flights:
                 loop.call_soon_threadsafe(wake)
 
         job = Job(asked.model, texts, asked.options, asked.priority, on_done)
-        job.deadline = asked.deadline
+        job.deadline, job.turn_s = asked.deadline, asked.turn_s
         flight = _Flight(job, done, group)
         group.update({text: (flight, number) for number, text in enumerate(texts)})
         self._queue.add(job)

@@ -58,6 +58,9 @@ class Job:
         seconds: Where its time went.
         added_at: When it began to wait, by `time.perf_counter`.
         deadline: When the query that began it waits no longer, by the same clock.
+        turn_s: Seconds by which others go before it that came within them: those that the work of
+            its client needs before (see `Admission.expected_wait_s`). So clients take turns,
+            however much each of them asks for: the virtual finish times of fair queueing.
         last_deadline: When the last one of those that wait for it does not.
         is_over: Whether nobody waits for it any more.
         items: Its texts, once tokenised.
@@ -73,6 +76,7 @@ class Job:
     seconds: Seconds = field(default_factory=Seconds)
     added_at: float = field(default_factory=time.perf_counter)
     deadline: float = math.inf
+    turn_s: float = 0.0
     last_deadline: float = -math.inf
     is_over: bool = False
     items: Sequence[Item] = ()

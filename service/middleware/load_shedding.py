@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.engine.admission import Admission
+from service.engine.shares import set_client
 from service.errors import QueueFullError
 from service.middleware.security import RAW_SECURITY_HEADERS
 from service.telemetry.logs import REQUEST_ID_HEADER, request_id_of
@@ -43,6 +44,7 @@ class LoadSheddingMiddleware:
         timeout_s: float,
         routes: Sequence[BaseRoute],
         is_for_browsers: bool,
+        client_of: Callable[[Scope], str],
         on_failure: Callable[[], None],
     ) -> None:
         """Stand in front of an application.
@@ -55,6 +57,7 @@ class LoadSheddingMiddleware:
             routes: Of which those that take a POST ask for work.
             is_for_browsers: Whether pages of other origins may ask; what they do is let through, as
                 a browser shows them no refusal without the headers that the application adds.
+            client_of: Says whose request it is; no client may take all the room.
             on_failure: Called when a request fails by a fault of the service or runs out of time.
         """
         self._app = app
@@ -67,6 +70,7 @@ class LoadSheddingMiddleware:
             if isinstance(route, APIRoute) and "POST" in (route.methods or ())
         ]
         self._is_for_browsers = is_for_browsers
+        self._client_of = client_of
         self._on_failure = on_failure
         self._num_refused = 0
         self._told_at = -_LOG_EVERY_S
@@ -86,6 +90,8 @@ class LoadSheddingMiddleware:
             raise
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            set_client(self._client_of(scope))
         route = self._route_of(scope)
         if route is None:
             await self._app(scope, receive, send)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
+from functools import lru_cache
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -65,7 +67,7 @@ class AuthMiddleware:
             await response(scope, receive, send)
             return
         if ring is not None and ring.is_configured:
-            name = ring.name_of(self._key_of(scope, ring))
+            name = ring.name_of(_key_of(scope, allows_basic=ring is self._keys.api))
             if name is None:
                 response = problem_response(
                     Request(scope),
@@ -77,15 +79,6 @@ class AuthMiddleware:
                 return
             add_log_fields(scope, key=name)
         await self._app(scope, receive, send)
-
-    def _key_of(self, scope: Scope, ring: KeyRing) -> str:
-        kind, _, value = Headers(scope=scope).get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return value.strip()
-        # Clients that know no other keys. Not for admin: browsers send it without being told.
-        if kind.lower() == "basic" and ring is self._keys.api:
-            return _password(value)
-        return ""
 
     def _ring_for(self, path: str) -> KeyRing | None:
         # Wherever it stands: behind a prefix of a proxy, the router still finds the admin routes.
@@ -132,6 +125,41 @@ def describe_security(document: dict[str, Any], keys: Keys) -> dict[str, Any]:
                 "401", {"description": "Unauthorized", "content": content}
             )
     return document
+
+
+def client_of(scope: Scope, keys: KeyRing) -> str:
+    """Return whose request this is: the name of its key, or else the network that it came from.
+
+    Args:
+        scope: Of the request.
+        keys: Those of all routes but the admin routes; where none is required, none counts.
+    """
+    if keys.is_configured:
+        name = keys.name_of(_key_of(scope, allows_basic=True))
+        if name is not None:
+            return f"key {name}"
+    client = scope.get("client")
+    return _network_of(client[0]) if client else ""
+
+
+@lru_cache(maxsize=4096)
+def _network_of(address: str) -> str:
+    """Return an IPv4 address as it is, and of an IPv6 address the 64 bits that a site has."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:  # a name, such as that of a test
+        return address
+    if isinstance(found, ipaddress.IPv4Address) or found.ipv4_mapped:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+def _key_of(scope: Scope, *, allows_basic: bool) -> str:
+    kind, _, value = Headers(scope=scope).get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip()
+    # Clients that know no other keys. Not for admin: browsers send it without being told.
+    return _password(value) if kind.lower() == "basic" and allows_basic else ""
 
 
 def _password(value: str) -> str:

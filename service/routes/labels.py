@@ -88,9 +88,12 @@ async def list_labels(
     page = slice(offset, offset + limit)
     # Search and hierarchy are made when first asked for, which takes seconds: so that belongs to
     # the thread, too.
-    found_list = await run_in_threadpool(
-        _listed, model, query if narrower_of is None else None, narrower_of, page, language
-    )
+    service.label_searches.check()
+    with service.label_searches.one_more():
+        async with service.search_threads:
+            found_list = await run_in_threadpool(
+                _listed, model, query if narrower_of is None else None, narrower_of, page, language
+            )
     add_log_fields(request.scope, version=model.version, found=found_list.total)
     return found_list
 

@@ -15,9 +15,9 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from models.bundle.change_log import Author
-from service.engine.admission import Streams
 from service.engine.engine import Engine
 from service.engine.self_check import SelfCheck
+from service.engine.shares import Slots
 from service.feedback.queue import LabelQueue
 from service.feedback.writer import FeedbackWriter
 from service.process.compute_threads import ComputeSetup
@@ -36,6 +36,11 @@ LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "ap
 MAX_READERS = 4
 """Who may read feedback at a time, each over a connection of its own."""
 
+MAX_SEARCHERS = 2
+"""Searches for labels that are computed at a time; they compete with the event loop for Python."""
+MAX_SEARCHES = 64
+"""Searches for labels that are computed or wait."""
+
 _Result = TypeVar("_Result")
 
 
@@ -47,7 +52,8 @@ class Service:
     manager: ModelManager
     engine: Engine
     telemetry: Telemetry
-    streams: Streams
+    streams: Slots
+    label_searches: Slots
     redeployer: Redeployer
     keys: Keys
     compute: ComputeSetup
@@ -58,6 +64,12 @@ class Service:
     feedback_readers: BoundedSemaphore = field(
         default_factory=lambda: BoundedSemaphore(MAX_READERS)
     )
+
+    search_threads: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_SEARCHERS)
+    )
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Is set when the service stops and batches are to come to their ends."""
 
     def check_ready(self) -> None:
         """Do nothing if requests should be sent here.

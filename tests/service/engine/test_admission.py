@@ -9,8 +9,14 @@ from contextlib import ExitStack
 import pytest
 
 import service.engine.admission
-from service.engine.admission import Admission, Streams, estimate_tokens
+from service.engine.admission import Admission, estimate_tokens
+from service.engine.shares import Slots, set_client
 from service.errors import QueueFullError
+
+
+@pytest.fixture(autouse=True)
+def _no_client_of_another_test():
+    set_client("")
 
 
 def test_tokens_are_estimated_from_characters_up_to_what_is_read():
@@ -202,12 +208,12 @@ def test_bulk_work_that_gives_up_while_it_waits_leaves_nothing_behind():
 
 
 def test_so_many_streams_run_and_no_more():
-    streams = Streams(2)
+    streams = Slots(2, "batches")
     with ExitStack() as stack:
         for _ in range(2):
             streams.check()
             stack.enter_context(streams.one_more())
-        with pytest.raises(QueueFullError, match="2 batches are running, and 2 may"):
+        with pytest.raises(QueueFullError, match="2 batches are running"):
             streams.check()
     streams.check()
 
@@ -289,3 +295,74 @@ def test_huge_requests_do_not_shut_out_others_before_they_are_read():
             reservation.release()
 
     asyncio.run(play())
+
+
+# ---- shares of clients; all failed on commit d44d257 ----
+
+
+def test_a_client_that_takes_all_it_can_leaves_room_for_others():
+    admission = Admission(1000)
+    with ExitStack() as stack:
+        set_client("greedy")
+        for _ in range(80):
+            stack.enter_context(admission.admit(10, math.inf))
+        with pytest.raises(QueueFullError, match="of this client's texts"):
+            admission.check(10, math.inf)
+        set_client("polite")
+        for _ in range(10):
+            stack.enter_context(admission.admit(10, math.inf))
+    assert admission.tokens == 0
+
+
+def test_many_greedy_clients_leave_room_for_others_and_get_equal_shares():
+    admission, taken = Admission(10_000), []
+    with ExitStack() as stack:
+        refused = 0
+        while refused < 9:
+            refused = 0
+            for number in range(9):
+                set_client(f"greedy {number}")
+                try:
+                    stack.enter_context(admission.admit(10, math.inf))
+                except QueueFullError:
+                    refused += 1
+        taken = set(admission._interactive._taken_by.values())
+        set_client("polite")
+        stack.enter_context(admission.admit(10, math.inf))
+    assert max(taken) - min(taken) <= 10
+    assert 9 * min(taken) > 9000
+
+
+def test_a_client_waits_for_as_much_of_others_as_it_has_itself():
+    admission = Admission(10**6)
+    admission.note_speed(100, 1.0)
+    set_client("greedy")
+    with admission.admit(5000, math.inf), admission.admit(1000, math.inf) as greedy_s:
+        set_client("polite")
+        with admission.admit(100, 10) as polite_s:
+            assert (greedy_s, polite_s) == (50, 2)
+
+
+def test_many_clients_with_one_request_each_wait_for_all():
+    admission = Admission(10**6)
+    admission.note_speed(100, 1.0)
+    with ExitStack() as stack:
+        for number in range(100):
+            set_client(str(number))
+            stack.enter_context(admission.admit(100, math.inf))
+        set_client("late")
+        with pytest.raises(QueueFullError, match=r"takes about 100\.0 s"):
+            admission.check(100, 30)
+
+
+def test_slots_are_kept_for_other_clients():
+    slots = Slots(16, "batches")
+    with ExitStack() as stack:
+        set_client("greedy")
+        for _ in range(13):
+            slots.check()
+            stack.enter_context(slots.one_more())
+        with pytest.raises(QueueFullError, match="of this client"):
+            slots.check()
+        set_client("polite")
+        slots.check()

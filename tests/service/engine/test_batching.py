@@ -151,9 +151,10 @@ def test_other_threads_take_no_batches_before_they_are_to_help():
     assert queue.num_workers == 2
 
 
-def with_deadline(queue, clock, seconds, *lengths, **options):
+def with_deadline(queue, clock, seconds, *lengths, turn_s=0.0, **options):
     """Let a job wait that is of use for so many seconds."""
     job = job_of(*("x" for _ in lengths), **options)
+    job.turn_s = turn_s
     job.deadline = clock.now + seconds
     job.last_deadline = job.deadline
     queue.add_items(job, [Item(job, i, None, tokens) for i, tokens in enumerate(lengths)])
@@ -166,6 +167,15 @@ def test_the_earliest_deadline_goes_first():
     jobs = [with_deadline(queue, clock, seconds, 10) for seconds in (30, 5, 30, 1)]
     order = [queue.next_work()[0].job for _ in jobs]
     assert order == [jobs[3], jobs[1], jobs[0], jobs[2]]
+
+
+def test_clients_take_turns_however_much_one_of_them_asks_for():
+    queue, clock = queue_with(speed=1000, max_batch_tokens=10)
+    greedy = [with_deadline(queue, clock, 30, 10, turn_s=0.01 * n) for n in range(4)]
+    clock.now += 0.015
+    polite = with_deadline(queue, clock, 30, 10)
+    order = [queue.next_work()[0].job for _ in range(5)]
+    assert order == [*greedy[:2], polite, *greedy[2:]]
 
 
 def test_streams_have_no_deadline_and_their_own_turns():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 
+import httpx
 import pytest
 
 from models.errors import ConfigError
 from service.app import create_app
+from service.middleware import load_shedding
+from service.middleware.security import client_of
 from service.settings import Settings
-from service.web.api_keys import make_key
+from service.web.api_keys import KeyRing, make_key
 
 ADMIN_ROUTES = [
     ("POST", "/v1/admin/models/1/load"),
@@ -175,3 +178,37 @@ def test_the_document_says_which_operations_want_a_key(open_client):
     assert document["paths"]["/v1/predict"]["post"]["security"] == [{"key": []}]
     assert "401" in document["paths"]["/v1/predict"]["post"]["responses"]
     assert "security" not in document["paths"]["/livez"]["get"]
+
+
+def request_of(address, key=None):
+    headers = [] if key is None else [(b"authorization", f"Bearer {key}".encode())]
+    return {"type": "http", "client": (address, 1), "headers": headers}
+
+
+def test_clients_are_told_apart_by_their_keys_where_some_are_required(keys):
+    (key, entry), (other, _) = keys
+    ring = KeyRing("api", entry)
+    names = [client_of(request_of("10.0.0.1", x), ring) for x in (key, other, None)]
+    assert names == ["key one", "10.0.0.1", "10.0.0.1"]
+    assert client_of(request_of("10.0.0.1", "made up"), KeyRing("api")) == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("2001:db8::1", "2001:db8::/64"), ("2001:db8::2:3", "2001:db8::/64"), ("x", "x"),
+     ("2001:db8:0:1::1", "2001:db8:0:1::/64"), ("::ffff:10.0.0.1", "::ffff:10.0.0.1")],
+)  # fmt: skip
+def test_addresses_of_one_network_are_one_client(address, expected):
+    assert client_of(request_of(address), KeyRing("api")) == expected
+
+
+@pytest.mark.parametrize(("proxies", "expected"), [("", "127.0.0.1"), ("127.0.0.0/8", "9.9.9.9")])
+def test_only_proxies_of_the_settings_say_who_the_client_is(
+    open_server, monkeypatch, proxies, expected
+):
+    seen = []
+    monkeypatch.setattr(load_shedding, "set_client", seen.append)
+    monkeypatch.setenv("LONGTAIL_TRUSTED_PROXIES", proxies)
+    with open_server() as url:
+        httpx.get(f"{url}/v1/models", headers={"X-Forwarded-For": "9.9.9.9"})
+    assert seen[-1] == expected

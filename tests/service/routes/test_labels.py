@@ -7,6 +7,7 @@ import json
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from models.labels.filters import LabelFilter
 from models.options import RankingOptions
 from models.predict.predictor import Predictor
 from service.app import create_app
+from service.engine import shares
 from service.engine.engine import Engine, Limits
 from service.engine.jobs import EXPLANATION_TOKENS, extra_tokens
 from service.errors import DeadlineError
@@ -470,3 +472,17 @@ def test_a_label_can_be_asked_for_by_a_parameter(client):
         )  # fmt: skip
         assert f"no label with the id {label_id!r}" in answer.json()["detail"]
         assert "GET /v1/labels?id=" in answer.json()["detail"]
+
+
+def test_searches_beyond_a_number_are_refused_and_some_are_kept_for_other_clients(client):
+    """On commit d44d257 any number of them were computed side by side."""
+    searches = client.app.state.service.label_searches
+    with ExitStack() as stack:
+        shares.set_client("testclient")
+        while client.get("/v1/labels").status_code == 200:
+            stack.enter_context(searches.one_more())
+        answer = client.get("/v1/labels")
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+        shares.set_client("another")
+        searches.check()
+    assert client.get("/v1/labels").status_code == 200

@@ -1,0 +1,108 @@
+"""Shares of a common room: no client may take so much of it that nothing is left for others.
+
+A client may hold `GREED` times what is free (the dynamic threshold of Choudhury and Hahne 1998,
+"Dynamic queue length thresholds for shared-memory packet switches"). So one client alone holds up
+to 4/5 of the room, and n greedy ones 4/(4n + 1) each: whoever comes next always finds some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from service.errors import QueueFullError
+
+GREED = 4
+_CLIENT: ContextVar[str] = ContextVar("client of the request at hand", default="")
+
+
+def set_client(name: str) -> None:
+    """Let the request at hand, and all that is done for it, count as that of a client."""
+    _CLIENT.set(name)
+
+
+class Shares:
+    """How much of a room is taken, and by whom; belongs to one event loop."""
+
+    def __init__(self, size: int) -> None:
+        """Begin empty.
+
+        Args:
+            size: Of the room, in any unit.
+        """
+        self.size = size
+        self.taken = 0
+        self._taken_by: dict[str, int] = {}
+
+    @property
+    def taken_by_client(self) -> int:
+        """What the client of the request at hand holds."""
+        return self._taken_by.get(_CLIENT.get(), 0)
+
+    @property
+    def num_clients(self) -> int:
+        """Clients that hold something, and the one of the request at hand."""
+        return len(self._taken_by) + (_CLIENT.get() not in self._taken_by)
+
+    def has_room(self, amount: int) -> bool:
+        """Whether there is so much room."""
+        return self.taken + amount <= self.size
+
+    def is_fair(self, amount: int) -> bool:
+        """Whether the client of the request at hand may take so much besides what it holds."""
+        return self.taken_by_client + amount <= GREED * (self.size - self.taken)
+
+    @contextmanager
+    def hold(self, amount: int) -> Iterator[None]:
+        """Take some of the room, without asking, as long as the context lasts."""
+        client = _CLIENT.get()
+        self.taken += amount
+        self._taken_by[client] = self._taken_by.get(client, 0) + amount
+        try:
+            yield
+        finally:
+            self.taken -= amount
+            left = self._taken_by.pop(client, 0) - amount
+            if left:
+                self._taken_by[client] = left
+
+
+class Slots:
+    """How many things of a kind are done at a time."""
+
+    def __init__(self, most: int, kind: str) -> None:
+        """Begin with none.
+
+        Args:
+            most: That may be done at a time.
+            kind: What they are, for messages: "batches".
+        """
+        self._shares = Shares(most)
+        self._kind = kind
+
+    @property
+    def num_running(self) -> int:
+        """Things that are being done."""
+        return self._shares.taken
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count one as long as the context lasts."""
+        with self._shares.hold(1):
+            yield
+
+    def check(self) -> None:
+        """Refuse one more where there are as many as may be, or too many of one client.
+
+        Raises:
+            QueueFullError: There are.
+        """
+        if self._shares.has_room(1) and self._shares.is_fair(1):
+            return
+        raise QueueFullError(
+            f"{self.num_running} {self._kind} are running, {self._shares.taken_by_client} of them "
+            f"of this client, and {self._shares.size} may, of which some are kept for other "
+            "clients; ask again later",
+            retry_after_s=5,
+        )
