@@ -57,11 +57,13 @@ async def batch(
         service.engine,
         service.telemetry,
         service.streams,
+        service.stopping,
         service.self_check.note_failure,
         BatchSettings(
             defaults=options.model_dump(exclude_unset=True),
             max_line_bytes=service.settings.max_body_bytes,
             idle_timeout_s=service.settings.stream_idle_timeout_s,
+            stop_timeout_s=service.settings.shutdown_timeout_s / 4,
             is_gzip_in=is_packed,
             is_gzip_out=accepts_gzip(request.headers.get("accept-encoding", "")),
         ),

@@ -18,10 +18,10 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from models.errors import LongtailError, RequestError
-from service.engine.admission import Streams
+from models.errors import LongtailError, NotReadyError, RequestError
 from service.engine.engine import Engine, EngineAnswer
 from service.engine.queries import query_of
+from service.engine.shares import Slots
 from service.errors import DeadlineError
 from service.schemas.batch import BatchLine
 from service.schemas.problem import Problem
@@ -54,6 +54,7 @@ _LABEL_BYTES = 2**7
 """That a label in an answer is counted with."""
 _EXPLAINED_BYTES = 2**12
 """That one with an explanation is."""
+_STOPPING = "the service is stopping; send the lines that have no result again, to another instance"
 _CHUNK_BYTES = 2**16
 """Answers that are ready go out together up to this size."""
 
@@ -66,6 +67,7 @@ class BatchSettings:
         defaults: What is asked for where a line says nothing.
         max_line_bytes: Longer lines are answered with an error.
         idle_timeout_s: Seconds that the client may neither send nor read.
+        stop_timeout_s: Seconds that lines get to be answered when the service stops.
         is_gzip_in: Whether the lines come packed.
         is_gzip_out: Whether the answers shall be.
     """
@@ -73,6 +75,7 @@ class BatchSettings:
     defaults: Mapping[str, Any]
     max_line_bytes: int
     idle_timeout_s: float
+    stop_timeout_s: float
     is_gzip_in: bool = False
     is_gzip_out: bool = False
 
@@ -113,7 +116,8 @@ class BatchResponse(Response):
         self,
         engine: Engine,
         telemetry: Telemetry,
-        streams: Streams,
+        streams: Slots,
+        stopping: asyncio.Event,
         on_failure: Callable[[], None],
         settings: BatchSettings,
     ) -> None:
@@ -123,6 +127,7 @@ class BatchResponse(Response):
             engine: Answers the lines.
             telemetry: Counts them.
             streams: Counts this batch.
+            stopping: Is set when the service stops: no more lines are read then.
             on_failure: Called when a line fails by a fault of the service or the model.
             settings: What bounds this batch.
         """
@@ -134,6 +139,8 @@ class BatchResponse(Response):
         self._engine = engine
         self._telemetry = telemetry
         self._streams = streams
+        self._stopping = stopping
+        self._is_given_up = False
         self._on_failure = on_failure
         self._settings = settings
         self._tally = Tally()
@@ -150,13 +157,14 @@ class BatchResponse(Response):
         with self._streams.one_more():
             reader = asyncio.create_task(self._read(receive))
             writer = asyncio.create_task(self._write(send))
+            stopper = asyncio.create_task(self._stop())
             try:
                 done, _ = await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
                 if writer not in done and reader.exception() is None:  # the client is gone
                     note_client_gone(scope)
                     self._telemetry.count_problem(HTTP_KINDS[CLIENT_GONE_STATUS].slug)
             finally:
-                await self._end(reader, writer)
+                await self._end(reader, writer, stopper)
         tally = self._tally
         add_log_fields(
             scope,
@@ -165,6 +173,17 @@ class BatchResponse(Response):
             whole=writer.done() and not writer.cancelled() and self._error is None,
             lines_per_s=round(tally.num_lines / max(time.perf_counter() - started, 1e-9), 1),
         )
+
+    async def _stop(self) -> None:
+        """Read no more lines once the service stops; answer those that have come, while it can."""
+        await self._stopping.wait()
+        self._error = problem_of_error(NotReadyError(_STOPPING))
+        self._is_read = True
+        self._has_entries.set()
+        await asyncio.sleep(self._settings.stop_timeout_s)
+        self._is_given_up = True
+        for entry in self._entries:
+            entry.answer.cancel()
 
     async def _end(self, *tasks: asyncio.Task[None]) -> None:
         """Stop whatever still runs, and let go of all that is held."""
@@ -226,13 +245,15 @@ class BatchResponse(Response):
         """Begin to answer a line as soon as there is room for it; blank lines have no answer."""
         if line is not None and not line.strip():
             return
-        index = self._tally.num_lines
-        self._tally.num_lines += 1
         num_bytes = _LINE_BYTES + len(line or b"")
         parsed = self._parsed(line)
         if isinstance(parsed, BatchLine):
             num_bytes += (_EXPLAINED_BYTES if parsed.explain else _LABEL_BYTES) * parsed.k
         await self._window.take(num_bytes)
+        if self._is_read:  # the service stops
+            return
+        index = self._tally.num_lines
+        self._tally.num_lines += 1
         answer = asyncio.create_task(self._answer(index, parsed))
         self._entries.append(_Entry(answer, num_bytes))
         self._has_entries.set()
@@ -246,7 +267,11 @@ class BatchResponse(Response):
             return error
 
     async def _answer(self, index: int, line: BatchLine | LineError) -> bytes:
-        """Return the answer to a line, be it an error."""
+        """Return the answer to a line, be it an error.
+
+        Raises:
+            CancelledError: Nobody waits for it any more.
+        """
         try:
             if isinstance(line, LineError):
                 raise line
@@ -254,6 +279,11 @@ class BatchResponse(Response):
             answer = await self._engine.predict_in_stream(query)
             self._telemetry.observe_texts(query, answer)
             return self._result_line(index, line, answer)
+        except asyncio.CancelledError:
+            if not self._is_given_up:
+                raise
+            problem = problem_of_error(NotReadyError(_STOPPING))
+            return self._error_line(index, line.id, problem)
         except LongtailError as error:
             problem = problem_of_error(error)
             if problem.status == INTERNAL.status:

@@ -30,7 +30,9 @@ class Bench:
         self.manager = ModelManager(SimpleNamespace())
         if is_ready:
             self.manager.publish(SimpleNamespace(models={}))
-        service = SimpleNamespace(manager=self.manager, settings=Settings(**settings))
+        service = SimpleNamespace(
+            manager=self.manager, settings=Settings(**settings), stopping=asyncio.Event()
+        )
         self.server = DrainingServer(
             uvicorn.Config(None),
             service,
@@ -88,6 +90,17 @@ def test_by_ctrl_c_it_does_not_wait():
     bench.signal(signal.SIGINT)
     assert bench.ends_after(0)
     assert not bench.server.force_exit
+
+
+def test_streams_are_told_to_end_before_the_time_is_over(monkeypatch):
+    """On commit d44d257 they were cut off when it was."""
+    bench = Bench(shutdown_timeout_s=0)
+
+    async def shutdown(server, sockets):
+        await asyncio.wait_for(server._service.stopping.wait(), 60)
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", shutdown)
+    asyncio.run(bench.server.shutdown())
 
 
 def test_before_it_was_ready_it_does_not_wait():

@@ -233,6 +233,40 @@ def test_work_for_a_single_client_that_hangs_up_is_dropped(serve, make_loader, f
     assert ["gone"] not in loader.loaded[0].calls
 
 
+def stop(live: Live) -> None:
+    loop = live.server.servers[0].get_loop()
+    loop.call_soon_threadsafe(live.service.stopping.set)
+
+
+def test_at_a_stop_a_stream_that_is_still_sent_ends_with_a_summary_that_says_so(serve):
+    with serve() as live, live.connect() as connection:
+        connection.sendall(HEAD + chunk(line_of(0)))
+        answers = iter(Answers(connection))
+        assert next(answers)["id"] == 0
+        stop(live)
+        summary = next(answers)["summary"]
+        live.until(live.is_free)
+    assert (summary["complete"], summary["num_lines"], summary["num_results"]) == (False, 1, 1)
+    assert "stopping" in summary["error"]["detail"]
+
+
+def test_at_a_stop_lines_without_a_result_have_an_error_each(serve, make_loader, fake_predictor):
+    predictor_class, busy, gate = gated(fake_predictor)
+    with (
+        serve(make_loader(predictor_class=predictor_class), shutdown_timeout_s=0) as live,
+        live.connect() as connection,
+    ):
+        connection.sendall(HEAD + chunk(line_of(0, "wait"), line_of(1, "wait too")))
+        assert busy.wait(PATIENCE_S)
+        stop(live)
+        answers = list(Answers(connection))
+        gate.set()
+    assert [line["id"] for line in answers[:-1]] == [0, 1]
+    assert all("stopping" in line["error"]["detail"] for line in answers[:-1])
+    summary = answers[-1]["summary"]
+    assert (summary["complete"], summary["num_lines"], summary["num_errors"]) == (False, 2, 2)
+
+
 def metrics_of(live: Live) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=PATIENCE_S)
     connection.request("GET", "/metrics")
