@@ -14,20 +14,26 @@ from starlette.middleware.cors import CORSMiddleware
 from models.bundle.bundle import Bundle
 from models.bundle.registry import Registry
 from models.predict.protocol import Predictor
-from service.engine.admission import Streams
 from service.engine.answer_cache import AnswerCache
 from service.engine.engine import Engine
 from service.engine.label_sets import LabelSets
 from service.engine.queries import Limits
 from service.engine.self_check import SelfCheck
+from service.engine.shares import Slots
 from service.feedback.queue import LabelQueue
 from service.feedback.store import FeedbackStore
 from service.feedback.writer import FeedbackWriter
 from service.middleware.body_limits import BodyLimitMiddleware
 from service.middleware.head_requests import HeadMiddleware
 from service.middleware.load_shedding import LoadSheddingMiddleware
+from service.middleware.request_heads import CloseUpgradesMiddleware, RequestHeadMiddleware
 from service.middleware.root_path import RootPathMiddleware
-from service.middleware.security import AuthMiddleware, HeadersMiddleware, describe_security
+from service.middleware.security import (
+    AuthMiddleware,
+    HeadersMiddleware,
+    client_of,
+    describe_security,
+)
 from service.middleware.telemetry import TelemetryMiddleware
 from service.middleware.tracing import TracingMiddleware
 from service.middleware.unexpected_errors import UnexpectedErrorMiddleware
@@ -65,7 +71,7 @@ from service.versions.redeploy import Redeployer
 from service.versions.serving import Canary, ModelManager
 from service.versions.sources import RegistrySource
 from service.web.api_keys import KeyRing, Keys
-from service.web.deps import Service
+from service.web.deps import MAX_SEARCHES, Service
 from service.web.problem_handlers import add_handlers, set_media_types
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
@@ -136,6 +142,11 @@ def create_app(
             allow_headers=["Authorization", "Content-Type", "Content-Encoding", REQUEST_ID_HEADER],
             expose_headers=["Retry-After", REQUEST_ID_HEADER],
         )
+    app.add_middleware(
+        RequestHeadMiddleware,
+        allowed_hosts=settings.allowed_hosts,
+        is_any_host_allowed=lambda: service.keys.api.is_configured,
+    )
     app.add_middleware(HeadersMiddleware)
     if service.tracing is not None:
         app.add_middleware(TracingMiddleware, tracing=service.tracing)
@@ -151,10 +162,12 @@ def create_app(
             for route in each.routes
         ],
         is_for_browsers=bool(settings.cors_origins),
+        client_of=partial(client_of, keys=service.keys.api),
         on_failure=service.self_check.note_failure,
     )
     if settings.root_path:
         app.add_middleware(RootPathMiddleware, root_path=settings.root_path)
+    app.add_middleware(CloseUpgradesMiddleware)
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents
     return app
 
@@ -209,7 +222,8 @@ def _assemble(
         manager=manager,
         engine=engine,
         telemetry=telemetry,
-        streams=Streams(settings.max_streams),
+        streams=Slots(settings.max_streams, "batches"),
+        label_searches=Slots(MAX_SEARCHES, "label searches"),
         redeployer=_redeployer(
             settings, manager, load or partial(load_predictor, settings, compute)
         ),

@@ -7,6 +7,7 @@ ends it at once.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import queue
@@ -17,12 +18,14 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 
 from service.middleware.connections import protocol_with
+from service.settings import Settings
 from service.web.deps import Service
 
 logger = logging.getLogger(__name__)
@@ -36,21 +39,30 @@ def serve(app: FastAPI) -> None:
     """Serve an application of `service.app` until a signal ends it."""
     service: Service = app.state.service
     settings = service.settings
-    config = uvicorn.Config(  # by itself it takes uvloop, where it is installed
-        app,
-        host=settings.host,
-        port=settings.port,
-        http=protocol_with(settings.read_timeout_s),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=settings.keep_alive_s,
-        timeout_graceful_shutdown=settings.shutdown_timeout_s,
-    )
-    server = DrainingServer(config, service)
+    server = DrainingServer(uvicorn.Config(app, **uvicorn_options(settings)), service)
     server.run()
     if not server.started:
         sys.exit(STARTUP_FAILURE)
+
+
+def uvicorn_options(settings: Settings) -> dict[str, Any]:
+    """Return how uvicorn is to serve, as keyword arguments of its `Config`."""
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "http": protocol_with(
+            settings.read_timeout_s,
+            write_timeout_s=max(settings.read_timeout_s, settings.stream_idle_timeout_s),
+        ),
+        "ws": "none",
+        "proxy_headers": bool(settings.trusted_proxies),
+        "forwarded_allow_ips": list(settings.trusted_proxies),
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_keep_alive": settings.keep_alive_s,
+        "timeout_graceful_shutdown": settings.shutdown_timeout_s,
+    }
 
 
 class DrainingServer(uvicorn.Server):
@@ -95,6 +107,15 @@ class DrainingServer(uvicorn.Server):
         self._service.manager.drain()
         timeout_s = self._service.settings.shutdown_timeout_s
         self._watchdog.end_within(delay_s + timeout_s + _GRACE_S, sig)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening and end what is in flight; batches that are still sent end at half-time.
+
+        The other half is for the lines that came until then (see `BatchResponse`).
+        """
+        half_s = self._service.settings.shutdown_timeout_s / 2
+        asyncio.get_running_loop().call_later(half_s, self._service.stopping.set)
+        await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
         """Stop listening once the delay is over."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -36,6 +38,7 @@ _FIRST_STEPS = frozenset(
 )
 """What the paths of routes begin with."""
 
+_HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\*")
 Version = Annotated[int, Field(ge=1)] | Literal["current"]
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 
@@ -67,6 +70,16 @@ class Settings(BaseSettings):
     """Address to listen on; 0.0.0.0 for all."""
     port: int = Field(8000, ge=0, le=65535)
     """TCP port to listen on; 0 takes a free one."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names by which clients reach this service, separated by commas; `*.example.org` for all below
+    a domain, `*` for all names. Requests to other names are refused with 421, so that no page of
+    another site can use the service by a name that resolves to it. IP addresses are always allowed,
+    and so are names without a dot and names below `localhost`, `internal`, `svc` and
+    `cluster.local`. Where `api_keys` or `api_keys_file` is set, all names are allowed."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses or networks of proxies whose header `X-Forwarded-For` says who the client is,
+    separated by commas. Of other senders it is ignored. Where no key is required, clients are told
+    apart by their addresses, and none may take the whole queue."""
     root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path under which a proxy in front serves this service, such as `/labels`. It is used for
     redirects and for the documentation; the proxy may strip it from the requests that it passes on,
@@ -105,8 +118,9 @@ class Settings(BaseSettings):
     own (60 in most), or else the proxy sends requests over connections that are being closed."""
     read_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
     """Seconds within which a request's head, and then its body, must arrive. A late body is
-    answered with 408; a connection with half a head, or none, is closed. Streams of
-    `/v1/batch` have `stream_idle_timeout_s` instead."""
+    answered with 408; a connection with half a head, or none, is closed. A client must read its
+    answer within the same time, or within `stream_idle_timeout_s` where that is longer; else its
+    connection is aborted. Streams of `/v1/batch` have `stream_idle_timeout_s` instead."""
     precision: Literal["auto", "float32", "bfloat16", "onnx-float32", "onnx-int8"] = "auto"
     """Number format of the encoder's computations. `auto` is bfloat16 where the processor or GPU
     has it, else float32; the last two compute by ONNX Runtime, on the CPU."""
@@ -205,11 +219,29 @@ class Settings(BaseSettings):
     def _as_text(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value or None
 
-    @field_validator("cors_origins", mode="before")
+    @field_validator("allowed_hosts", "cors_origins", "trusted_proxies", mode="before")
     @classmethod
-    def _split_origins(cls, value: object) -> object:
+    def _split(cls, value: object) -> object:
         parts = value.split(",") if isinstance(value, str) else value
         return tuple(filter(None, map(str.strip, parts))) if isinstance(parts, list) else parts
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _HOST_NAME.fullmatch(name):
+                raise ValueError(
+                    f"got {name!r}; expected a name such as 'labels.example.org', without scheme, "
+                    "port and path, '*.example.org', or '*'"
+                )
+        return tuple(name.lower() for name in value)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in value:
+            ip_network(proxy)  # its message names what it got
+        return value
 
     @field_validator("versions", mode="before")
     @classmethod

@@ -15,7 +15,7 @@ A value out of bounds stops the start, and so does a variable that begins with `
 (`LONGTAIL_DEBUG`, `LONGTAIL_DATA` and `LONGTAIL_TEST_POSTGRESQL` are no settings of the service but are allowed: the first shows [tracebacks](commands.md), the others tell tests and benchmarks where data sets and a database are.)
 Lists are separated by commas.
 
-`uvicorn --factory service.app:create_app` reads the same variables, but takes host, port, time limits and logging from its own options, and knows neither the drain delay nor the time limit for the head of a request."""
+`uvicorn --factory service.app:create_app` reads the same variables, but takes host, port, time limits and logging from its own options, and knows neither the drain delay nor the limits of connections."""
 
 
 def render() -> str:

@@ -43,7 +43,7 @@ from models.results import (
     TokenPart,
 )
 from service.app import create_app
-from service.middleware.connections import protocol_with
+from service.server import uvicorn_options
 from service.settings import Settings
 from service.web.api_keys import make_key
 
@@ -351,16 +351,8 @@ def start_server() -> Callable[..., AbstractContextManager[str]]:
         # Makes the routes, else each server does it in its thread at its first request; FastAPI
         # silences warnings meanwhile, for one thread at a time.
         app.openapi()
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                port=0,
-                log_config=None,
-                timeout_graceful_shutdown=1,
-                timeout_keep_alive=chosen.keep_alive_s,
-                http=protocol_with(chosen.read_timeout_s),
-            )
-        )
+        options = uvicorn_options(chosen) | {"port": 0, "timeout_graceful_shutdown": 1}
+        server = uvicorn.Server(uvicorn.Config(app, **options))
         thread = threading.Thread(target=server.run)
         thread.start()
         try:

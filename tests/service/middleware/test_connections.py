@@ -9,16 +9,26 @@ import asyncio
 import http.client
 import json
 import socket
+import threading
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
 import uvicorn
+from starlette.responses import Response
+
+from service.middleware import connections
+from service.middleware.connections import LimitedProtocol
+from service.routes.page import router as page_router
 
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 BODY = b'{"text": "four"}'
 WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
 UNREAD = b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"
 READ_TIMEOUT_S = 10
+WRITE_TIMEOUT_S = 60
+SMUGGLED = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
 
 
 class Clock(asyncio.SelectorEventLoop):
@@ -77,7 +87,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def impatient(clock, open_server):
-    with open_server(read_timeout_s=READ_TIMEOUT_S) as url:
+    with open_server(read_timeout_s=READ_TIMEOUT_S, stream_idle_timeout_s=WRITE_TIMEOUT_S) as url:
         yield url
 
 
@@ -191,3 +201,126 @@ def test_what_is_no_http_is_a_problem_document(impatient, sent):
         connection.sendall(sent)
         status, problem = problem_of(read_to_end(connection))
     assert (status, problem["type"]) == (400, "urn:longtail:problem:not-http")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"Content-Length: %d\r\n\r\n" % len(SMUGGLED), b"Transfer-Encoding: chunked\r\n\r\n"],
+    ids=["length", "chunked"],
+)
+def test_the_body_of_a_request_with_upgrade_is_not_the_next_request(impatient, clock, rest):
+    with connect(impatient) as connection:
+        connection.sendall(HEAD + UPGRADE + rest)
+        clock.move(0)
+        with suppress(ConnectionError):
+            connection.sendall(SMUGGLED)
+        answer = read_to_end(connection)
+    assert answer.count(b"\r\ndate:") <= 1  # none where the reset came first
+    assert b"alive" not in answer
+
+
+def test_a_request_with_upgrade_is_answered_and_the_last_of_its_connection(impatient, clock):
+    with connect(impatient) as connection:
+        connection.sendall(SMUGGLED.replace(b"\r\n\r\n", b"\r\n" + UPGRADE + b"\r\n"))
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        assert (answer.status, answer.getheader("connection")) == (200, "close")
+        clock.move(0)
+        with suppress(ConnectionError):
+            connection.sendall(SMUGGLED)
+        answer.read()
+        assert read_to_end(connection) == b""
+
+
+@pytest.fixture
+def paused(monkeypatch):
+    """Is set whenever an answer is not read as fast as it is written."""
+    event = threading.Event()
+
+    def pause(protocol):
+        pause_writing(protocol)
+        event.set()
+
+    pause_writing = LimitedProtocol.pause_writing
+    monkeypatch.setattr(LimitedProtocol, "pause_writing", pause)
+    return event
+
+
+@pytest.fixture
+def ask_without_reading(impatient, paused):
+    """Open a connection whose client reads nothing until the test does.
+
+    Yields:
+        A function that sends something over such a connection, and returns it.
+    """
+    with ExitStack() as stack:
+
+        def ask(sent):
+            paused.clear()
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            url = httpx.URL(impatient)
+            connection.connect((url.host, url.port))
+            connection.sendall(sent)
+            assert paused.wait(60)
+            return connection
+
+        yield ask
+
+
+DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+UNREAD_ANSWERS = {
+    "one": (b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+    "last": (b"GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 1),
+    "many": (DOCUMENT, 200),
+}
+
+
+@pytest.fixture
+def long_page():
+    """A page of 16 MiB, more than the buffers of sockets hold."""
+
+    def get_long() -> Response:
+        return Response(bytes(2**24))
+
+    page_router.get("/long")(get_long)
+    yield
+    page_router.routes.pop()
+
+
+@pytest.mark.parametrize(("sent", "times"), UNREAD_ANSWERS.values(), ids=UNREAD_ANSWERS)
+def test_a_connection_whose_answer_is_not_read_is_aborted(
+    long_page, ask_without_reading, clock, sent, times
+):
+    connection = ask_without_reading(sent * times)
+    clock.move(0)
+    clock.move(WRITE_TIMEOUT_S)
+    clock.move(0)
+    assert len(read_to_end(connection)) < 2**24
+
+
+def test_unread_answers_of_all_connections_take_bounded_memory(
+    monkeypatch, long_page, ask_without_reading, clock
+):
+    monkeypatch.setattr(connections, "MAX_UNREAD_BYTES", 2**24)
+    slow = ask_without_reading(UNREAD_ANSWERS["one"][0])
+    clock.move(READ_TIMEOUT_S / 2)
+    faster = ask_without_reading(UNREAD_ANSWERS["one"][0])
+    clock.move(0)
+    assert len(read_to_end(slow)) < 2**24
+    assert read_answer(faster) == 200
+
+
+@pytest.mark.parametrize(
+    ("line", "hosts", "status"),
+    [
+        (b"GET /livez HTTP/1.1", b"", b"400"),
+        (b"GET /livez HTTP/1.1", b"Host: x\r\nHost: x\r\n", b"400"),
+        (b"GET /livez HTTP/1.0", b"", b"200"),
+        (b"GET /livez HTTP/1.0", b"Host: x\r\nHost: y\r\n", b"400"),
+    ],
+)
+def test_a_request_has_one_host(impatient, line, hosts, status):
+    with connect(impatient) as connection:
+        connection.sendall(line + b"\r\nConnection: close\r\n" + hosts + b"\r\n")
+        assert read_to_end(connection).split()[1] == status

@@ -1,0 +1,81 @@
+"""Whose requests are answered: by the name in `Host`, and not with an upgrade and a body."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from models.errors import ConfigError
+from service.settings import load_settings
+
+ALLOWED = ["127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "10.1.2.3", "localhost:8000", "service:80",
+           "a.localhost", "x.default.svc", "x.default.svc.cluster.local", "host.docker.internal",
+           "LocalHost."]  # fmt: skip
+OTHERS = ["rebound.test", "rebound.test:8000", "127.0.0.1.example.org", "evil.org:80@127.0.0.1",
+          "notlocalhost.org", "1.2.3.4.5", "[::1].evil.org"]  # fmt: skip
+ENTRY = {"entries": [{"id": "a", "text": "a", "accepted": ["L1"]}]}
+
+
+@pytest.mark.parametrize("host", ALLOWED)
+def test_addresses_and_names_of_no_site_are_answered(client, host):
+    assert client.get("/v1/models", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_other_names_are_refused_with_what_to_do(client, host):
+    answer = client.get("/v1/models", headers={"Host": host})
+    assert (answer.status_code, answer.json()["type"]) == (421, "urn:longtail:problem:other-host")
+    assert "LONGTAIL_ALLOWED_HOSTS" in answer.json()["detail"]
+
+
+def test_a_page_of_a_site_whose_name_is_rebound_stores_no_feedback(open_client, tmp_path):
+    with open_client(feedback=str(tmp_path / "feedback")) as client:
+        statuses = [
+            client.post("/v1/feedback", json=ENTRY, headers={"Host": host}).status_code
+            for host in ("rebound.test", "localhost")
+        ]
+    assert statuses == [421, 200]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "status"),
+    [
+        ("labels.example.org", "Labels.example.org:443", 200),
+        ("labels.example.org", "x.labels.example.org", 421),
+        ("a.org, *.example.org", "labels.example.org", 200),
+        ("*.example.org", "badexample.org", 421),
+        ("*", "rebound.test", 200),
+    ],
+)
+def test_further_names_can_be_allowed(open_client, monkeypatch, allowed, host, status):
+    monkeypatch.setenv("LONGTAIL_ALLOWED_HOSTS", allowed)
+    with open_client() as client:
+        assert client.get("/v1/models", headers={"Host": host}).status_code == status
+
+
+def test_where_a_key_is_required_every_name_is_answered(open_client, keys):
+    (key, entry), _ = keys
+    headers = {"Host": "labels.example.org", "Authorization": f"Bearer {key}"}
+    with open_client(api_keys=entry) as client:
+        assert client.get("/v1/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["https://a.org", "a.org:80", "a.org/x", "a.*.org", "*a.org"])
+def test_an_allowed_host_is_a_name(name):
+    with pytest.raises(ConfigError, match="--allowed-hosts: "):
+        load_settings(allowed_hosts=name)
+
+
+def test_a_request_with_upgrade_and_a_body_is_refused(client):
+    answer = client.post("/v1/predict", json={"text": "a"}, headers={"Upgrade": "h2c"})
+    assert (answer.status_code, answer.headers["connection"]) == (400, "close")
+    assert answer.json()["type"] == "urn:longtail:problem:upgrade-with-body"
+
+
+def test_a_refusal_of_an_overloaded_service_closes_an_upgrade_too(open_client):
+    with ExitStack() as stack:
+        client = stack.enter_context(open_client(max_queue_tokens=10))
+        stack.enter_context(client.app.state.service.engine.admission.admit(10, 30))
+        answer = client.post("/v1/predict", content=b"x", headers={"Upgrade": "x"})
+    assert (answer.status_code, answer.headers["connection"]) == (429, "close")
