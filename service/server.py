@@ -109,10 +109,12 @@ class DrainingServer(uvicorn.Server):
         self._watchdog.end_within(delay_s + timeout_s + _GRACE_S, sig)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening and end what is in flight; batches that are still sent end at half-time.
+        """Stop listening and end what is in flight.
 
-        The other half is for the lines that came until then (see `BatchResponse`).
+        Changes of versions, which may take minutes, are not waited for. Batches that are still sent
+        end at half-time; the other half is for the lines that came until then.
         """
+        self._service.redeployer.close()
         half_s = self._service.settings.shutdown_timeout_s / 2
         asyncio.get_running_loop().call_later(half_s, self._service.stopping.set)
         await super().shutdown(sockets)
@@ -126,11 +128,6 @@ class DrainingServer(uvicorn.Server):
                 self._has_told = True
             self.should_exit |= left <= 0
         return await super().on_tick(counter)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End what is in flight without waiting for changes of versions, which may take minutes."""
-        self._service.redeployer.close()
-        await super().shutdown(sockets)
 
     def _delay_s(self, sig: int) -> float:
         """Return how long to go on listening: not at all where nobody is sent here.

@@ -31,7 +31,10 @@ class Bench:
         if is_ready:
             self.manager.publish(SimpleNamespace(models={}))
         service = SimpleNamespace(
-            manager=self.manager, settings=Settings(**settings), stopping=asyncio.Event()
+            manager=self.manager,
+            settings=Settings(**settings),
+            stopping=asyncio.Event(),
+            redeployer=SimpleNamespace(close=int),
         )
         self.server = DrainingServer(
             uvicorn.Config(None),
