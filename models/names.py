@@ -32,6 +32,9 @@ BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
 STAGES = (FAST, ENSEMBLE)
 """The scorers that answer in `cascade`: the second where the first may be worse."""
 
+WarningCode = Literal["unreliable-probabilities", "unlike-training"]
+"""What an answer warns of: too high probabilities of labels, or a text of another kind."""
+
 AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
 """What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""
 PRECISION: AimName = "precision"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from models.labels.catalogue import Label
-from models.names import CorrectionName
+from models.names import CorrectionName, WarningCode
 from models.tables import frame_of, html_table
 
 
@@ -275,7 +275,8 @@ class Prediction:
             With 0 the labels say nothing about the text.
         explanations: Why, of each label; empty where none were requested.
         warnings: What to know about labels before relying on them: that their probabilities are
-            often too high (see `models.scorers.reliability`).
+            often too high (see `models.scorers.reliability`), or that the text is unlike those that
+            the model was made for (see `models.scorers.familiar_range`).
         familiarity: How much the text is like those that the model learned from; None where nobody
             looked.
         stage: The scorer of `cascade` whose answer this is; None where another one was asked.
@@ -339,20 +340,21 @@ def with_explanations(
     ]
 
 
-UNRELIABLE_PROBABILITIES: Literal["unreliable-probabilities"] = "unreliable-probabilities"
+UNRELIABLE_PROBABILITIES: WarningCode = "unreliable-probabilities"
+UNLIKE_TRAINING: WarningCode = "unlike-training"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerWarning:
-    """What to know about some labels of an answer before relying on them.
+    """What to know about an answer before relying on it.
 
     Attributes:
         code: The kind, for programs.
         detail: In words.
-        label_ids: The labels that it is about.
+        label_ids: The labels that it is about; none where it is about the text.
     """
 
-    code: Literal["unreliable-probabilities"]
+    code: WarningCode
     detail: str
     label_ids: tuple[str, ...]
 

@@ -17,6 +17,8 @@ Where a dev split has fitted it:
 
 aims.json                  how much labels count for each aim (`models.scorers.aims`), where a dev
                            split has fitted that
+familiar.json              what documents that the model was not trained on are like
+                           (`models.scorers.familiar_range`)
 cascade.json               when `ensemble` answers in `cascade`, and not `fast`
 
 probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
@@ -58,6 +60,7 @@ from models.names import (
 )
 from models.scorers.aims import Aims
 from models.scorers.cascade import CascadeRule
+from models.scorers.familiar_range import FamiliarRange
 from models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
@@ -91,6 +94,8 @@ class ModelParts:
         neighbours: The documents that it remembers; None if it keeps none.
         aims: Of calibrated scorers.
         cascade: Says which texts `fast` answers; None where there is no such scorer.
+        familiar: Tells texts that are unlike the corpus's; None where too few documents were held
+            out.
     """
 
     catalogue: LabelCatalogue
@@ -103,6 +108,7 @@ class ModelParts:
     neighbours: NeighbourMemory | None = None
     aims: Aims = field(default_factory=dict)
     cascade: CascadeRule | None = None
+    familiar: FamiliarRange | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from models.parts.name_storage import (
 )
 from models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
 from models.scorers.cascade import CASCADE_NAME, CascadeRule
+from models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from models.scorers.sparse import SparseModel
 from models.scorers.tfidf import TfidfModel
 
@@ -82,6 +83,8 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
         texts[AIMS_NAME] = aims_to_json(parts.aims)
     if parts.cascade is not None:
         texts[CASCADE_NAME] = parts.cascade.to_json()
+    if parts.familiar is not None:
+        texts[FAMILIAR_NAME] = parts.familiar.to_json()
     return texts
 
 
@@ -120,6 +123,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             neighbours=read_neighbours(bundle, sparse),
             aims=aims_from_json(bundle.text(AIMS_NAME)) if AIMS_NAME in manifest.files else {},
             cascade=_read_cascade(bundle),
+            familiar=_read_familiar(bundle),
         )
     except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error
@@ -167,6 +171,20 @@ def _read_cascade(bundle: Bundle) -> CascadeRule | None:
         return CascadeRule.from_json(bundle.text(CASCADE_NAME))
     except (TypeError, ValueError) as error:
         raise BundleCorruptError(contradiction(bundle, CASCADE_NAME, str(error))) from error
+
+
+def _read_familiar(bundle: Bundle) -> FamiliarRange | None:
+    """Return what documents are like; None where the bundle does not say.
+
+    Raises:
+        BundleCorruptError: It is no range.
+    """
+    if FAMILIAR_NAME not in bundle.manifest.files:
+        return None
+    try:
+        return FamiliarRange.from_json(bundle.text(FAMILIAR_NAME))
+    except (TypeError, ValueError) as error:
+        raise BundleCorruptError(contradiction(bundle, FAMILIAR_NAME, str(error))) from error
 
 
 def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:

@@ -147,7 +147,7 @@ class Predictor:
 
     def _take_scorers(self, scorers: ScorerSet) -> None:
         self._scorers = scorers
-        self._presenter = Presenter(scorers, self.catalogue)
+        self._presenter = Presenter(scorers, self.catalogue, self._parts.familiar)
         rule = self._parts.cascade
         self._stages = None if rule is None else Stages(rule, scorers)
 

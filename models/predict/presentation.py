@@ -15,15 +15,19 @@ from models.predict.scorer_set import Resolved, ScorerSet
 from models.ranking.top_k import NO_LABEL, Ranking
 from models.results import Familiarity, LabelScore, Prediction
 from models.scorers.calibration import probabilities_of
+from models.scorers.familiar_range import FamiliarRange
 from models.scorers.reliability import warnings_about
 
 
 class Presenter:
     """Makes predictions of what the scorers of a model rank."""
 
-    def __init__(self, scorers: ScorerSet, catalogue: LabelCatalogue) -> None:
+    def __init__(
+        self, scorers: ScorerSet, catalogue: LabelCatalogue, familiar: FamiliarRange | None
+    ) -> None:
         self._scorers = scorers
         self._catalogue = catalogue
+        self._familiar = familiar
 
     def predict(
         self, batch: TextBatch, options: RankingOptions, ranking: Ranking | None = None
@@ -87,6 +91,9 @@ class Presenter:
     ) -> Prediction:
         extent, familiarity = about
         scored = ((label.index, label.probability) for label in labels)
+        warnings = () if self._familiar is None else self._familiar.warnings_about(familiarity)
+        if warns:
+            warnings += warnings_about(query.scorer, scored, self._catalogue, threshold)
         return Prediction(
             labels=labels,
             num_tokens=extent.num_tokens,
@@ -95,9 +102,7 @@ class Presenter:
             correction=query.correction,
             num_text_tokens=extent.num_text_tokens,
             known_tokens=extent.known_tokens,
-            warnings=warnings_about(query.scorer, scored, self._catalogue, threshold)
-            if warns
-            else (),
+            warnings=warnings,
             familiarity=familiarity,
         )
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from models.labels.catalogue import LabelCatalogue
+from models.names import WarningCode
 from models.results import UNRELIABLE_PROBABILITIES, AnswerWarning
 
 MAX_DOCUMENTS = 1
@@ -33,7 +34,7 @@ class _Warning(Protocol):
     """A warning here, or as the service answers it."""
 
     @property
-    def code(self) -> Literal["unreliable-probabilities"]: ...
+    def code(self) -> WarningCode: ...
 
     @property
     def detail(self) -> str: ...
@@ -81,17 +82,17 @@ def warnings_about(
 def merge_warnings(
     found: Iterable[Sequence[_Warning]], label_ids: Sequence[str]
 ) -> tuple[AnswerWarning, ...]:
-    """Return the warnings of the parts of a model about the labels that an answer has kept.
+    """Return the warnings of the parts of a model about a text and the labels that were kept.
 
     Args:
         found: Of each part.
         label_ids: Those that were kept, the best first.
     """
-    about: dict[tuple[Literal["unreliable-probabilities"], str], set[str]] = {}
+    about: dict[tuple[WarningCode, str], set[str]] = {}
     for warning in chain(*found):
         about.setdefault((warning.code, warning.detail), set()).update(warning.label_ids)
     merged = (
-        AnswerWarning(code, detail, tuple(each for each in label_ids if each in named))
+        (named, AnswerWarning(code, detail, tuple(each for each in label_ids if each in named)))
         for (code, detail), named in about.items()
     )
-    return tuple(warning for warning in merged if warning.label_ids)
+    return tuple(warning for named, warning in merged if warning.label_ids or not named)

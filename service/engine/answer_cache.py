@@ -141,5 +141,5 @@ def _filter_key(label_filter: LabelFilter | None) -> object:
 def _bytes_of(prediction: Prediction) -> int:
     """Return about how much memory an answer takes; ids and names may be the catalogue's own."""
     texts = sum(len(label.id) + len(label.name) for label in prediction.labels)
-    warned = sum(len(label_id) for each in prediction.warnings for label_id in each.label_ids)
+    warned = sum(len(x) for each in prediction.warnings for x in (each.detail, *each.label_ids))
     return _ENTRY_BYTES + _LABEL_BYTES * len(prediction.labels) + texts + warned

@@ -288,6 +288,7 @@ export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] 
       (answer.tail_dial > 0
         ? "With the tail dial above 0, scores are no probabilities: they only order these labels."
         : "These scores are no probabilities: they only order these labels."),
+    ...warnings.filter(({ code }) => code === "unlike-training").map(({ detail }) => `${detail[0].toUpperCase()}${detail.slice(1)}.`),
     warnings.some((warning) => warning.code === "unreliable-probabilities") &&
       `Labels marked “too high?” have at most one training document: the probabilities that ${answer.scorer} gives them are often far too high. Check them.`,
   ].filter(Boolean);

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from models.results import UNLIKE_TRAINING
 from service.engine.engine import EngineAnswer
 from service.schemas.base import Answer
 
@@ -95,6 +96,13 @@ def _unreliable(answer: EngineAnswer, k: int) -> list[bool]:
     return values
 
 
+def _unlike_training(answer: EngineAnswer, _: int) -> list[bool]:
+    return [
+        any(warning.code == UNLIKE_TRAINING for warning in prediction.warnings)
+        for prediction in answer.predictions
+    ]
+
+
 def _token_counts(answer: EngineAnswer, _: int) -> list[int]:
     return [prediction.num_tokens for prediction in answer.predictions]
 
@@ -142,6 +150,7 @@ _WRITERS: dict[str, tuple[TensorMetadata, Callable[[EngineAnswer, int], list[Any
         ("scores", "FP32", 2, _scores),
         ("probabilities", "FP32", 2, _probabilities),
         ("unreliable", "BOOL", 2, _unreliable),
+        ("unlike_training", "BOOL", 1, _unlike_training),
         ("num_labels", "INT32", 1, _label_counts),
         ("num_tokens", "INT32", 1, _token_counts),
         ("num_text_tokens", "INT32", 1, _text_token_counts),

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from models.names import AimName
+from models.names import AimName, WarningCode
 from service.schemas.base import Answer, ModelReference, Options, Text
 from service.schemas.labels import Keyword, NearLabel
 
@@ -162,18 +162,23 @@ class ScoredLabel(Answer):
 
 
 class AnswerWarning(Answer):
-    """What to know about some labels of an answer before relying on them."""
+    """What to know about an answer before relying on it."""
 
-    code: Literal["unreliable-probabilities"]
+    code: WarningCode
     """The kind of warning; programs should compare this, not the words.
 
     `unreliable-probabilities`: the labels have at most one training document, and the
     probabilities that this scorer gives to such labels are often far too high. It concerns the
-    labels that passed the `threshold`; where none was given, those of at least 0.5."""
+    labels that passed the `threshold`; where none was given, those of at least 0.5.
+
+    `unlike-training`: the text is unlike the documents that the model was made for (far shorter
+    or longer, with more unknown words, or without a similar training document), so that all
+    probabilities may be far off. It names no labels. About 1 % of documents like those of the
+    corpus get it."""
     detail: str
     """The warning in words, with what to do."""
     label_ids: list[str]
-    """Ids of the labels that it concerns."""
+    """Ids of the labels that it concerns; empty where it concerns the text."""
 
 
 class TextResult(Answer):

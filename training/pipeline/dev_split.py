@@ -18,6 +18,7 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.encoders.pretrained import Precision
+from models.files.durable import write_lines_durably
 from models.lexical.name_model import NameModel
 from models.names import BLENDABLE, CASCADE, ENSEMBLE, FAST, WITHOUT_ENCODER
 from models.parts.batches import TextBatch
@@ -27,6 +28,7 @@ from models.predict.predictor import Predictor
 from models.ranking.top_k import Ranking
 from models.scorers.aims import Aims
 from models.scorers.cascade import CascadeRule
+from models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from training.assessment.assess import assess, split_batches
 from training.calibration.aims import fit_aims, kept_aims
 from training.calibration.cascade import fit_cascade, kept_cascade
@@ -92,6 +94,7 @@ def finish_on_dev(
         found = dev.blending(wanted, folder / "blending", members)
         aims = dev.aims(found, folder / "blending")
         default = dev.default(found, folder / "blending")
+        familiar = dev.familiar(folder / "blending")
         rule = None
         if CASCADE in scorers:
             rule = dev.cascade(found, max_loss, folder / "blending")
@@ -103,6 +106,7 @@ def finish_on_dev(
         blends=found.blends,
         aims=aims,
         cascade=rule,
+        familiar=familiar,
     )
     return parts, OnDev(metrics, found.thresholds, default)
 
@@ -190,6 +194,24 @@ class DevSplit:
         """
         names = self.predictor.with_blending(blending.calibrations, blending.blends).scorers
         return kept_default(folder, lambda: choose_default(self._dev_ranking(), blending, names))
+
+    def familiar(self, folder: Path) -> FamiliarRange | None:
+        """Return what the folder holds, or what the split is like, and keep it; None: too few.
+
+        Args:
+            folder: Of the run's blending.
+        """
+        path = folder / FAMILIAR_NAME
+        if path.exists():
+            return FamiliarRange.from_json(path.read_text(encoding="utf-8"))
+        self._collected()
+        found = FamiliarRange.of_documents(
+            [each for batch in self._batches for each in batch.familiarities()]
+        )
+        if found is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_lines_durably(path, [found.to_json()])
+        return found
 
     def metrics(self, blending: Blending, rule: CascadeRule | None = None) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.

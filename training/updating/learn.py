@@ -300,6 +300,7 @@ def _fitted_on_dev(
         blends=fitted.blends,
         aims=fitted.aims,
         cascade=fitted.cascade,
+        familiar=fitted.familiar,
     ), on_dev
 
 

@@ -82,6 +82,23 @@ def test_warnings_stand_in_the_answer_only_where_there_are_some(cautious):
     assert "warnings" not in best
 
 
+def test_a_warning_about_the_text_is_answered_everywhere(open_client, make_loader, fake_predictor):
+    told = AnswerWarning("unlike-training", "too short", ())
+
+    class Doubtful(fake_predictor):
+        def predict(self, texts, **options):
+            return [replace(x, warnings=(told,)) for x in super().predict(texts, **options)]
+
+    with open_client(make_loader(predictor_class=Doubtful)) as client:
+        (result,) = client.post("/v1/predict", json={"text": "one"}).json()["results"]
+        tensors = infer(client, k=1)
+    said = {"code": "unlike-training", "detail": "too short", "label_ids": []}
+    assert result["warnings"] == [said]
+    assert tensors["unlike_training"]["data"] == [True, True]
+    found = TextResult.model_validate(result)
+    assert merged([found, found], k=1).warnings == found.warnings
+
+
 def test_tensors_mark_the_labels_that_are_warned_of(cautious):
     found = infer(cautious, k=3, threshold=0.4)
     assert found["unreliable"]["datatype"] == "BOOL"

@@ -186,6 +186,11 @@ def test_a_cell_of_a_downloaded_table_is_never_a_formula(text):
     assert table == f"\ufeff{quoted},a=b,-0.5\r\n"
 
 
+def test_a_warning_about_the_text_is_shown():
+    result = "{labels: [{probability: 0.5}], warnings: [{code: 'unlike-training', detail: 'too'}]}"
+    assert evaluated(f"page.cautionsOf({{}}, {result})", "panel.js") == ["Too."]
+
+
 def test_an_answer_without_labels_says_that_no_word_is_known():
     said = evaluated("page.cautionsOf({}, {labels: [], known_tokens: 0})", "panel.js")
     assert len(said) == 1 and "No word" in said[0]

@@ -1,0 +1,60 @@
+"""Bounds of held-out documents: how many documents of their kind are outside, and who is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.results import Familiarity
+from models.scorers.familiar_range import FALSE_ALARMS, LEAST_DOCUMENTS, FamiliarRange
+
+
+def documents(num, seed, *, has_nearest=True):
+    rng = np.random.default_rng(seed)
+    lengths = np.maximum(5, rng.lognormal(4, 0.5, num)).astype(int)
+    known = rng.binomial(lengths, 0.9)
+    nearest = rng.beta(5, 5, num).tolist() if has_nearest else [None] * num
+    rows = zip(lengths.tolist(), known.tolist(), nearest, strict=True)
+    return [Familiarity(*row) for row in rows]
+
+
+@pytest.mark.parametrize("num", [399, 5000])
+@pytest.mark.parametrize("has_nearest", [True, False])
+def test_few_documents_of_the_same_kind_are_outside(num, has_nearest):
+    found = FamiliarRange.of_documents(documents(num, 1, has_nearest=has_nearest))
+    assert found.false_alarms <= FALSE_ALARMS
+    others = documents(20_000, 2, has_nearest=has_nearest)
+    assert np.mean([bool(found.warnings_about(each)) for each in others]) < 1.6 * FALSE_ALARMS
+
+
+def test_of_fewer_documents_the_bounds_say_how_much_more_is_outside():
+    found = FamiliarRange.of_documents(documents(LEAST_DOCUMENTS, 1))
+    assert found.false_alarms == pytest.approx(4 / (LEAST_DOCUMENTS + 1))
+    assert not any(map(found.warnings_about, documents(LEAST_DOCUMENTS, 1)))
+    assert FamiliarRange.of_documents(documents(LEAST_DOCUMENTS - 1, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (Familiarity(4, 4, None), "4 known words"),
+        (Familiarity(9000, 9000, None), "9000 known words"),
+        (Familiarity(100, 30, None), "70% of its words are unknown"),
+        (Familiarity(50, 45, 0.0), "similarity"),
+        (Familiarity(0, 0, None), "0 known words"),
+    ],
+)
+def test_a_text_that_is_outside_is_told_with_the_reason(text, told):
+    found = FamiliarRange.of_documents(documents(500, 1))
+    (warning,) = found.warnings_about(text)
+    assert (warning.code, warning.label_ids) == ("unlike-training", ())
+    assert told in warning.detail
+    assert not found.warnings_about(Familiarity(55, 50, 0.5))
+
+
+def test_bounds_come_back_as_they_were_written_and_others_are_refused():
+    found = FamiliarRange.of_documents(documents(500, 1))
+    assert FamiliarRange.from_json(found.to_json()) == found
+    for wrong in ('{"a": 1}', "[]", found.to_json().replace("0.", "-0.")):
+        with pytest.raises((TypeError, ValueError)):
+            FamiliarRange.from_json(wrong)

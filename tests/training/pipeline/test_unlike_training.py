@@ -1,0 +1,50 @@
+"""A model of long notes is asked a short query: the answer says that the text is unlike them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.predict.predictor import Predictor
+from tests.conftest import write_lines
+from training.configuration.run import TrainingConfig
+
+NUM_WORDS = 300
+
+
+def notes(number, seed):
+    rng = np.random.default_rng(seed)
+    for label in rng.integers(10, size=number).tolist():
+        words = [f"word{each}" for each in rng.integers(400, size=NUM_WORDS + rng.integers(50))]
+        yield {"text": " ".join([*words, *[f"topic{label}"] * 3]), "labels": [f"{label}"]}
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory, train_in):
+    folder = tmp_path_factory.mktemp("notes")
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    write_lines(corpus / "labels.jsonl", [{"id": f"{i}", "name": f"name {i}"} for i in range(10)])
+    for seed, (name, number) in enumerate({"train": 200, "dev": 150}.items()):
+        write_lines(corpus / f"{name}.jsonl", notes(number, seed))
+    config = TrainingConfig.model_validate({"scorers": ["sparse", "neighbours"]})
+    return Predictor.of_bundle(train_in(folder, config, corpus).bundle, device="cpu")
+
+
+@pytest.mark.parametrize("scorer", ["sparse", "neighbours"])
+def test_a_short_query_to_a_model_of_long_notes_is_told(predictor, scorer):
+    (found,) = predictor.predict(["topic1 topic2 word3 word4"], scorer=scorer)
+    assert [x.code for x in found.warnings] == ["unlike-training"]
+    assert "4 known words" in found.warnings[0].detail
+
+
+@pytest.mark.parametrize("scorer", ["sparse", "neighbours"])
+def test_few_documents_of_the_corpus_are_told(predictor, scorer):
+    texts = [note["text"] for note in notes(300, 9)]
+    warned = sum(bool(x.warnings) for x in predictor.predict(texts, scorer=scorer))
+    assert warned <= 0.08 * len(texts)  # 4 / 151 in expectation
+
+
+def test_unknown_words_are_told_whatever_the_length(predictor):
+    text = " ".join(f"other{number}" if number % 2 else "word1" for number in range(NUM_WORDS))
+    assert predictor.predict([text], scorer="sparse")[0].warnings
