@@ -139,6 +139,6 @@ def serving(line: str, port: int) -> Iterator[None]:
 
 def is_ready(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=MAX_WAIT_S).status_code == 200
     except httpx.TransportError:
         return False

@@ -123,7 +123,7 @@ def test_what_people_say_of_answers_changes_them_after_a_canary(
     for first in range(0, len(corrected), 100):
         pairs = zip(corrected[first : first + 100], answers[first : first + 100], strict=True)
         said = [correction(document, labels, known, names) for document, labels in pairs]
-        sent = httpx.post(f"{service}/v1/feedback", json={"entries": said})
+        sent = httpx.post(f"{service}/v1/feedback", json={"entries": said}, timeout=300)
         assert {entry["status"] for entry in sent.raise_for_status().json()["entries"]} == {
             "stored"
         }

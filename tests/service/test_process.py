@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,8 @@ from service.web.api_keys import make_key
 
 HERE = Path(__file__).parent
 KEY, ENTRY = make_key("operator")
+PATIENCE_S = 300.0
+"""Of a busy machine; no test waits so long on a free one."""
 SERVE = f"""
 import logging, runpy, sys, threading
 from pathlib import Path
@@ -55,7 +58,7 @@ def start(registry):
     """
     processes = []
 
-    def start_one(drain_delay_s=0.0, shutdown_timeout_s=5, keep_alive_s=75, read_timeout_s=60):
+    def start_one(drain_delay_s=0.0, shutdown_timeout_s=300, keep_alive_s=75, read_timeout_s=60):
         options = (
             registry.folder, drain_delay_s, shutdown_timeout_s, keep_alive_s, read_timeout_s, ENTRY,
         )  # fmt: skip
@@ -89,17 +92,20 @@ def read_until(process, pattern):
 
 
 def wait_until_ready(address):
-    deadline = time.monotonic() + 60
-    while httpx.get(f"{address}/readyz").status_code != 200:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with suppress(httpx.TransportError):  # a short `read_timeout_s` may end a connection
+            if httpx.get(f"{address}/readyz", timeout=PATIENCE_S).status_code == 200:
+                return
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def test_a_real_server_answers_and_ends_cleanly_on_sigterm(server):
     process, address = server
-    answer = httpx.post(f"{address}/v1/predict", json={"text": "four"}).json()
+    answer = httpx.post(f"{address}/v1/predict", json={"text": "four"}, timeout=PATIENCE_S).json()
     process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=60)
+    _, log = process.communicate(timeout=PATIENCE_S)
     assert answer["results"][0]["labels"][0]["score"] == 4.0
     assert "Application shutdown complete" in log
     assert "Traceback" not in log
@@ -110,14 +116,16 @@ def test_a_real_server_refuses_a_chunked_body_over_the_limit(server):
     _, address = server
     chunks = (b"a" * 2**16 for _ in range(100))
     headers = {"content-type": "application/json"}
-    answer = httpx.post(f"{address}/v1/predict", content=chunks, headers=headers)
+    answer = httpx.post(
+        f"{address}/v1/predict", content=chunks, headers=headers, timeout=PATIENCE_S
+    )
     assert answer.status_code == 413
 
 
 def test_a_connection_without_requests_is_closed_after_its_time(start):
     _, address = start(keep_alive_s=0)
     url = httpx.URL(address)
-    with socket.create_connection((url.host, url.port), timeout=60) as connection:
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\nHost: test\r\n\r\n")
         received = b"".join(iter(lambda: connection.recv(2**16), b""))
     assert received.startswith(b"HTTP/1.1 200")
@@ -126,37 +134,43 @@ def test_a_connection_without_requests_is_closed_after_its_time(start):
 
 def test_after_sigterm_it_is_not_ready_but_alive_and_answers(start):
     process, address = start(drain_delay_s=60)
-    with httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=address, timeout=PATIENCE_S) as client:
         process.send_signal(signal.SIGTERM)
         read_until(process, "(listening for)")
         statuses = {path: client.get(path).status_code for path in ("/readyz", "/livez")}
         answer = client.post("/v1/predict", json={"text": "four"})
     assert statuses == {"/readyz": 503, "/livez": 200}
     assert answer.status_code == 200
-    assert httpx.get(f"{address}/livez").status_code == 200  # by a new connection too
+    assert (
+        httpx.get(f"{address}/livez", timeout=PATIENCE_S).status_code == 200
+    )  # by a new connection too
 
 
 def test_a_second_signal_ends_it_though_work_hangs(start):
     process, address = start(drain_delay_s=60, shutdown_timeout_s=60)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(httpx.post, f"{address}/v1/predict", json={"text": "hang"}, timeout=60)
+        asked = pool.submit(
+            httpx.post, f"{address}/v1/predict", json={"text": "hang"}, timeout=PATIENCE_S
+        )
         read_until(process, "(hanging)")
         process.send_signal(signal.SIGTERM)
         read_until(process, "(listening for)")
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
-        assert isinstance(asked.exception(30), httpx.TransportError)
+        process.wait(PATIENCE_S)
+        assert isinstance(asked.exception(PATIENCE_S), httpx.TransportError)
     assert process.returncode in {-signal.SIGTERM, 128 + signal.SIGTERM}
 
 
 def test_work_that_hangs_does_not_keep_it_from_ending(start):
     process, address = start(shutdown_timeout_s=0)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(httpx.post, f"{address}/v1/predict", json={"text": "hang"}, timeout=60)
+        asked = pool.submit(
+            httpx.post, f"{address}/v1/predict", json={"text": "hang"}, timeout=PATIENCE_S
+        )
         read_until(process, "(hanging)")
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
-        asked.exception(30)
+        process.wait(PATIENCE_S)
+        asked.exception(PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
 
 
@@ -165,11 +179,11 @@ def test_a_change_of_versions_is_answered_and_does_not_hold_the_end(start):
     process, address = start(shutdown_timeout_s=3600)
     url, headers = f"{address}/v1/admin/models/1/load", {"Authorization": f"Bearer {KEY}"}
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(httpx.post, url, headers=headers, timeout=60)
+        asked = pool.submit(httpx.post, url, headers=headers, timeout=PATIENCE_S)
         read_until(process, "(hanging)")
         process.send_signal(signal.SIGTERM)
-        answer = asked.result(60)
-    _, log = process.communicate(timeout=60)
+        answer = asked.result(PATIENCE_S)
+    _, log = process.communicate(timeout=PATIENCE_S)
     assert (answer.status_code, "is stopping" in answer.json()["detail"]) == (503, True)
     assert "Traceback" not in log
 
@@ -178,6 +192,6 @@ def test_a_connection_with_half_a_head_is_closed(start):
     """On commit e37f807 it stayed open; `test_connections` has the other cases."""
     _, address = start(read_timeout_s=0.3)
     url = httpx.URL(address)
-    with socket.create_connection((url.host, url.port), timeout=60) as connection:
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
         connection.sendall(b"POST /v1/predict HTTP/1.1\r\nHost: x\r\n")
         assert connection.recv(2**16) == b""

@@ -247,7 +247,7 @@ def test_a_service_whose_compute_thread_has_ended_says_so(
     open_client, make_loader, fragile, monkeypatch
 ):
     monkeypatch.setattr(engine, "keep_running", lambda work: work())  # it can't begin anew
-    with open_client(make_loader(predictor_class=fragile), request_timeout_s=5) as client:
+    with open_client(make_loader(predictor_class=fragile), request_timeout_s=PATIENCE_S) as client:
         fragile.failure = SystemExit()
         assert ask(client) == 500  # and no wait for its time limit
         detail = until_ready_is(client, 503)["detail"]
@@ -256,7 +256,7 @@ def test_a_service_whose_compute_thread_has_ended_says_so(
 
 def test_a_compute_thread_that_is_killed_begins_anew(open_client, make_loader, fragile, caplog):
     """On commit e37f807 the thread ended, and nothing was answered any more."""
-    with open_client(make_loader(predictor_class=fragile), request_timeout_s=5) as client:
+    with open_client(make_loader(predictor_class=fragile), request_timeout_s=PATIENCE_S) as client:
         fragile.failure, fragile.word = SystemExit(), "poison"
         for _ in range(3):
             assert ask(client, "poison") == 500

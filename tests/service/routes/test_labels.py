@@ -447,7 +447,7 @@ def hostile_loader(make_loader, fake_predictor):
 
 def test_ids_may_hold_whatever_paths_do_not_like(open_server, hostile_loader):
     # Over a real socket, as the test client decodes a path twice.
-    with open_server(hostile_loader) as url, httpx.Client(base_url=url) as client:
+    with open_server(hostile_loader) as url, httpx.Client(base_url=url, timeout=300) as client:
         for label_id in HOSTILE_IDS:
             answer = client.get(f"/v1/labels/{quote(label_id, safe='')}")
             assert (answer.status_code, answer.json().get("id")) == (200, label_id)

@@ -164,7 +164,7 @@ def test_a_client_that_does_not_read_is_not_read_from_and_frees_everything(serve
 
         sender = threading.Thread(target=send)
         sender.start()
-        live.until(lambda: live.service.streams.num_running == 1)
+        live.until(lambda: 'lines_total{outcome="result"}' in metrics_of(live))
         assert live.get("/livez") == 200
         live.until(live.is_free)  # after the timeout
         connection.shutdown(socket.SHUT_RDWR)  # wakes the sender

@@ -29,12 +29,12 @@ def ask(client, **content):
 
 
 def test_a_text_is_given_until_it_is_judged(open_client, settings):
-    with open_client(**settings, queue_lease_s=5) as client:
+    with open_client(**settings, queue_lease_s=3600) as client:
         assert client.get("/v1/models").json()["feedback"]["has_queue"] is True
         first = ask(client, annotator="x").json()
         assert first == {
             "document": {"document_id": "0", "text": "text 0"},
-            "lease_s": 5, "total": 2, "done": 0, "taken": 0,
+            "lease_s": 3600, "total": 2, "done": 0, "taken": 0,
         }  # fmt: skip
         assert ask(client, annotator="y").json()["document"]["document_id"] == "1"
         assert ask(client, annotator="z").json()["document"] is None

@@ -132,7 +132,7 @@ def test_a_request_that_fails_keeps_its_connection_and_is_logged_once(
             return super().predict(texts, **options)
 
     with open_server(make_loader(predictor_class=Failing)) as url:
-        with httpx.Client(base_url=url) as client:
+        with httpx.Client(base_url=url, timeout=300) as client:
             answers = [client.post("/v1/predict", json={"text": "fail"}) for _ in range(2)]
         streams = {id(x.extensions["network_stream"]) for x in answers}
     assert [x.status_code for x in answers] == [500, 500]

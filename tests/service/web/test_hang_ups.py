@@ -50,7 +50,7 @@ def hang_up_in(url, request):
     with socket.create_connection((address.host, address.port), timeout=PATIENCE_S) as connection:
         connection.sendall(request)
         # Answered after what was sent before: so the service has begun to read the body.
-        assert httpx.get(f"{url}/livez").status_code == 200
+        assert httpx.get(f"{url}/livez", timeout=PATIENCE_S).status_code == 200
 
 
 def await_lines(caplog, wanted):
@@ -74,7 +74,7 @@ def test_whoever_hangs_up_in_mid_body_is_logged_in_one_line(
         for path in BODIES:
             hang_up_in(url, half_request(path, is_chunked=is_chunked, is_gzip=is_gzip))
         statuses = await_lines(caplog, len(BODIES))
-        metrics = httpx.get(f"{url}/metrics").text
+        metrics = httpx.get(f"{url}/metrics", timeout=PATIENCE_S).text
     assert statuses == [499] * len(BODIES)
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
     assert not [record for record in caplog.records if record.exc_info]
@@ -107,6 +107,8 @@ def test_a_body_that_came_whole_is_answered_as_before(open_server, caplog):
         for path in ("/v1/predict", "/v1/batch"):
             media_type, body = BODIES[path]
             packed = {"Content-Type": media_type, "Content-Encoding": "gzip"}
-            answer = httpx.post(f"{url}{path}", content=gzip.compress(body), headers=packed)
+            answer = httpx.post(
+                f"{url}{path}", content=gzip.compress(body), headers=packed, timeout=PATIENCE_S
+            )
             assert answer.status_code == 200
         assert await_lines(caplog, 2) == [200, 200]
