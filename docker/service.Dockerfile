@@ -12,18 +12,25 @@ ARG SOURCE_DATE_EPOCH=315532800
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
     PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-COPY docker/constraints.txt docker/finish.sh docker/service-requirements.txt ./
+COPY docker/build.lock docker/constraints.txt docker/finish.sh docker/service-cpu.lock \
+    docker/service-requirements.txt ./
 RUN python -m venv --without-pip /opt/venv
 
 FROM tools AS packages-cpu
 # PyPI's torch brings gigabytes of CUDA libraries; PyTorch's own index has builds without them.
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        --no-deps --index-url "${TORCH_INDEX_URL}" torch
+# The SHA-256 of torch's file, as that index publishes it; nothing else of the lock comes from there.
+ARG TORCH_SHA256=""
+RUN grep '^torch==' constraints.txt > torch.txt \
+    && if [ -n "${TORCH_SHA256}" ]; then sed -i "s/$/ --hash=sha256:${TORCH_SHA256}/" torch.txt; fi \
+    && pip --python /opt/venv/bin/python install --no-deps --index-url "${TORCH_INDEX_URL}" \
+        -r torch.txt
+RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes \
+        --requirement service-cpu.lock
 # More packages, such as "onnx onnxruntime onnxscript" for LONGTAIL_PRECISION=onnx-int8, or "s3fs".
 ARG EXTRA_PACKAGES=""
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        --requirement service-requirements.txt torch faiss-cpu ${EXTRA_PACKAGES}
+RUN [ -z "${EXTRA_PACKAGES}" ] || pip --python /opt/venv/bin/python install \
+        --constraint constraints.txt ${EXTRA_PACKAGES}
 RUN sh finish.sh /opt/venv
 
 FROM tools AS packages-gpu
@@ -34,7 +41,7 @@ RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
 RUN sh finish.sh /opt/venv
 
 FROM tools AS project
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt setuptools
+RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes --requirement build.lock
 COPY LICENSE README.md longtail.py pyproject.toml ./
 COPY models models
 COPY service service

