@@ -35,6 +35,12 @@ STAGES = (FAST, ENSEMBLE)
 WarningCode = Literal["unreliable-probabilities", "unlike-training"]
 """What an answer warns of: too high probabilities of labels, or a text of another kind."""
 
+MAX_NGRAM = 3
+"""Words of the longest phrase that can be a feature."""
+
+MAX_DOCUMENTS = 2**40
+"""Of any count of documents in a bundle, so that sums of counts fit 64 bits."""
+
 AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
 """What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""
 PRECISION: AimName = "precision"

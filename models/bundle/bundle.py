@@ -19,7 +19,15 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
-from models.bundle.manifest import MANIFEST_NAME, RESTORE, FileInfo, Manifest, TensorInfo
+from models.bundle.manifest import (
+    MANIFEST_NAME,
+    MAX_MANIFEST_BYTES,
+    RESTORE,
+    FileInfo,
+    Manifest,
+    TensorInfo,
+)
+from models.bundle.regular_files import check_regular_file
 from models.bundle.shard import SHARD_NAME, Shard
 from models.errors import (
     BundleCorruptError,
@@ -99,16 +107,15 @@ def read_manifest(folder: Path) -> Manifest:
     """
     where = _where(folder)
     path = folder / MANIFEST_NAME
-    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
-        raise BundleCorruptError(f"{where}: {MANIFEST_NAME} is not a file; {RESTORE}")
     try:
+        check_regular_file(path, MAX_MANIFEST_BYTES)
         # Not in text mode, which would read a changed line end as the right one.
         text = path.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BundleNotFoundError(
             f"{where}: no {MANIFEST_NAME} in {str(folder)!r}; it is not a bundle"
         ) from error
-    except (UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} can't be read ({error}); {RESTORE}"
         ) from error
@@ -191,8 +198,8 @@ def file_info(path: Path) -> FileInfo:
 
 
 def _file_names(folder: Path) -> list[str]:
-    files = (path for path in folder.rglob("*") if not path.is_dir())
-    names = (path.relative_to(folder).as_posix() for path in files)
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    names = (path.relative_to(folder).as_posix() for path in found)
     return sorted(name for name in names if name != MANIFEST_NAME)
 
 
@@ -228,13 +235,13 @@ def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
 
 def _verify_file(path: Path, info: FileInfo, where: str) -> None:
     try:
-        size = path.stat().st_size
+        size = check_regular_file(path)
         if size != info.size_bytes:
             raise BundleCorruptError(
                 f"{where} has {size} bytes, manifest says {info.size_bytes}; {RESTORE}"
             )
         found = file_info(path).sha256
-    except OSError as error:
+    except (ValueError, OSError) as error:
         raise BundleCorruptError(f"{where} can't be read ({error}); {RESTORE}") from error
     if found != info.sha256:
         raise BundleCorruptError(
@@ -272,7 +279,7 @@ def _read_catalogue(
     try:
         text = (folder / LABELS_NAME).read_text(encoding="utf-8")
         catalogue = LabelCatalogue.from_jsonl(text, None if shard is None else shard.whole)
-    except (OSError, DataError) as error:
+    except (OSError, ValueError, DataError) as error:
         raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {RESTORE}") from error
     if len(catalogue) != manifest.label_count:
         raise BundleCorruptError(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
+_MOST = 1e12
+"""Larger ones could make scores that are not finite."""
+_MAX_KNOTS = 1000
+"""Each costs time for every score."""
+
 
 def check_finite(numbers: Iterable[float]) -> None:
-    """Refuse numbers that are not finite, and whole ones.
+    """Refuse numbers that are not finite, or huge, and whole ones.
 
     Raises:
         TypeError: There are some.
     """
     for number in numbers:
-        if type(number) is not float or not math.isfinite(number):
-            raise TypeError(f"{number!r} is not a finite number with a decimal point")
+        if type(number) is not float or not abs(number) <= _MOST:
+            raise TypeError(
+                f"{str(number)[:40]} is no number with a decimal point from -{_MOST:g} to {_MOST:g}"
+            )
 
 
 def check_bends(name: str, knots: tuple[float, ...], slopes: tuple[float, ...]) -> None:
@@ -29,11 +35,25 @@ def check_bends(name: str, knots: tuple[float, ...], slopes: tuple[float, ...]) 
     Raises:
         TypeError: It does not.
     """
-    is_rising = all(a < b for a, b in pairwise(knots))
-    if not knots or not is_rising:
-        raise TypeError(f"the knots of {name!r}, {knots}, do not rise")
+    check_knots(name, knots)
     if len(slopes) != len(knots) + 1 or min(slopes) <= 0:
         raise TypeError(f"the slopes of {name!r}, {slopes}, expected {len(knots) + 1} above 0")
+
+
+def check_knots(name: str, knots: tuple[float, ...]) -> None:
+    """Refuse knots that do not rise, or too many.
+
+    Args:
+        name: Of the scorer.
+        knots: Numbers.
+
+    Raises:
+        TypeError: They don't.
+    """
+    if not 1 <= len(knots) <= _MAX_KNOTS:
+        raise TypeError(f"{name!r} has {len(knots)} knots, expected 1 to {_MAX_KNOTS}")
+    if any(a >= b for a, b in pairwise(knots)):
+        raise TypeError(f"the knots of {name!r}, {knots}, do not rise")
 
 
 def check_names(owner: object, choices: Mapping[str, tuple[object, ...]]) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
-from itertools import pairwise
 from typing import Any, get_args
 
-from models.bundle.field_checks import check_bends, check_finite, check_names
+from models.bundle.field_checks import check_bends, check_finite, check_knots, check_names
 from models.bundle.learned_from import LearnedFrom, learned_from_json
 from models.errors import BundleCorruptError, BundleVersionError
-from models.files.json_text import parse_json
-from models.names import Activation, CorrectionName, Pooling
+from models.files.json_text import parse_own_json, whole_number_of
+from models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
+MAX_MANIFEST_BYTES = 2**24
+_MAX_TOKENS = 2**17
+_MAX_CHARACTERS = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +210,10 @@ class Manifest:
             BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
         """
         try:
-            content = parse_json(text)
+            content = parse_own_json(text)
             version = content["format_version"]
-        except (ValueError, KeyError, TypeError) as error:
+            canonical, digest = _canonical(content), digest_of(content)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BundleCorruptError(
                 f"{where}: {MANIFEST_NAME} is not a bundle's manifest ({error!r}); {RESTORE}"
             ) from error
@@ -220,7 +223,7 @@ class Manifest:
                 f"{FORMAT_VERSION}; install the release that wrote it "
                 f"({content.get('longtail_version')!r}) or train again with this one"
             )
-        if content.get("digest") != digest_of(content) or text != _canonical(content):
+        if content.get("digest") != digest or text != canonical:
             raise BundleCorruptError(
                 f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
                 f"match); {RESTORE}"
@@ -276,7 +279,7 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
             _check_calibration(name, calibration)
         for name, blend in manifest.blends.items():
             _check_blend(name, blend, manifest)
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
         ) from error
@@ -297,14 +300,16 @@ def _check_types(manifest: Manifest) -> None:
         numbers.append(info.size_bytes)
         texts.append(info.sha256)
     if (encoder := manifest.encoder) is not None:
-        numbers += [encoder.dim, encoder.max_tokens]
+        numbers.append(encoder.dim)
         texts += [encoder.name, encoder.sha256, encoder.document_prefix, encoder.label_prefix]
+        whole_number_of(encoder.max_tokens, "max_tokens", 1, _MAX_TOKENS)
     for number in numbers:
-        if type(number) is not int or number < 0:
-            raise TypeError(f"{number!r} is not a whole number")
+        whole_number_of(number, "got", 0, 2**53)
     for text in texts:
-        if not isinstance(text, str):
-            raise TypeError(f"{text!r} is not a text")
+        if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
+            raise TypeError(f"{text!r:.40} is not a text of at most {_MAX_CHARACTERS} characters")
+    if not isinstance(manifest.training, dict) or not isinstance(manifest.metrics, dict):
+        raise TypeError("training and metrics must be objects")
     _check_held_out(manifest)
     _check_thresholds(manifest)
     _check_choices(manifest)
@@ -366,10 +371,11 @@ def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
         TypeError: They do.
     """
     counts = found.counts
-    if any(type(count) is not int for count in counts) or not counts or counts[0] != 0:
+    check_knots(name, counts)
+    for count in counts:
+        whole_number_of(count, f"a knot of {name!r},", 0, MAX_DOCUMENTS)
+    if counts[0] != 0:
         raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
-    if any(a >= b for a, b in pairwise(counts)):
-        raise TypeError(f"knots {counts} of {name!r}, expected rising ones")
     rows = [found.intercepts, *found.weights.values()]
     check_finite([number for row in rows for number in row] + list(found.floors.values()))
     if any(len(row) != len(counts) for row in rows):

@@ -24,7 +24,8 @@ from pydantic import PositiveInt, StringConstraints, TypeAdapter, ValidationErro
 
 from models.bundle.bundle import Bundle, open_bundle, read_manifest
 from models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
-from models.bundle.manifest import Manifest
+from models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
+from models.bundle.regular_files import check_regular_file
 from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from models.files.durable import sync_folder, write_json_durably
 from models.files.failures import doing
@@ -85,6 +86,7 @@ class Registry:
         """
         path = self.folder / STATE_NAME
         try:
+            check_regular_file(path.resolve(), MAX_MANIFEST_BYTES)
             return state_from_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return EMPTY_STATE

@@ -12,8 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from models.errors import BundleError
-from models.files.json_text import parse_json
+from models.files.json_text import parse_json, parse_own_json
 from models.labels.catalogue import WholeCatalogue
+from models.names import MAX_DOCUMENTS
 
 SHARD_NAME = "shard.json"
 MAP_NAME = "shards.json"
@@ -51,12 +52,14 @@ class Shard:
             TypeError: A field is missing or unknown, or not of its type.
             KeyError: It does not say what the whole is.
         """
-        fields = parse_json(text)
+        fields = parse_own_json(text)
         shard = cls(**fields | {"whole": WholeCatalogue(**fields["whole"])})
         whole = shard.whole
         numbers = (shard.number, shard.num_shards, shard.first, *asdict(whole).values())
         if any(type(number) is not int for number in numbers) or type(shard.digest) is not str:
             raise TypeError(f"{fields}: expected whole numbers and a digest")
+        if not 0 <= max(numbers) <= MAX_DOCUMENTS or whole.num_training_pairs < 0:
+            raise ValueError(f"{fields}: a number is out of bounds")
         if not 0 <= shard.number < shard.num_shards or not 0 <= shard.first < whole.num_labels:
             raise ValueError(f"{fields}: there is no such shard")
         return shard

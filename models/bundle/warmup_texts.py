@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import RESTORE
 from models.errors import BundleCorruptError
-from models.files.json_text import parse_json
+from models.files.json_text import parse_own_json
 
 PROBES_NAME = "probes.jsonl"
 """The file of a bundle that has them, one {"text": ...} a line; a bundle may lack it."""
 MAX_PROBES = 32
 """The first of them are used."""
+_MAX_CHARACTERS = 100_000
 
 
 def probes_to_jsonl(texts: Iterable[str]) -> str:
@@ -31,10 +32,15 @@ def read_probes(bundle: Bundle) -> tuple[str, ...]:
         return ()
     try:
         lines = bundle.text(PROBES_NAME).splitlines()
-        texts = [parse_json(line)["text"].strip() for line in lines[:MAX_PROBES]]
+        texts = [parse_own_json(line)["text"].strip() for line in lines[:MAX_PROBES]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BundleCorruptError(
             f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} can't be read ({error!r}); "
             f"{RESTORE}"
         ) from error
+    if (longest := max(map(len, texts), default=0)) > _MAX_CHARACTERS:
+        raise BundleCorruptError(
+            f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} has a text of {longest} "
+            f"characters, expected at most {_MAX_CHARACTERS}; {RESTORE}"
+        )
     return tuple(filter(None, texts))

@@ -76,7 +76,9 @@ def add_labels(
     texts: dict[str, str] = {}
     if bundle.manifest.encoder is not None:
         vectors = encoded_label_texts(bundle, [label.pseudo_description for label in new], progress)
-        before = bundle.tensors(RETRIEVAL_FILE)[VECTORS]
+        from models.parts.dense_storage import read_label_vectors  # brings PyTorch
+
+        before = read_label_vectors(bundle)
         tensors[RETRIEVAL_FILE] = {VECTORS: np.concatenate([before, vectors])}
     if NAMES in bundle.manifest.scorers:
         ids = [label.id for label in new]

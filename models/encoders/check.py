@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
-from models.encoders.families import num_positions
+from models.encoders.families import AutoClass, num_positions
 from models.encoders.vector_head import VectorHead
 from models.errors import ConfigError
 
@@ -26,6 +26,11 @@ logger = logging.getLogger(__name__)
 _NUM_TOKENS = 8
 _MAX_MISSING = 0.5
 """Share of an encoder's weights that its files may lack."""
+_MAX_LAYERS = 1000
+_MAX_GROWTH = 4
+"""Of a model in float32 over its files: twice for half precision, twice for missing weights."""
+_FREE_BYTES = 2**26
+"""What a configuration may ask for beyond."""
 _LEAST_DIFFERENCE = 1e-6
 """Of the first token's vectors of two texts, relative to their size; float32 rounds to 6e-8."""
 
@@ -52,6 +57,52 @@ def num_token_ids(transformer: PreTrainedModel) -> int:
     """Return how many token ids the encoder has embeddings for."""
     embeddings: Any = transformer.get_input_embeddings()
     return int(embeddings.weight.shape[0])
+
+
+def check_size(config: PretrainedConfig, auto_class: AutoClass, folder: Path) -> None:
+    """Refuse a configuration of a model that is far larger than its files.
+
+    Weights that the files lack are made, so that a number in `config.json` could take any memory.
+
+    Args:
+        config: Of the encoder.
+        auto_class: Makes it.
+        folder: Where the files lie.
+
+    Raises:
+        ConfigError: It is.
+    """
+    num_bytes = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    num_layers = getattr(config, "num_hidden_layers", None)
+    if isinstance(num_layers, int) and num_layers > _MAX_LAYERS:
+        described = f"{num_layers} layers"
+    else:
+        with torch.device("meta"):  # makes no numbers
+            model: PreTrainedModel = auto_class.from_config(  # type: ignore[no-untyped-call]
+                config, trust_remote_code=False
+            )
+        numbers = sum(each.numel() for each in (*model.parameters(), *model.buffers()))
+        if 4 * numbers <= _MAX_GROWTH * num_bytes + _FREE_BYTES:
+            return
+        described = f"{numbers:,} numbers"
+    raise ConfigError(
+        f"encoder in {str(folder)!r}: config.json describes a model of {described}, and its "
+        f"*.safetensors have {num_bytes:,} bytes; expected those of one model"
+    )
+
+
+def check_padding_id(transformer: PreTrainedModel, pad_id: int, folder: Path) -> None:
+    """Refuse a tokenizer that pads with a token for which the encoder has no embedding.
+
+    Raises:
+        ConfigError: It does.
+    """
+    num_ids = num_token_ids(transformer)
+    if pad_id >= num_ids:
+        raise ConfigError(
+            f"encoder in {str(folder)!r}: its tokenizer pads with the token id {pad_id}, but it "
+            f"has embeddings for {num_ids} tokens; put the encoder's own tokenizer beside it"
+        )
 
 
 def check_weights(transformer: PreTrainedModel, missing: Collection[str], folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Literal
 
@@ -11,6 +12,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from models.encoders.check import num_token_ids
 from models.encoders.cpu.unpadded import UnpaddedBert
 from models.encoders.packed_bert import can_pack, first_states, last_layer
 from models.encoders.tokens import TokenBatch, TokenizedTexts
@@ -48,6 +50,8 @@ class DualEncoder(nn.Module):
         super().__init__()
         self.transformer = transformer
         self.head = head
+        is_whole = isinstance(transformer, PreTrainedModel)
+        self.num_token_ids = num_token_ids(transformer) if is_whole else sys.maxsize
         hidden_dim = int(transformer.config.hidden_size)
         self.dim = hidden_dim if dim is None else dim
         self.document_pooler = _identity(hidden_dim, self.dim)

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, TokenizersB
 from transformers.utils import logging as transformers_logging
 
 from models.bundle.bundle import file_info
-from models.encoders.check import check_last_layer, check_weights, is_causal
+from models.encoders.check import check_last_layer, check_size, check_weights, is_causal
 from models.encoders.families import auto_class_of, check_tokenizer_files
 from models.errors import ConfigError
 
@@ -110,9 +110,17 @@ def load_transformer(folder: Path) -> PreTrainedModel:
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # noise
     safely: Any = {"local_files_only": True, "trust_remote_code": False}
     config = AutoConfig.from_pretrained(folder, **safely)
+    config._attn_implementation = None  # else a file could name a package of native code
+    auto_class = auto_class_of(config, folder)
+    check_size(config, auto_class, folder)
     transformer: PreTrainedModel
-    transformer, found = auto_class_of(config, folder).from_pretrained(
-        folder, **safely, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+    transformer, found = auto_class.from_pretrained(
+        folder,
+        **safely,
+        config=config,
+        use_safetensors=True,
+        dtype=torch.float32,
+        output_loading_info=True,
     )
     transformer.train(mode=False)
     check_weights(transformer, found["missing_keys"], folder)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from models.matrices import ArrayRule, check_arrays
 from models.ranking.top_k import NO_LABEL
 
 ELSEWHERE = -2
@@ -35,23 +36,20 @@ def one_sided_biases(num_labels_below: Int64[np.ndarray, leaf]) -> Float32[np.nd
 
 
 ARRAYS = {
-    "mean": (np.float32, 1),
-    "components": (np.float32, 2),
-    "weights": (np.float32, 2),
-    "biases": (np.float32, 1),
-    "label_of_leaf": (np.int64, 1),
+    "mean": ArrayRule(("float32",), 1),
+    "components": ArrayRule(("float32",), 2),
+    "weights": ArrayRule(("float32",), 2),
+    "biases": ArrayRule(("float32",), 1, is_finite=False),
+    "label_of_leaf": ArrayRule(("int64",), 1, least=ELSEWHERE),
 }
 
 
 def problem_of(arrays: Mapping[str, np.ndarray]) -> str | None:
     """Return what of these arrays is no tree's, or None."""
-    if set(arrays) != set(ARRAYS):
-        return f"arrays {sorted(arrays)}, expected {sorted(ARRAYS)}"
-    for name, (dtype, num_axes) in ARRAYS.items():
-        array = arrays[name]
-        if array.dtype != dtype or array.ndim != num_axes:
-            expected = f"{np.dtype(dtype)} with {num_axes}"
-            return f"{name} is {array.dtype} with {array.ndim} axes, expected {expected}"
+    try:
+        check_arrays(arrays, ARRAYS)
+    except ValueError as error:
+        return str(error)
     return _problem_of_shapes(arrays) or _problem_of_values(arrays)
 
 
@@ -78,9 +76,6 @@ def _problem_of_shapes(arrays: Mapping[str, np.ndarray]) -> str | None:
 
 
 def _problem_of_values(arrays: Mapping[str, np.ndarray]) -> str | None:
-    for name in ("mean", "components", "weights"):
-        if not np.isfinite(arrays[name]).all():
-            return f"{name} has values that are not finite"
     label_of_leaf, biases = arrays["label_of_leaf"], arrays["biases"]
     is_label = label_of_leaf != NO_LABEL
     labels = np.sort(label_of_leaf[is_label & (label_of_leaf != ELSEWHERE)])

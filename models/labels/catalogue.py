@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float32, Int64
 
 from models.errors import DataError
 from models.files.garbage import garbage_collection_off
-from models.files.json_text import parse_json
+from models.files.json_text import parse_own_json
+from models.names import MAX_DOCUMENTS
 
 _Rows: TypeAlias = Mapping[str, tuple[int, ...]]
 """Rows by a string. Tuples of numbers: what is made after a model was loaded is looked through by
@@ -283,7 +284,7 @@ _OPTIONAL = {
 
 def _label_of_line(number: int, line: str) -> Label:
     try:
-        fields = parse_json(line)
+        fields = parse_own_json(line)
     except ValueError as error:
         raise DataError(f"label catalogue, line {number}: not JSON ({error})") from error
     if not isinstance(fields, dict):
@@ -292,6 +293,11 @@ def _label_of_line(number: int, line: str) -> Label:
     is_good = all(_is_optional(name, value) for name, value in optional.items())
     if not is_good or {k: type(v) for k, v in fields.items()} != _FIELDS:
         raise DataError(f"label catalogue, line {number}: expected the fields {', '.join(_FIELDS)}")
+    if not 0 <= fields["training_count"] <= MAX_DOCUMENTS:
+        raise DataError(
+            f"label catalogue, line {number}: training_count is out of bounds, expected 0 to "
+            f"{MAX_DOCUMENTS}"
+        )
     fields |= {name: tuple(v) if name in _LISTS else v for name, v in optional.items()}
     return Label(**fields)
 

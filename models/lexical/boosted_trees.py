@@ -13,6 +13,8 @@ from models.jit import compiled
 
 LEAF = -1
 """Stands for the feature of a node that has none below."""
+_MAX_TREES, _MAX_DEPTH = 2000, 64
+"""What is stored may ask for no more steps than this for each row."""
 
 
 class _Steps(NamedTuple):
@@ -103,6 +105,12 @@ class BoostedTrees:
             )
         if not is_good:
             raise ValueError(f"boosted trees: a node of the {num_nodes} leads nowhere")
+        num_trees, depth = len(self.roots), int(self._steps.depths.max(initial=0))
+        if num_trees > _MAX_TREES or depth > _MAX_DEPTH:
+            raise ValueError(
+                f"boosted trees: {num_trees} trees of depth {depth} at most, expected at most "
+                f"{_MAX_TREES} of depth {_MAX_DEPTH}"
+            )
 
 
 @compiled

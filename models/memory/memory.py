@@ -13,10 +13,22 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
 from models.errors import BundleCorruptError, DataError
-from models.matrices import csr_of, transposed
+from models.files.json_text import parse_own_json
+from models.matrices import ArrayRule, check_arrays, stored_csr, transposed
 
 LEAST_TEMPERATURE = 0.01
 """With less, a neighbour's share could be too small for a number that is not 0."""
+_MAX_NEIGHBOURS = 10_000
+_RULES = {
+    "data": ArrayRule(("float16", "float32"), 1, least=0),
+    "indices": ArrayRule(("int32", "int64"), 1),
+    "indptr": ArrayRule(("int32", "int64"), 1),
+    "labels": ArrayRule(("int32", "int64"), 1),
+    "label_indptr": ArrayRule(("int32", "int64"), 1),
+    "num_neighbours": ArrayRule(("int64",), 1, least=1, most=_MAX_NEIGHBOURS),
+    "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
+}
+"""The search is exact with such numbers alone."""
 _NORMED_ROWS = 4096
 """In one go: norms are of float64, and all at once would take more memory than the documents."""
 
@@ -168,31 +180,34 @@ class NeighbourMemory:
 
         Raises:
             BundleCorruptError: They contradict each other, the vocabulary or the catalogue.
-            KeyError: An array is missing.
-            ValueError: One is no index into another, or the ids are no JSON.
+            ValueError: An array breaks its rule or is no index into another, or the ids are no
+                JSON.
         """
-        found = json.loads(ids)
+        check_arrays(arrays, _RULES)
+        found = parse_own_json(ids)
         num_documents = len(arrays["indptr"]) - 1
         _check_ids(found, num_documents)
-        documents = csr_of(
-            arrays["data"].astype(np.float32),
+        documents = stored_csr(
+            arrays["data"].astype(np.float32, copy=False),
             arrays["indices"],
             arrays["indptr"],
             (num_documents, num_features),
         )
         ones = np.ones(len(arrays["labels"]), dtype=np.float32)
-        labels = csr_of(ones, arrays["labels"], arrays["label_indptr"], (num_documents, num_labels))
-        for matrix in (documents, labels):
-            matrix.check_format()
-        memory = cls(
+        labels = stored_csr(
+            ones,
+            arrays["labels"],
+            arrays["label_indptr"],
+            (num_documents, num_labels),
+            ("labels", "label_indptr"),
+        )
+        return cls(
             documents,
             labels,
             tuple(found),
             int(arrays["num_neighbours"].item()),
             float(arrays["temperature"].item()),
         )
-        _check_numbers(memory)
-        return memory
 
 
 def _check_ids(ids: object, num_documents: int) -> None:
@@ -201,25 +216,6 @@ def _check_ids(ids: object, num_documents: int) -> None:
         what = f"{len(ids)} entries" if isinstance(ids, list) else repr(ids)[:40]
         raise BundleCorruptError(
             f"ids of documents: got {what}, expected a list of {num_documents} texts"
-        )
-
-
-def _check_numbers(memory: NeighbourMemory) -> None:
-    """Refuse numbers that the search is not exact with.
-
-    Raises:
-        BundleCorruptError: There are some.
-    """
-    values = memory.documents.data
-    if not np.isfinite(values).all() or (values < 0).any():
-        raise BundleCorruptError("features of documents: some are negative or not finite")
-    if not memory.documents.has_canonical_format or not memory.labels.has_canonical_format:
-        raise BundleCorruptError("features or labels of documents: not rising in each row")
-    if memory.num_neighbours < 1:
-        raise BundleCorruptError(f"num_neighbours {memory.num_neighbours}, expected at least 1")
-    if not LEAST_TEMPERATURE <= memory.temperature < np.inf:
-        raise BundleCorruptError(
-            f"temperature {memory.temperature}, expected at least {LEAST_TEMPERATURE}"
         )
 
 

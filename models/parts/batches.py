@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
+from models.errors import LongtailError
 from models.memory.search import Neighbours, nearest_documents
 from models.parts.model_parts import ModelParts
 from models.results import Familiarity
@@ -92,11 +93,24 @@ class TextBatch:
 
     @_Once
     def tokens(self) -> TokenizedTexts:
-        """The texts as the encoder reads them."""
+        """The texts as the encoder reads them.
+
+        Raises:
+            LongtailError: A token has no embedding.
+        """
         from models.encoders.tokens import tokenize_texts  # brings PyTorch
 
         dense = self._dense
-        return tokenize_texts(dense.tokenizer, self.texts, dense.max_tokens, dense.document_prefix)
+        tokens = tokenize_texts(
+            dense.tokenizer, self.texts, dense.max_tokens, dense.document_prefix
+        )
+        most, num_ids = int(tokens.ids.max(initial=0)), dense.encoder.num_token_ids
+        if most >= num_ids:
+            raise LongtailError(
+                f"the tokenizer gives the token id {most}, but the encoder has embeddings for "
+                f"{num_ids} tokens; the model is damaged: copy it again, or train again"
+            )
+        return tokens
 
     @_Once
     def vectors(self) -> Float32[np.ndarray, "text dim"]:

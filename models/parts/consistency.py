@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from models.bundle.bundle import Bundle
-from models.errors import BundleCorruptError
+from models.errors import BundleCorruptError, BundleError, ConfigError, DataError
 from models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION, STAGES
 from models.parts.model_parts import (
     _TREE_FILE,
@@ -24,6 +26,9 @@ from models.scorers.cascade import CASCADE_NAME
 if TYPE_CHECKING:
     from models.parts.dense_parts import DenseParts
     from models.scorers.linear import LinearModel, LinearScorer
+
+_MAX_CHARACTERS = 500
+"""Of an error of another library, which may quote a whole file."""
 
 
 def check_parts(bundle: Bundle, parts: ModelParts) -> None:
@@ -158,6 +163,31 @@ def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, 
         raise BundleCorruptError(
             contradiction(bundle, name, f"{rows} rows for {len(labels)} labels")
         )
+
+
+@contextmanager
+def reading(bundle: Bundle, name: str) -> Iterator[None]:
+    """Say of any error that a file of a bundle is the reason: libraries raise all kinds of them.
+
+    Args:
+        bundle: Whose file is read.
+        name: Of the file, or of the one that the others belong to.
+
+    Raises:
+        BundleCorruptError: Something could not be read.
+        ConfigError: The same again: the encoder can't be used here.
+        MemoryError: The same again: this machine is too small.
+    """
+    try:
+        yield
+    except (ConfigError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, BundleError) and str(error).startswith("bundle "):
+            raise  # which names its file
+        is_told = isinstance(error, BundleError | DataError | ValueError)
+        what = str(error) if is_told else f"{type(error).__name__}: {error}"
+        raise BundleCorruptError(contradiction(bundle, name, what[:_MAX_CHARACTERS])) from error
 
 
 def contradiction(bundle: Bundle, name: str, what: str) -> str:

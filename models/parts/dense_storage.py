@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import get_args
 
 import numpy as np
-from safetensors.torch import load
+import torch
+from jaxtyping import Float32
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import ENCODER_FOLDER, Bundle
 from models.bundle.manifest import EncoderInfo
-from models.encoders.check import check_pooling
+from models.encoders.check import check_padding_id, check_pooling
 from models.encoders.dual_encoder import DualEncoder
 from models.encoders.pretrained import load_tokenizer, load_transformer
 from models.encoders.vector_head import VectorHead
 from models.errors import BundleCorruptError
 from models.label_tree.tree import LabelTree
+from models.matrices import ArrayRule, check_arrays
 from models.names import CLASSIFIER, LINEAR, Pooling
-from models.parts.consistency import contradiction
+from models.parts.consistency import contradiction, reading
 from models.parts.dense_parts import DenseParts
 from models.parts.model_parts import (
     _DUAL_ENCODER_FILE,
@@ -27,6 +29,22 @@ from models.parts.model_parts import (
     RETRIEVAL_FILE,
 )
 from models.scorers.linear import LinearModel, LinearScorer
+
+_FLOATS = ("float32",)
+_VECTOR_RULES = {"label_vectors": ArrayRule(_FLOATS, 2)}
+_POOLER_RULES = {
+    "document_pooler.weight": ArrayRule(_FLOATS, 2),
+    "document_pooler.bias": ArrayRule(_FLOATS, 1),
+    "label_pooler.weight": ArrayRule(_FLOATS, 2),
+    "label_pooler.bias": ArrayRule(_FLOATS, 1),
+    "log_scale": ArrayRule(_FLOATS, 1, least=-50, most=50),
+    "score_bias": ArrayRule(_FLOATS, 1, least=-1e6, most=1e6),
+}
+_LINEAR_RULES = {
+    "weight": ArrayRule(_FLOATS, 2),
+    "bias": ArrayRule(_FLOATS, 1),
+    "labels": ArrayRule(("int64",), 1, least=0),
+}
 
 
 def dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
@@ -54,18 +72,52 @@ def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
 
 
 def read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
-    """Return the dense half of a bundle that has one."""
+    """Return the dense half of a bundle that has one.
+
+    Raises:
+        BundleCorruptError: Its files contradict each other, or a file of it can't be read.
+        ConfigError: The encoder can't be used.
+    """
     has_classifier = CLASSIFIER in bundle.manifest.scorers
     has_linear = LINEAR in bundle.manifest.scorers
+    encoder = read_dual_encoder(bundle)
+    with reading(bundle, ENCODER_FOLDER):
+        tokenizer = load_tokenizer(bundle.encoder_folder)
+        check_padding_id(encoder.transformer, tokenizer.pad_token_id or 0, bundle.encoder_folder)
     return DenseParts(
-        encoder=read_dual_encoder(bundle),
-        tokenizer=load_tokenizer(bundle.encoder_folder),
+        encoder=encoder,
+        tokenizer=tokenizer,
         max_tokens=said.max_tokens,
         document_prefix=said.document_prefix,
-        label_vectors=bundle.tensors(RETRIEVAL_FILE)["label_vectors"],
-        classifier=LinearModel(**bundle.tensors(CLASSIFIER_FILE)) if has_classifier else None,
+        label_vectors=read_label_vectors(bundle),
+        classifier=read_linear_model(bundle, CLASSIFIER_FILE) if has_classifier else None,
         linear=read_linear(bundle) if has_linear else None,
     )
+
+
+def read_label_vectors(bundle: Bundle) -> Float32[np.ndarray, "label dim"]:
+    """Return phi_label of every label.
+
+    Raises:
+        BundleCorruptError: The file has other arrays.
+    """
+    with reading(bundle, RETRIEVAL_FILE):
+        arrays = bundle.tensors(RETRIEVAL_FILE)
+        check_arrays(arrays, _VECTOR_RULES)
+    vectors: Float32[np.ndarray, "label dim"] = arrays["label_vectors"]
+    return vectors
+
+
+def read_linear_model(bundle: Bundle, name: str) -> LinearModel:
+    """Return the rows of a scorer over document vectors, from a file of this name.
+
+    Raises:
+        BundleCorruptError: The file has other arrays.
+    """
+    with reading(bundle, name):
+        arrays = bundle.tensors(name)
+        check_arrays(arrays, _LINEAR_RULES)
+    return LinearModel(**arrays)
 
 
 def read_dual_encoder(bundle: Bundle) -> DualEncoder:
@@ -76,17 +128,22 @@ def read_dual_encoder(bundle: Bundle) -> DualEncoder:
             of another pooling of labels than there is.
         ConfigError: The encoder can't be used, or not with this pooling.
     """
-    transformer, head = load_transformer(bundle.encoder_folder), _head(bundle)
-    check_pooling(transformer, head, bundle.encoder_folder)
-    poolers = load((bundle.folder / _DUAL_ENCODER_FILE).read_bytes())
-    weight = poolers.get("document_pooler.weight")
-    encoder = DualEncoder(transformer, head, dim=None if weight is None else len(weight))
-    missing, unknown = encoder.load_state_dict(poolers, strict=False)
-    missing = [name for name in missing if not name.startswith(_TRANSFORMER_PREFIX)]
-    if missing or unknown:
-        raise BundleCorruptError(
-            contradiction(bundle, _DUAL_ENCODER_FILE, f"arrays {missing + unknown}")
-        )
+    head = _head(bundle)
+    with reading(bundle, ENCODER_FOLDER):
+        transformer = load_transformer(bundle.encoder_folder)
+        check_pooling(transformer, head, bundle.encoder_folder)
+    with reading(bundle, _DUAL_ENCODER_FILE):
+        arrays = bundle.tensors(_DUAL_ENCODER_FILE)
+        check_arrays(arrays, _POOLER_RULES)
+        dim, hidden_dim = arrays["document_pooler.weight"].shape
+        if hidden_dim != (expected := transformer.config.hidden_size):
+            what = f"document_pooler.weight has {hidden_dim} columns, expected {expected}"
+            raise BundleCorruptError(contradiction(bundle, _DUAL_ENCODER_FILE, what))
+        encoder = DualEncoder(transformer, head, dim)
+        weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        for name in ("log_scale", "score_bias"):
+            weights[name] = weights[name].reshape(())  # files hold no array without axes
+        encoder.load_state_dict(weights, strict=False)  # the transformer has its own files
     return encoder.eval()
 
 
@@ -115,5 +172,8 @@ def read_linear(bundle: Bundle) -> LinearScorer:
     if correction is None:
         what = f"scorer {LINEAR!r} without linear_correction"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
-    tree = LabelTree.from_arrays(bundle.tensors(_TREE_FILE)) if correction == "tree" else None
-    return LinearScorer(LinearModel(**bundle.tensors(LINEAR_FILE)), correction, tree)
+    tree = None
+    if correction == "tree":
+        with reading(bundle, _TREE_FILE):
+            tree = LabelTree.from_arrays(bundle.tensors(_TREE_FILE))
+    return LinearScorer(read_linear_model(bundle, LINEAR_FILE), correction, tree)

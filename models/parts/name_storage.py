@@ -9,17 +9,39 @@ from dataclasses import fields
 import numpy as np
 
 from models.bundle.bundle import Bundle
-from models.errors import DataError
-from models.files.json_text import parse_json
+from models.errors import BundleCorruptError, DataError
+from models.files.json_text import parse_own_json, string_map_of, strings_of
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import BoostedTrees
 from models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
 from models.lexical.name_model import NameModel
+from models.matrices import ArrayRule, check_arrays
+from models.names import MAX_DOCUMENTS
+from models.parts.consistency import contradiction, reading
 
 NAMES_FILE = "names.safetensors"
 NAME_WORDS_FILE = "names.json"
 NAMED_LABELS_FILE = "names.jsonl"
 _TREE = "tree_"
+_COUNTS = ArrayRule(("int64",), 1, least=0, most=MAX_DOCUMENTS)
+_FINDS = ArrayRule(("int64",), 2, least=0, most=MAX_DOCUMENTS)
+_NODES = ArrayRule(("int64",), 1)
+_VALUES = ArrayRule(("float64",), 1)
+_RULES = {
+    "documents": _COUNTS,
+    "pairs": ArrayRule(("int64",), 1, least=0),
+    "pair_documents": _COUNTS,
+    "num_documents": _COUNTS,
+    "found": _FINDS,
+    "right": _FINDS,
+    f"{_TREE}roots": _NODES,
+    f"{_TREE}features": _NODES,
+    f"{_TREE}thresholds": ArrayRule(("float64",), 1, is_finite=False),
+    f"{_TREE}lefts": _NODES,
+    f"{_TREE}rights": _NODES,
+    f"{_TREE}values": _VALUES,
+    f"{_TREE}baseline": _VALUES,
+}
 
 
 def arrays_of_names(model: NameModel) -> dict[str, np.ndarray]:
@@ -58,20 +80,23 @@ def names_of(
         scored: Of the model.
 
     Raises:
-        ValueError: They contradict each other.
-        KeyError: One is missing.
+        ValueError: An array is missing or breaks its rule, or they contradict each other.
+        KeyError: A field of the texts is missing.
+        TypeError: One is of another type.
     """
-    words = parse_json(texts[NAME_WORDS_FILE])
+    check_arrays(arrays, _RULES)
+    content = parse_own_json(texts[NAME_WORDS_FILE])
+    words = strings_of(content["words"], "words")
     (num_documents,) = arrays["num_documents"].tolist()
     model = NameModel(
         catalogue=_labels_of(texts[NAMED_LABELS_FILE]),
         counts=WordCounts(
-            tuple(words["words"]), arrays["documents"], arrays["pairs"], arrays["pair_documents"],
+            tuple(words), arrays["documents"], arrays["pairs"], arrays["pair_documents"],
             num_documents,
         ),
         history=FindHistory(arrays["found"], arrays["right"]),
         trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
-        lemmas=dict(words["lemmas"]),
+        lemmas=string_map_of(content["lemmas"], "lemmas"),
         scored=scored,
     )  # fmt: skip
     _check(model)
@@ -82,14 +107,15 @@ def read_names(bundle: Bundle) -> NameModel:
     """Return the model of names of a bundle that has one.
 
     Raises:
-        ValueError: Its parts contradict each other, or the bundle's labels.
-        KeyError: A part is missing.
+        BundleCorruptError: Its parts contradict each other, or the bundle's labels.
     """
-    texts = {name: bundle.text(name) for name in (NAME_WORDS_FILE, NAMED_LABELS_FILE)}
-    scored = None if bundle.shard is None else _range_of(bundle)
-    model = names_of(bundle.tensors(NAMES_FILE), texts, scored)
-    if model.num_scored != len(bundle.catalogue):
-        raise ValueError(f"{NAMED_LABELS_FILE}: other labels than those of the catalogue")
+    with reading(bundle, NAMES_FILE):
+        texts = {name: bundle.text(name) for name in (NAME_WORDS_FILE, NAMED_LABELS_FILE)}
+        scored = None if bundle.shard is None else _range_of(bundle)
+        model = names_of(bundle.tensors(NAMES_FILE), texts, scored)
+        if model.num_scored != len(bundle.catalogue):
+            what = "other labels than those of the catalogue"
+            raise BundleCorruptError(contradiction(bundle, NAMED_LABELS_FILE, what))
     return model
 
 

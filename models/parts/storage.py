@@ -12,11 +12,10 @@ from jaxtyping import Float32
 from models.bundle.bundle import Bundle, write_bundle
 from models.bundle.manifest import Manifest
 from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
-from models.errors import BundleCorruptError
-from models.matrices import csr_of
+from models.matrices import ArrayRule, check_arrays, stored_csr
 from models.memory.memory import NeighbourMemory
-from models.names import CASCADE, HYBRID, NAMES, NEIGHBOURS
-from models.parts.consistency import check_parts, contradiction
+from models.names import CASCADE, HYBRID, NAMES, NEIGHBOURS, AimName
+from models.parts.consistency import check_parts, reading
 from models.parts.model_parts import (
     _NEIGHBOUR_IDS_FILE,
     _VOCABULARY_FILE,
@@ -30,7 +29,7 @@ from models.parts.name_storage import (
     read_names,
     texts_of_names,
 )
-from models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
+from models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
 from models.scorers.cascade import CASCADE_NAME, CascadeRule
 from models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from models.scorers.sparse import SparseModel
@@ -38,6 +37,15 @@ from models.scorers.tfidf import TfidfModel
 
 if TYPE_CHECKING:
     from models.parts.dense_parts import DenseParts
+
+_SPARSE_RULES = {
+    "data": ArrayRule(("float16", "float32"), 1),
+    "indices": ArrayRule(("int32", "int64"), 1),
+    "indptr": ArrayRule(("int32", "int64"), 1),
+    "bias": ArrayRule(("float32",), 1),
+    "labels": ArrayRule(("int64",), 1, least=0),
+    "idf": ArrayRule(("float32",), 1),
+}
 
 
 def write_parts(
@@ -110,7 +118,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
         BundleCorruptError: The parts contradict each other or the manifest.
     """
     manifest = bundle.manifest
-    try:
+    with reading(bundle, "its files"):
         sparse = read_sparse(bundle)
         parts = ModelParts(
             catalogue=bundle.catalogue,
@@ -121,13 +129,11 @@ def read_parts(bundle: Bundle) -> ModelParts:
             calibrations=manifest.calibrations,
             blends=manifest.blends,
             neighbours=read_neighbours(bundle, sparse),
-            aims=aims_from_json(bundle.text(AIMS_NAME)) if AIMS_NAME in manifest.files else {},
+            aims=_read_aims(bundle),
             cascade=_read_cascade(bundle),
             familiar=_read_familiar(bundle),
         )
-    except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-        raise BundleCorruptError(contradiction(bundle, "its files", repr(error))) from error
-    check_parts(bundle, parts)
+        check_parts(bundle, parts)
     return parts
 
 
@@ -148,15 +154,25 @@ def read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | No
     """
     if NEIGHBOURS not in bundle.manifest.scorers:
         return None
-    try:
+    with reading(bundle, NEIGHBOURS_FILE):
         return NeighbourMemory.from_arrays(
             bundle.tensors(NEIGHBOURS_FILE),
             bundle.text(_NEIGHBOUR_IDS_FILE),
             len(sparse.tfidf.tokens),
             len(bundle.catalogue),
         )
-    except (BundleCorruptError, ValueError) as error:
-        raise BundleCorruptError(contradiction(bundle, NEIGHBOURS_FILE, str(error))) from error
+
+
+def _read_aims(bundle: Bundle) -> dict[str, dict[AimName, Aim]]:
+    """Return the aims of each scorer; none where no file has them.
+
+    Raises:
+        BundleCorruptError: They are none.
+    """
+    if AIMS_NAME not in bundle.manifest.files:
+        return {}
+    with reading(bundle, AIMS_NAME):
+        return aims_from_json(bundle.text(AIMS_NAME))
 
 
 def _read_cascade(bundle: Bundle) -> CascadeRule | None:
@@ -167,10 +183,8 @@ def _read_cascade(bundle: Bundle) -> CascadeRule | None:
     """
     if CASCADE not in bundle.manifest.scorers:
         return None
-    try:
+    with reading(bundle, CASCADE_NAME):
         return CascadeRule.from_json(bundle.text(CASCADE_NAME))
-    except (TypeError, ValueError) as error:
-        raise BundleCorruptError(contradiction(bundle, CASCADE_NAME, str(error))) from error
 
 
 def _read_familiar(bundle: Bundle) -> FamiliarRange | None:
@@ -210,19 +224,17 @@ def read_sparse(bundle: Bundle) -> SparseModel:
     """Return the sparse model of a verified bundle, without loading its encoder.
 
     Raises:
-        BundleCorruptError: A weight or bias is not finite.
+        BundleCorruptError: An array or the vocabulary is not what was written.
     """
-    arrays = bundle.tensors(SPARSE_FILE)
-    for name in ("data", "bias", "idf"):
-        if not np.isfinite(arrays[name]).all():
-            what = f"{name} has values that are not finite"
-            raise BundleCorruptError(contradiction(bundle, SPARSE_FILE, what))
-    tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
-    weights = csr_of(
-        arrays["data"].astype(np.float32, copy=False),
-        arrays["indices"],
-        arrays["indptr"],
-        (len(arrays["bias"]), len(tfidf.tokens)),
-    )
-    weights.check_format()
-    return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])
+    with reading(bundle, SPARSE_FILE):
+        arrays = bundle.tensors(SPARSE_FILE)
+        check_arrays(arrays, _SPARSE_RULES)
+        with reading(bundle, _VOCABULARY_FILE):
+            tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
+        weights = stored_csr(
+            arrays["data"].astype(np.float32, copy=False),
+            arrays["indices"],
+            arrays["indptr"],
+            (len(arrays["bias"]), len(tfidf.tokens)),
+        )
+        return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])

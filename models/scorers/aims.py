@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from models.bundle.manifest import Calibration
-from models.files.json_text import parse_json
+from models.files.json_text import parse_own_json
 from models.labels.selection import Selection
 from models.names import PRECISION, AimName
 from models.ranking.threshold_algorithm import Combination
@@ -28,6 +28,8 @@ from models.scorers.calibration import probabilities_of
 
 AIMS_NAME = "aims.json"
 """Of the file of a bundle that holds its aims."""
+_MOST = 1e12
+"""No number of an aim, nor a weight, is larger, so that gains are finite."""
 _SLACK = 2.0**-40
 """By this share of the largest weight a bound is raised; rounding moves a gain by far less."""
 
@@ -62,12 +64,18 @@ class Aim:
             ValueError: They don't.
         """
         numbers = [getattr(self, field.name) for field in fields(self)]
-        is_finite = all(type(x) is float and math.isfinite(x) and x >= 0 for x in numbers)
+        is_finite = all(type(x) is float and 0 <= x <= _MOST for x in numbers)
         if not is_finite or self.base + self.scale == 0 or self.offset == 0 or self.pivot >= 1:
             raise ValueError(
                 f"aim {self}: expected numbers from 0, base and scale not both 0, an offset above "
                 "0 and a pivot below 1"
             )
+        try:
+            largest = self.base + self.scale * self.offset**-self.exponent  # of no document
+        except OverflowError:
+            largest = math.inf
+        if largest > _MOST:
+            raise ValueError(f"aim {self}: weighs a label without documents by {largest}")
 
     def weights(self, training_counts: Int64[np.ndarray, label]) -> Float32[np.ndarray, label]:
         """Return a_y of each label."""
@@ -191,7 +199,7 @@ def aims_from_json(text: str) -> dict[str, dict[AimName, Aim]]:
         ValueError: It is no JSON, names an unknown aim, or an aim's numbers are no aim's.
         TypeError: A field is missing, unknown or of the wrong form.
     """
-    content: Any = parse_json(text)
+    content: Any = parse_own_json(text)
     if not isinstance(content, dict) or not all(isinstance(x, dict) for x in content.values()):
         raise TypeError(f"{AIMS_NAME} is {text[:40]!r}, expected aims by scorer and name")
     fitted = set(get_args(AimName)) - {PRECISION}

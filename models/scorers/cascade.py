@@ -15,12 +15,14 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from scipy.special import ndtr
 
-from models.files.json_text import parse_json
+from models.files.json_text import parse_own_json
 
 CASCADE_NAME = "cascade.json"
 """Of the file of a bundle that holds its rule."""
 NUM_CONTENDERS = 10
 """Labels behind the best k that might take one of their places."""
+_MAX_PLACES = 1000
+"""The doubt compares each of the best k labels with each behind them."""
 _LEAST_LOG_ODDS = -30.0
 """Nats; lower ones, and labels without a score, count as these."""
 
@@ -58,11 +60,11 @@ class CascadeRule:
         numbers = [getattr(self, field.name) for field in fields(self)]
         if type(self.places) is not int or any(type(x) is not float for x in numbers[1:]):
             raise TypeError(f"cascade {self}: expected a whole number of places, else fractions")
-        is_finite = all(map(math.isfinite, numbers))
-        if not is_finite or self.places < 1 or self.noise <= 0 or not 0 <= self.first_share <= 1:
+        is_finite = all(map(math.isfinite, numbers)) and 1 <= self.places <= _MAX_PLACES
+        if not is_finite or self.noise <= 0 or not 0 <= self.first_share <= 1:
             raise ValueError(
-                f"cascade {self}: expected finite numbers, places from 1, noise above 0 and a "
-                "share from 0 to 1"
+                f"cascade {self}: expected finite numbers, places from 1 to {_MAX_PLACES}, "
+                "noise above 0 and a share from 0 to 1"
             )
 
     @property
@@ -92,7 +94,7 @@ class CascadeRule:
             ValueError: It is no JSON, or a number is out of its range.
             TypeError: A field is missing, unknown or of another type.
         """
-        content = parse_json(text)
+        content = parse_own_json(text)
         if not isinstance(content, dict):
             raise TypeError(f"expected an object, got {text[:40]!r}")
         return cls(**content)

@@ -14,7 +14,8 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.errors import BundleCorruptError
-from models.files.json_text import parse_json
+from models.files.json_text import parse_own_json, string_map_of, strings_of, whole_number_of
+from models.names import MAX_NGRAM
 from models.scorers.character_terms import placed_terms, words_of
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
@@ -138,9 +139,11 @@ class TfidfModel:
             BundleCorruptError: The fields or the number of tokens are not what was written.
         """
         try:
-            fields = parse_json(text)
-            tokens, lemmas = fields["tokens"], fields["lemmas"]
-            max_ngram, analyzer = int(fields["max_ngram"]), fields["analyzer"]
+            fields = parse_own_json(text)
+            tokens = strings_of(fields["tokens"], "tokens")
+            lemmas = string_map_of(fields["lemmas"], "lemmas")
+            max_ngram = whole_number_of(fields["max_ngram"], "max_ngram", 1, MAX_NGRAM)
+            analyzer = fields["analyzer"]
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
         if analyzer not in get_args(Analyzer):
@@ -151,7 +154,10 @@ class TfidfModel:
             raise BundleCorruptError(
                 f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
             )
-        return cls(tokens, idf, lemmas, max_ngram, analyzer)
+        found = cls(tokens, idf, lemmas, max_ngram, analyzer)
+        if len(found._columns) != len(tokens):
+            raise BundleCorruptError("sparse vocabulary: a token occurs twice")
+        return found
 
 
 def weigh_counts(

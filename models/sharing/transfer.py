@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
 from models.bundle.bundle import Bundle, file_info, open_bundle
-from models.bundle.manifest import MANIFEST_NAME, FileInfo, Manifest
+from models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
 from models.bundle.registry import Registry
 from models.errors import (
     BundleCorruptError,
@@ -27,7 +27,6 @@ from models.errors import (
 from models.files.durable import sync_tree
 from models.sharing.places import OpenFile, Place, ReadableFile, reaching
 
-MAX_MANIFEST_BYTES = 64 * 2**20
 _DIGEST = re.compile("[0-9a-f]{8,64}")  # fewer could be found by trying
 _CHUNK_BYTES = 2**22
 _Advance = Callable[[int], object]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from models.matrices import csr_of, transposed
+from models.matrices import ArrayRule, check_arrays, csr_of, stored_csr, transposed
 from models.memory.memory import NeighbourMemory
 from models.parts.storage import read_sparse
 
@@ -49,3 +49,69 @@ def test_what_is_loaded_holds_small_indices(matrix, bundle):
         sparse.weights, sparse.weights_by_feature, memory.documents, memory.postings, memory.labels,
     ):  # fmt: skip
         assert each.indices.dtype == each.indptr.dtype == np.int32
+
+
+def spoilt(matrix: csr_array, **changes) -> dict[str, np.ndarray]:
+    """Return the arrays of a matrix as they are stored, some values of them replaced."""
+    arrays = {
+        "data": matrix.data,
+        "indices": matrix.indices.astype(np.int32),
+        "indptr": matrix.indptr.astype(np.int64),
+    }
+    for name, (place, value) in changes.items():
+        arrays[name] = arrays[name].copy()
+        arrays[name][place] = value
+    return arrays
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"indptr": (-1, 0)}, "indptr does not rise"),  # SciPy: nothing there to check
+        ({"indptr": (-1, -1)}, "indptr does not rise"),
+        ({"indptr": (0, -1)}, "indptr does not rise"),
+        ({"indptr": (slice(1, -1), 2**31)}, "indptr does not rise"),
+        ({"indptr": (5, 2**63 - 1)}, "indptr does not rise"),  # differences of it overflow
+        ({"indices": (3, -1)}, "indices are not all from 0 to 49"),
+        ({"indices": (3, 50)}, "indices are not all from 0 to 49"),
+        ({"indices": (slice(None), 0)}, "indices do not rise"),
+    ],
+)
+def test_pointers_and_indices_that_lead_elsewhere_are_refused(matrix, changes, words):
+    with pytest.raises(ValueError, match=words):
+        stored_csr(**spoilt(matrix, **changes), shape=matrix.shape)
+
+
+@pytest.mark.parametrize("name", ["data", "indices", "indptr"])
+def test_arrays_of_another_length_are_refused(matrix, name):
+    arrays = spoilt(matrix)
+    with pytest.raises(ValueError, match="expected"):
+        stored_csr(**arrays | {name: arrays[name][:-1]}, shape=matrix.shape)
+
+
+def test_a_stored_matrix_comes_back_with_its_empty_rows():
+    matrix = csr_array(([1.0, 2.0], [4, 4], [0, 0, 1, 1, 2, 2]), shape=(5, 5))
+    made = stored_csr(**spoilt(matrix), shape=matrix.shape)
+    assert np.array_equal(made.toarray(), matrix.toarray())
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.ones((2, 3)), "x is float64 with 2 axes, expected float32 with 2"),
+        (np.ones(3, dtype=np.float32), "with 1 axes, expected float32 with 2"),
+        (np.ones((3, 0), dtype=np.float32), "expected at least one column"),
+        (np.full((1, 1), np.nan, dtype=np.float32), "x has values that are not finite"),
+        (np.full((1, 1), -1, dtype=np.float32), "x has the value -1.0, expected 0"),
+        (np.full((1, 1), 9, dtype=np.float32), "x has the value 9.0, expected 0 to 8"),
+    ],
+)
+def test_an_array_that_breaks_its_rule_is_refused_by_its_name(array, words):
+    with pytest.raises(ValueError, match=words):
+        check_arrays({"x": array}, {"x": ArrayRule(("float32",), 2, least=0, most=8)})
+
+
+@pytest.mark.parametrize("arrays", [{}, {"x": np.ones(1), "y": np.ones(1)}])
+def test_other_arrays_than_expected_are_refused(arrays):
+    with pytest.raises(ValueError, match=r"array '[xy]' is (missing|unknown), expected x"):
+        check_arrays(arrays, {"x": ArrayRule(("float64",), 1)})

@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from models.errors import ConfigError
-from models.names import Pooling
+from models.names import MAX_NGRAM, Pooling
 from training.configuration.learning import (
     DecoupledLossConfig,
     DeplLossConfig,
@@ -50,7 +50,7 @@ class SparseConfig(_Section):
     more frequent."""
     lemma_language: str = Field(default="", pattern=r"^([a-z]{2,3})?$")
     """ISO 639 code of spaCy's lookup lemmas; empty: surface forms."""
-    max_ngram: int = Field(default=1, ge=1, le=3)
+    max_ngram: int = Field(default=1, ge=1, le=MAX_NGRAM)
     """Words of the longest phrase that is a feature, beside single words. 2 ranks long
     texts better, and takes more time and memory."""
     loss: Literal["squared_hinge", "hinge"] = "squared_hinge"

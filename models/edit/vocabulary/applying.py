@@ -23,7 +23,7 @@ from models.labels.catalogue import LabelCatalogue
 from models.labels.changes.changes import VocabularyChanges
 from models.memory.memory import NeighbourMemory
 from models.names import CLASSIFIER, LINEAR, NAMES
-from models.parts.dense_storage import read_linear
+from models.parts.dense_storage import read_label_vectors, read_linear, read_linear_model
 from models.parts.model_parts import (
     CLASSIFIER_FILE,
     LINEAR_FILE,
@@ -182,7 +182,7 @@ class _Application:
             return {}
         texts = [self._changed.labels[row].pseudo_description for row in rows]
         vectors = encoded_label_texts(self._bundle, texts, progress)
-        before = self._bundle.tensors(RETRIEVAL_FILE)[VECTORS]
+        before = read_label_vectors(self._bundle)
         shape = (len(self._changed.labels), before.shape[1])
         after = np.zeros(shape, dtype=before.dtype)
         after[: len(before)] = before
@@ -201,7 +201,7 @@ class _Application:
         sparse, self._weights = merged_sparse(self._sparse, into, counts, memory, self._fit_rows)
         found[SPARSE_FILE] = arrays_of_sparse(sparse)
         if CLASSIFIER in self._bundle.manifest.scorers:
-            model = LinearModel(**self._bundle.tensors(CLASSIFIER_FILE))
+            model = read_linear_model(self._bundle, CLASSIFIER_FILE)
             found[CLASSIFIER_FILE] = _arrays_of(merged_linear(model, into, counts))
         if LINEAR in self._bundle.manifest.scorers:
             linear = read_linear(self._bundle)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -185,9 +187,39 @@ def test_a_link_to_nowhere_in_the_place_of_a_file_is_refused(bundle_folder: Path
         open_bundle(bundle_folder)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "socket", "link", "link to a device"])
+def test_what_is_no_regular_file_is_refused_before_it_is_opened(
+    bundle_folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "sparse.json"
+    content = (bundle_folder / name).read_bytes()
+    (bundle_folder / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(bundle_folder / name)
+    elif kind == "socket":
+        monkeypatch.chdir(bundle_folder)  # its path may be no longer than a hundred bytes
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(name)
+    else:
+        (tmp_path / "elsewhere").write_bytes(content)
+        is_link = kind == "link"
+        (bundle_folder / name).symlink_to(tmp_path / "elsewhere" if is_link else "/dev/zero")
+    with pytest.raises(
+        BundleCorruptError, match=r"file 'sparse\.json' can't be read \(it is not a"
+    ):
+        open_bundle(bundle_folder)
+
+
+def test_a_link_to_a_folder_elsewhere_is_refused(bundle_folder: Path, tmp_path: Path) -> None:
+    shutil.move(bundle_folder / "encoder", tmp_path / "elsewhere")
+    (bundle_folder / "encoder").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BundleCorruptError, match="encoder"):
+        open_bundle(bundle_folder)
+
+
 def test_a_pipe_for_a_manifest_is_refused_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(BundleCorruptError, match=r"manifest\.json is not a file"):
+    with pytest.raises(BundleCorruptError, match=r"manifest\.json .* not a file"):
         read_manifest(tmp_path)
 
 

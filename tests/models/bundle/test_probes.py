@@ -46,6 +46,11 @@ def test_a_file_that_cannot_be_read_is_damage(bundle_with, content):
         read_probes(bundle_with(content))
 
 
+def test_a_text_that_takes_long_to_read_is_refused(bundle_with):
+    with pytest.raises(BundleCorruptError, match="has a text of 100001 characters"):
+        read_probes(bundle_with(probes_to_jsonl(["x" * 100_001])))
+
+
 def test_a_bundle_holds_its_texts_and_its_digest_covers_them(sparse_bundle, tmp_path):
     parts, manifest = read_parts(sparse_bundle), sparse_bundle.manifest
     for name, probes in (("without", []), ("with", ["a", "b"]), ("other", ["a", "c"])):

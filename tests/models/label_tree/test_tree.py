@@ -326,7 +326,7 @@ def with_value(array: np.ndarray, index: int, value: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"mean": np.zeros(2)}, "arrays ['mean'], expected ['biases', 'components'"),
+        ({"mean": np.zeros(2)}, "array 'biases' is missing, expected biases, components"),
         (broken("mean", lambda x: x.astype(np.float64)), "mean is float64 with 1 axes, expected"),
         (broken("weights", np.ravel), "weights is float32 with 1 axes, expected float32 with 2"),
         (broken("weights", lambda x: x[:6]), "weights has shape (6, 3), expected (7, 3)"),

@@ -121,6 +121,32 @@ def test_a_vocabulary_of_another_size_than_its_idf_is_refused() -> None:
         TfidfModel.from_json(text, np.ones(1, dtype=np.float32))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_ngram": 10**18},
+        {"max_ngram": 1e308},
+        {"max_ngram": 0},
+        {"max_ngram": True},
+        {"tokens": [1]},
+        {"tokens": "a"},
+        {"tokens": ["\ud800"]},
+        {"lemmas": []},
+        {"lemmas": {"a": 1}},
+    ],
+)
+def test_a_vocabulary_out_of_its_bounds_is_refused(change: dict) -> None:
+    content = {"tokens": ["a"], "lemmas": {}, "max_ngram": 1, "analyzer": "word"} | change
+    with pytest.raises(BundleCorruptError, match="sparse vocabulary: cannot be read"):
+        TfidfModel.from_json(json.dumps(content), np.ones(1, dtype=np.float32))
+
+
+def test_a_token_that_occurs_twice_is_refused() -> None:
+    text = json.dumps({"tokens": ["a", "a"], "lemmas": {}, "max_ngram": 1, "analyzer": "word"})
+    with pytest.raises(BundleCorruptError, match="twice"):
+        TfidfModel.from_json(text, np.ones(2, dtype=np.float32))
+
+
 def random_problem(seed: int) -> tuple[SparseModel, csr_array]:
     """Small integers, so that scores tie; labels 0, 3, 6 ... have a row."""
     rng = np.random.default_rng(seed)
