@@ -33,6 +33,7 @@ fuzz: $(VENV)/.installed
 	@echo 'FUZZ_SEED=$(FUZZ_SEED)'
 	FUZZ_SEED=$(FUZZ_SEED) FUZZ_CORPORA=2000 FUZZ_REQUESTS=20000 $(BIN)/pytest -s \
 		tests/generated tests/service/test_state_machine.py tests/service/test_schema_fuzzing.py
+	FUZZ_SEED=$(FUZZ_SEED) FUZZ_BUNDLES=20000 $(BIN)/pytest -s tests/bench/test_bundle_fuzz.py
 
 # Two models ready to be shared, each a zip file in runs/ with its card; see docs/how-to/share.md.
 LONGTAIL_DATA ?= ../shared/data

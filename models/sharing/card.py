@@ -8,6 +8,7 @@ between two rules, then text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,9 @@ from models.names import NEIGHBOURS
 _BANDS = (("0", 0, 0), ("1", 1, 1), ("2-9", 2, 9), ("10-99", 10, 99), ("100+", 100, np.inf))
 _MEASURES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
 _BAND_MEASURES = ("R@10", "macro-F1@5", "PSP@5")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_MARKUP = re.compile(r"[\\`*_\[\]<>#|&!~]")
+_NO_CODE = re.compile(r"[`|]")
 _NOT_TOLD = "the publisher did not say"
 
 
@@ -105,7 +109,8 @@ def _front_matter(published: Publication) -> str:
 def _opening(manifest: Manifest) -> str:
     return (
         f"Finds the labels of a text among {manifest.label_count:,}, rare ones too. Trained with "
-        f"Longtail {manifest.longtail_version} on {manifest.training_document_count:,} documents."
+        f"Longtail {_quoted(manifest.longtail_version)} on {manifest.training_document_count:,} "
+        "documents."
     )
 
 
@@ -128,8 +133,8 @@ def _use(source: str, manifest: Manifest) -> str:
         "import longtail\n\n"
         'longtail.load("registry").predict(["a text"], k=5)\n'
         "```\n\n"
-        f"Scorers: {_listed(manifest.scorers)}; `{manifest.default_scorer}` answers unless another "
-        "is asked for."
+        f"Scorers: {_listed(manifest.scorers)}; {_code(manifest.default_scorer)} answers unless "
+        "another is asked for."
     )
 
 
@@ -139,14 +144,15 @@ def _quality(bundle: Bundle, evaluation: Mapping[str, Any]) -> str:
         scorers = {name: _values(x) for name, x in evaluation["scorers"].items()}
         where = f"the {evaluation['split']} split ({evaluation['num_documents']:,} documents)"
     else:
-        scorers, where = manifest.metrics.get("dev", {}), manifest.chosen_on
+        dev = manifest.metrics.get("dev")
+        scorers, where = dev if isinstance(dev, dict) else {}, manifest.chosen_on
     scorers = {name: x for name, x in scorers.items() if isinstance(x, dict) and x.get("all")}
     counts = _label_counts(bundle)
     if not scorers:
         return "Nothing was measured.\n\n" + _table(
             ("training documents of a label", "labels"), [(name, n) for name, n in counts.items()]
         )
-    rows = [(f"`{name}`", *_cells(found["all"], _MEASURES)) for name, found in scorers.items()]
+    rows = [(_code(name), *_cells(found["all"], _MEASURES)) for name, found in scorers.items()]
     shown = manifest.default_scorer if manifest.default_scorer in scorers else next(iter(scorers))
     bands = [
         (name, count, *_cells(scorers[shown].get(name) or {}, _BAND_MEASURES))
@@ -155,7 +161,7 @@ def _quality(bundle: Bundle, evaluation: Mapping[str, Any]) -> str:
     biased = "" if evaluation else " The model was chosen on these, so they flatter it a little."
     return (
         f"On {where}, in percent.{biased}\n\n{_table(('scorer', *_MEASURES), rows)}\n\n"
-        f"`{shown}`, by how many training documents a label has:\n\n"
+        f"{_code(shown)}, by how many training documents a label has:\n\n"
         + _table(("training documents", "labels", *_BAND_MEASURES), bands)
     )
 
@@ -184,7 +190,9 @@ def _content(bundle: Bundle) -> str:
     if (encoder := manifest.encoder) is None:
         facts.append("- No encoder: it reads words and names, and needs no GPU.")
     else:
-        facts.append(f"- The encoder {encoder.name}; it reads {encoder.max_tokens} tokens.")
+        facts.append(
+            f"- The encoder {_quoted(encoder.name)}; it reads {encoder.max_tokens} tokens."
+        )
     if PROBES_NAME in manifest.files:
         num_texts = sum(1 for line in bundle.text(PROBES_NAME).splitlines() if line.strip())
         facts.append(f"- {num_texts} training texts in full, to try the model on when it starts.")
@@ -208,7 +216,8 @@ def _limits(manifest: Manifest) -> str:
 
 
 def _cells(values: Mapping[str, float], names: Sequence[str]) -> list[str]:
-    return [f"{100 * values[name]:.1f}" if name in values else "-" for name in names]
+    found = (values.get(name) if isinstance(values, Mapping) else None for name in names)
+    return [f"{100 * x:.1f}" if isinstance(x, int | float) else "-" for x in found]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -217,4 +226,14 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+    return ", ".join(map(_code, names))
+
+
+def _quoted(text: str) -> str:
+    """Return a text of the bundle that is read as it is: no Markdown, HTML or control character."""
+    return _MARKUP.sub(r"\\\g<0>", _CONTROLS.sub("?", text))
+
+
+def _code(name: str) -> str:
+    """Return a name of the bundle as code, from which no character of it can lead out."""
+    return f"`{_NO_CODE.sub('?', _CONTROLS.sub('?', name))}`"

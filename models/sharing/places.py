@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from models.bundle.manifest import MANIFEST_NAME
+from models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
 from models.errors import (
     BundleCorruptError,
     BundleError,
@@ -29,6 +29,8 @@ HUB_SCHEME = "hf://"
 _HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # so that equal bundles make equal zip files
 _CHUNK_BYTES = 2**22
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Others are unpacked by the whole input at a time: 3 KB of bzip2 can be gigabytes."""
 
 
 class PlaceError(BundleError):
@@ -187,7 +189,9 @@ class ZipFile:
             def open_file(name: str) -> ReadableFile:
                 if folder + name not in names:
                     raise KeyError(name)
-                return archive.open(folder + name)
+                entry = archive.getinfo(folder + name)
+                _check_entry(entry, f"{self._uri!r}: file {name!r}")
+                return archive.open(entry)
 
             yield open_file
 
@@ -289,6 +293,24 @@ class HubRepository:
 def _folder_of_manifest(names: set[str]) -> str:
     found = [name for name in names if name.rpartition("/")[2] == MANIFEST_NAME]
     return found[0].removesuffix(MANIFEST_NAME) if len(found) == 1 else ""
+
+
+def _check_entry(entry: zipfile.ZipInfo, where: str) -> None:
+    """Refuse a file of an archive that can't be unpacked piece by piece.
+
+    Raises:
+        BundleCorruptError: It is of another method than those, or a manifest of too many bytes.
+    """
+    if entry.compress_type not in _METHODS:
+        raise BundleCorruptError(
+            f"{where} is compressed by method {entry.compress_type}, expected stored or deflated "
+            "(0 or 8); pack it again"
+        )
+    is_manifest = entry.filename.rpartition("/")[2] == MANIFEST_NAME
+    if is_manifest and entry.file_size > MAX_MANIFEST_BYTES:
+        raise BundleCorruptError(
+            f"{where} has {entry.file_size} bytes, expected at most {MAX_MANIFEST_BYTES}"
+        )
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

@@ -69,6 +69,7 @@ def pull(
     activate: bool,
     digest: str = "",
     started: Callable[[Manifest], _Advance] = lambda _: int,
+    check: Callable[[Bundle], object] = lambda _: None,
 ) -> int:
     """Fetch a bundle into a registry, and return its version; one that is there is found again.
 
@@ -82,6 +83,7 @@ def pull(
         digest: How its digest must begin, at least 8 digits; "": any.
         started: Gets the manifest when the files are begun, and returns what is told how many
             bytes have come.
+        check: Gets the bundle before it has a version, and raises BundleError where it is unfit.
 
     Raises:
         ConfigError: The digest asked for is none.
@@ -112,8 +114,10 @@ def pull(
     def move(folder: Path) -> Manifest:
         incoming.rename(folder)
         try:
-            return open_bundle(folder).manifest
-        except BundleError as error:
+            bundle = open_bundle(folder)
+            check(bundle)
+            return bundle.manifest
+        except (BundleError, ConfigError) as error:
             shutil.rmtree(folder)
             raise BundleCorruptError(f"{where!r}: {error}") from error
 

@@ -86,10 +86,14 @@ def verify(
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every file of one version and compare it with the manifest."""
+    """Compare every file of one version with the manifest, and load it without predicting."""
+    from models.parts.storage import read_parts
+
     store = _registry(registry)
     number = store.resolve(version)
-    manifest = store.open(number).manifest
+    bundle = store.open(number)
+    read_parts(bundle)
+    manifest = bundle.manifest
     size_bytes = sum(info.size_bytes for info in manifest.files.values())
     if as_json:
         found = {"version": number, "digest": manifest.digest}

@@ -90,6 +90,7 @@ def pull(
 ) -> None:
     """Fetch a model into the registry, every byte verified; a pull that was stopped resumes."""
     from models.bundle.registry import Registry
+    from models.parts.storage import read_parts
     from models.sharing.places import place_of
     from models.sharing.transfer import pull as fetch
 
@@ -101,7 +102,15 @@ def pull(
             advance: Callable[[int], object] = stack.enter_context(_bar("fetched", manifest)).update
             return advance
 
-        made = fetch(place_of(place), place, store, activate=move, digest=digest, started=started)
+        made = fetch(
+            place_of(place),
+            place,
+            store,
+            activate=move,
+            digest=digest,
+            started=started,
+            check=read_parts,
+        )
     found = store.open(made).manifest
     if as_json:
         print_json({"version": made, "digest": found.digest, "current": store.current()})

@@ -4,8 +4,8 @@
 
 Each bundle is changed in one array or JSON value, with hashes that fit, and opened, loaded, asked
 by every scorer with explanations and described in a forked child. A child may compute for 10 s, and
-take twice the bundle and 256 MiB of memory beyond what it began with. Exit status 1 where one does otherwise;
-the same seed makes the same changes.
+take twice the bundle and 256 MiB of memory beyond what it began with. Exit status 1 where one does
+otherwise; the same seed makes the same changes.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Child:
 
     def result(self, status: int, peak: int) -> tuple[str, str]:
         """Return how it ended, and what it said of that."""
-        with Path(self._reader).open(encoding="utf-8") as file:
+        with os.fdopen(self._reader, encoding="utf-8") as file:
             told = json.loads(file.read() or '["ended", ""]')
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,13 @@ SCRIPT = Path(__file__).with_name("bundle_fuzz.py")
 
 
 def test_changed_bundles_are_refused_or_answer(trained, trained_sparse):
-    bundles = [str(each.bundle.folder) for each in (trained, trained_sparse)]
+    bundles = [str(each.bundle.folder) for each in (trained, trained, trained_sparse)]
+    count, seed = os.environ.get("FUZZ_BUNDLES", "200"), os.environ.get("FUZZ_SEED", "0")
     done = subprocess.run(
-        [sys.executable, SCRIPT, *bundles, "--count", "200"],
+        [sys.executable, SCRIPT, *bundles, "--count", count, "--seed", seed],
         check=False,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert "200 changes" in done.stdout
+    assert f"{count} changes" in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import socket
 from pathlib import Path
@@ -95,6 +96,32 @@ HUB_FILES = {
                     "modeling_mine.py", "configuration_mine.py", "tf_model.h5", "README.md",
                     "training_args.bin", "flax_model.msgpack"],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("vocab_size", 2 * 10**9),
+        ("intermediate_size", 10**8),
+        ("num_hidden_layers", 10**6),
+        ("max_position_embeddings", 10**9),
+    ],
+)
+def test_a_configuration_far_larger_than_its_weights_is_refused(
+    bundle_folder: Path, name: str, value: int
+) -> None:
+    path = bundle_folder / "encoder" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with pytest.raises(ConfigError, match=r"describes a model of .* expected those of one model"):
+        load_transformer(path.parent)
+
+
+def test_no_file_of_an_encoder_names_the_code_of_its_attention(bundle_folder: Path) -> None:
+    path = bundle_folder / "encoder" / "config.json"
+    usual = load_transformer(path.parent).config._attn_implementation
+    named = {"attn_implementation": "someone/kernel", "_attn_implementation": "someone/kernel"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | named))
+    assert load_transformer(path.parent).config._attn_implementation == usual
 
 
 @pytest.mark.parametrize("kind", HUB_FILES)

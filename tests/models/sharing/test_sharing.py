@@ -247,6 +247,35 @@ def test_a_zip_of_a_folder_is_as_good(bundle, tmp_path, mirror):
     assert fetch(str(path), mirror) == 1
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_that_unpacks_in_one_go_is_refused(tmp_path, mirror, method):
+    path = tmp_path / "model.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr(MANIFEST_NAME, b" " * 10_000)
+    with pytest.raises(BundleCorruptError, match="expected stored or deflated"):
+        fetch(str(path), mirror)
+
+
+def test_a_manifest_that_is_far_too_long_is_refused_by_its_size(tmp_path, mirror):
+    path = tmp_path / "model.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST_NAME, b" " * (2**24 + 1))
+    with pytest.raises(BundleCorruptError, match="has 16777217 bytes, expected at most"):
+        fetch(str(path), mirror)
+
+
+def test_a_bundle_that_cannot_be_loaded_gets_no_version(bundle, tmp_path, mirror):
+    uri = str(tmp_path / "there")
+    send(bundle, uri)
+
+    def refuse(found):
+        raise BundleCorruptError(f"{found.manifest.label_count} labels: no")
+
+    with pytest.raises(BundleCorruptError, match="labels: no"):
+        fetch(uri, mirror, check=refuse)
+    assert mirror.versions() == []
+
+
 def test_a_zip_with_a_flipped_byte_is_told(bundle, tmp_path, mirror):
     path = tmp_path / "model.zip"
     send(bundle, str(path))
@@ -317,3 +346,12 @@ def test_the_card_takes_the_measures_of_this_model_alone(bundle, tmp_path):
     path.write_text("[]")
     with pytest.raises(DataError, match="is no record of 'longtail evaluate --json'"):
         read_evaluation(path, bundle.manifest)
+
+
+def test_the_card_quotes_what_the_bundle_says_as_plain_text(bundle):
+    said = "9.9\x1b[31m\n\n[click](http://evil.example) <img src=x> `a`"
+    metrics = {"dev": {"a`\n|b": {"all": {"P@1": "<b>"}}}}
+    manifest = replace(bundle.manifest, longtail_version=said, metrics=metrics)
+    card = model_card(replace(bundle, manifest=manifest), Publication())
+    assert "\x1b" not in card and "\n[click]" not in card and "| `a???b` | - |" in card
+    assert "\\[click\\](http://evil.example) \\<img src=x\\>" in card
