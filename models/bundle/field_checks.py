@@ -7,6 +7,7 @@ from itertools import pairwise
 
 _MOST = 1e12
 """Larger ones could make scores that are not finite."""
+_MAX_CHARACTERS = 2**16
 _MAX_KNOTS = 1000
 """Each costs time for every score."""
 
@@ -22,6 +23,17 @@ def check_finite(numbers: Iterable[float]) -> None:
             raise TypeError(
                 f"{str(number)[:40]} is no number with a decimal point from -{_MOST:g} to {_MOST:g}"
             )
+
+
+def check_texts(texts: Iterable[object]) -> None:
+    """Refuse values that are no texts, and huge ones.
+
+    Raises:
+        TypeError: There are some.
+    """
+    for text in texts:
+        if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
+            raise TypeError(f"{text!r:.40} is not a text of at most {_MAX_CHARACTERS} characters")
 
 
 def check_bends(name: str, knots: tuple[float, ...], slopes: tuple[float, ...]) -> None:

@@ -7,7 +7,13 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
-from models.bundle.field_checks import check_bends, check_finite, check_knots, check_names
+from models.bundle.field_checks import (
+    check_bends,
+    check_finite,
+    check_knots,
+    check_names,
+    check_texts,
+)
 from models.bundle.learned_from import LearnedFrom, learned_from_json
 from models.errors import BundleCorruptError, BundleVersionError
 from models.files.json_text import parse_own_json, whole_number_of
@@ -19,7 +25,6 @@ RESTORE = "copy the bundle again from its source, or train again with 'longtail 
 """What to do about a bundle that is not as it was written."""
 MAX_MANIFEST_BYTES = 2**24
 _MAX_TOKENS = 2**17
-_MAX_CHARACTERS = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +281,8 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         manifest = Manifest(**typed)
         _check_types(manifest)
         for name, calibration in manifest.calibrations.items():
-            _check_calibration(name, calibration)
+            check_finite([*calibration.knots, *calibration.slopes, calibration.intercept])
+            check_bends(name, calibration.knots, calibration.slopes)
         for name, blend in manifest.blends.items():
             _check_blend(name, blend, manifest)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -305,9 +311,7 @@ def _check_types(manifest: Manifest) -> None:
         whole_number_of(encoder.max_tokens, "max_tokens", 1, _MAX_TOKENS)
     for number in numbers:
         whole_number_of(number, "got", 0, 2**53)
-    for text in texts:
-        if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
-            raise TypeError(f"{text!r:.40} is not a text of at most {_MAX_CHARACTERS} characters")
+    check_texts(texts)
     if not isinstance(manifest.training, dict) or not isinstance(manifest.metrics, dict):
         raise TypeError("training and metrics must be objects")
     _check_held_out(manifest)
@@ -337,16 +341,6 @@ def _check_thresholds(manifest: Manifest) -> None:
             raise TypeError(
                 f"threshold {found!r} of {name!r}, expected 0 to 1 for a calibrated scorer"
             )
-
-
-def _check_calibration(name: str, found: Calibration) -> None:
-    """Refuse a calibration that does not rise everywhere.
-
-    Raises:
-        TypeError: It does not, or a number is not finite.
-    """
-    check_finite([*found.knots, *found.slopes, found.intercept])
-    check_bends(name, found.knots, found.slopes)
 
 
 def blend_of(content: dict[str, Any]) -> RarityBlend:

@@ -195,10 +195,8 @@ def _read_familiar(bundle: Bundle) -> FamiliarRange | None:
     """
     if FAMILIAR_NAME not in bundle.manifest.files:
         return None
-    try:
+    with reading(bundle, FAMILIAR_NAME):
         return FamiliarRange.from_json(bundle.text(FAMILIAR_NAME))
-    except (TypeError, ValueError) as error:
-        raise BundleCorruptError(contradiction(bundle, FAMILIAR_NAME, str(error))) from error
 
 
 def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
-from models.files.json_text import parse_json
+from models.files.json_text import parse_own_json
 from models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
 
 FAMILIAR_NAME = "familiar.json"
@@ -128,7 +128,7 @@ class FamiliarRange:
             ValueError: It is no JSON, or a number is out of its range.
             TypeError: A field is missing, unknown or of another type.
         """
-        content = parse_json(text)
+        content = parse_own_json(text)
         if not isinstance(content, dict):
             raise TypeError(f"expected an object, got {text[:40]!r}")
         return cls(**content)
