@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from service.commands.audit import log
+from service.commands.audit import audit, log
 from service.commands.doctor import doctor
 from service.commands.feedback import feedback_app
 from service.commands.options import JsonOption, print_json
@@ -27,6 +27,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("push")(push)
     app.command("pull")(pull)
     registry_app.command("log")(log)
+    registry_app.command("audit")(audit)
     app.add_typer(registry_app, name="registry")
     app.add_typer(feedback_app, name="feedback")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,9 @@ from training.options import (
     WorkersOption,
     seconds_of,
 )
+
+if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from training.configuration.run import TrainingConfig
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -90,8 +93,7 @@ def train(
     configure_logging(verbose)
     started = time.monotonic()
     from models.bundle.registry import Registry
-    from models.files.outputs import check_not_in_registry, check_own_folder, check_readable_file
-    from training.configuration.run import read_config
+    from models.files.outputs import check_not_in_registry, check_own_folder
     from training.data.dataset import open_dataset
     from training.pipeline.budget import BUDGET_NAME, train_within
     from training.pipeline.train import RUN_NAME, Run, follow
@@ -100,10 +102,7 @@ def train(
     from training.runtime.ray import checked_engine
     from training.runtime.tensorboard import check_tensorboard
 
-    overrides = _overrides(seed, only_sparse=only_sparse, without_encoder=without_encoder)
-    if config is not None:
-        check_readable_file(config, "--config")
-    settings = read_config(config, overrides)
+    settings = _settings(config, seed, only_sparse=only_sparse, without_encoder=without_encoder)
     computing = checked_engine(engine, workers)
     seconds = None if budget is None else seconds_of(budget, "--budget")
     if tensorboard:
@@ -131,20 +130,27 @@ def train(
     print(f"Digest {manifest.digest}")
 
 
-def _overrides(seed: int | None, *, only_sparse: bool, without_encoder: bool) -> dict[str, Any]:
-    """Return the settings that options replace.
+def _settings(
+    config: Path | None, seed: int | None, *, only_sparse: bool, without_encoder: bool
+) -> TrainingConfig:
+    """Return the configuration of a run, with what options replace of it.
 
     Raises:
-        ConfigError: Two of them contradict each other.
+        ConfigError: It can't be used, or two options contradict each other.
     """
     from models.errors import ConfigError
-    from models.names import ENSEMBLE, SPARSE, WITHOUT_ENCODER
+    from models.files.outputs import check_readable_file
+    from models.names import SPARSE
+    from training.configuration.run import read_config
 
     if only_sparse and without_encoder:
         raise ConfigError("--only-sparse and --without-encoder: choose one of the two")
+    if config is not None:
+        check_readable_file(config, "--config")
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
     if only_sparse:
         overrides["scorers"] = [SPARSE]
+    settings = read_config(config, overrides)
     if without_encoder:
-        overrides["scorers"] = [*WITHOUT_ENCODER, ENSEMBLE]
-    return overrides
+        settings = read_config(config, overrides | {"scorers": settings.encoder_free_scorers})
+    return settings

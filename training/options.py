@@ -28,6 +28,9 @@ SkipBadOption = Annotated[
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace results that are there already.")
 ]
+ConfidentialOption = Annotated[
+    bool, typer.Option("--confidential", help="Quote no document, id or line.")
+]
 JsonOption = Annotated[
     Path | None,
     typer.Option(

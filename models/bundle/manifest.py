@@ -187,6 +187,11 @@ class Manifest:
     digest: str = ""
 
     @property
+    def is_confidential(self) -> bool:
+        """Whether nothing that is shown of the model may show words of its training documents."""
+        return self.training.get("confidential") is True
+
+    @property
     def chosen_on(self) -> str:
         """What the metrics, the calibrations and the default scorer come from, in words."""
         if self.held_out_documents is not None:

@@ -51,6 +51,7 @@ class LabelFacts:
     def __init__(self, parts: ModelParts) -> None:
         self.catalogue: LabelCatalogue = parts.catalogue
         self._sparse = parts.sparse
+        self._is_confidential = parts.is_confidential
         self._neighbours: Neighbours = (
             WeightNeighbours(parts.sparse, parts.catalogue.is_retired)
             if parts.dense is None
@@ -61,10 +62,11 @@ class LabelFacts:
     def keywords(self, label: int) -> tuple[Keyword, ...]:
         """Return the tokens of largest positive weight; ties in the order of the vocabulary.
 
-        Only tokens with a letter: the number of a document is no keyword.
+        Only tokens with a letter: the number of a document is no keyword. None of a confidential
+        model: a word of one person may be the one that tells a rare label.
         """
         row = row_of(self._sparse, label)
-        if row is None:
+        if row is None or self._is_confidential:
             return ()
         columns, weights = entries_of(self._sparse.weights, row)
         order = np.lexsort((columns, -weights))

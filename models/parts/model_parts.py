@@ -96,6 +96,7 @@ class ModelParts:
         cascade: Says which texts `fast` answers; None where there is no such scorer.
         familiar: Tells texts that are unlike the corpus's; None where too few documents were held
             out.
+        is_confidential: Whether words of the training documents are not shown.
     """
 
     catalogue: LabelCatalogue
@@ -109,6 +110,7 @@ class ModelParts:
     aims: Aims = field(default_factory=dict)
     cascade: CascadeRule | None = None
     familiar: FamiliarRange | None = None
+    is_confidential: bool = False
 
     @property
     def scorers(self) -> tuple[str, ...]:

@@ -132,6 +132,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             aims=_read_aims(bundle),
             cascade=_read_cascade(bundle),
             familiar=_read_familiar(bundle),
+            is_confidential=manifest.is_confidential,
         )
         check_parts(bundle, parts)
     return parts

@@ -36,6 +36,16 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
         Annotated[str | None, typer.Option("--id-column", help="Column of the document's id.")],
         None,
     ),
+    "group_column": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--group-column",
+                help="Column of what documents share, as a patient; see 'confidential'.",
+            ),
+        ],
+        None,
+    ),
     "one_row_per_label": (
         Annotated[
             bool,

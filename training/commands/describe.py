@@ -80,6 +80,6 @@ def _print_report(report: LabelReport) -> None:
         star = " (* stands in what the encoder reads)" if has_encoder else ""
         print(f"keywords, by weight{star}:")
     elif report.training_count:
-        print(f"{'keywords:':<20}none, no word has a positive weight")
+        print(f"{'keywords:':<20}none, or the model is confidential")
     for token, weight in report.keywords:
         print(f"  {'*' if token in (report.keywords_read or ()) else ' '} {weight:8.3f}  {token}")

@@ -10,7 +10,13 @@ import typer
 from training.commands.corpus_options import with_corpus_options
 from training.commands.logs import configure_logging
 from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import DataArgument, JsonOption, OverwriteOption, VerboseOption
+from training.options import (
+    ConfidentialOption,
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    VerboseOption,
+)
 
 
 @with_corpus_options
@@ -20,6 +26,7 @@ def inspect_corpus(
         Path | None,
         typer.Option(help="Folder for inspection.md, inspection.json and tail.png, if wanted."),
     ] = None,
+    confidential: ConfidentialOption = False,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
     verbose: VerboseOption = False,
@@ -40,7 +47,7 @@ def inspect_corpus(
         check_output_folder(output, RESULT_NAMES, inputs=inputs, overwrite=overwrite)
     check_record_file(json_file, inputs=inputs, overwrite=overwrite)
     dataset = open_dataset(data, corpus, skip_bad=True)
-    found = inspect_dataset(dataset)
+    found = inspect_dataset(dataset, is_confidential=confidential)
     paths: list[Path] = []
     if output is not None:
         with doing("writing the inspection", output):

@@ -13,6 +13,7 @@ from training.formats.options import RECOGNISED, CorpusOptions
 from training.options import (
     DEFAULT_REGISTRY,
     BaselinesOption,
+    ConfidentialOption,
     DataArgument,
     JsonOption,
     OverwriteOption,
@@ -37,6 +38,7 @@ def report(
     output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("runs/report.html"),
     baselines: BaselinesOption = True,
     json_file: JsonOption = None,
+    confidential: ConfidentialOption = False,
     overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     verbose: VerboseOption = False,
@@ -64,7 +66,7 @@ def report(
     log = None if work is None else read_run_log(work, bundle.manifest)
     dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
     found = assess_bundle(bundle, dataset, split, baselines=baselines)
-    page = report_page(bundle, number, dataset, split, found, log)
+    page = report_page(bundle, number, dataset, split, found, log, is_confidential=confidential)
     with doing("writing the report", output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_lines_durably(output, [page], is_private=True)

@@ -7,7 +7,9 @@ from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import (
+    BaseModel,
     Field,
+    StrictBool,
     ValidationError,
     field_validator,
     model_validator,
@@ -16,7 +18,7 @@ from pydantic import (
 from models.bundle.warmup_texts import MAX_PROBES
 from models.errors import ConfigError
 from models.files.validation import problem_in_words
-from models.names import ENSEMBLE, WITHOUT_ENCODER, Pooling
+from models.names import ENSEMBLE, NEIGHBOURS, WITHOUT_ENCODER, Pooling
 from training.configuration.linear import LinearConfig
 from training.configuration.sections import (
     CascadeConfig,
@@ -68,6 +70,14 @@ _BESIDE = (
 """Scorers that are made only beside another one."""
 
 
+_LEAST_DOCUMENTS = 3
+"""Different documents of a word, where they are confidential."""
+_CONFIDENTIAL_SCORERS = tuple(name for name in get_args(Scorer) if name != NEIGHBOURS)
+_CONFIDENTIAL_DEFAULTS = (
+    ("sparse", "min_document_count", 10),
+    ("descriptions", "num_keywords", 0),
+)
+"""Where documents are confidential: section, key and value."""
 MAX_PREFIX = 1000
 """Characters of a prefix."""
 
@@ -112,6 +122,15 @@ class TrainingConfig(_Section):
     warmup_texts: int = Field(default=16, ge=0, le=MAX_PROBES)
     """Training texts that the bundle brings along, so that a service can try it on them; 0: no
     text of the corpus is in the bundle."""
+    confidential: StrictBool = False
+    """Whether the documents are confidential where bundles are not. Then "neighbours" is no scorer
+    by default, `warmup_texts` and `descriptions.num_keywords` are 0 and `sparse.min_document_count`
+    is 10, and counts different documents: equal texts once, and documents of one `--group-column`
+    (or id) once. Other values are refused, but for a count of 3 or more. No command and no route
+    shows keywords of labels."""
+    excluded_words: Path | None = None
+    """A text file in UTF-8 with words or names, as of persons, that never become features or
+    keywords, whatever their case and accents; each word of a line counts for itself."""
     held_out_dev: float = Field(default=0.1, ge=0, le=0.5)
     """Where the corpus has no dev split: share of the training documents that is held out to choose
     and calibrate on, at most 5,000 of them, equal texts together; 0: none. What needs no encoder is
@@ -124,6 +143,20 @@ class TrainingConfig(_Section):
     neighbours: NeighboursConfig = NeighboursConfig()
     cascade: CascadeConfig = CascadeConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_confidential_defaults(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("confidential") is not True:
+            return content
+        filled = {"scorers": _CONFIDENTIAL_SCORERS, "warmup_texts": 0} | content
+        for section, name, default in _CONFIDENTIAL_DEFAULTS:
+            given = filled.get(section, {})
+            if isinstance(given, BaseModel):
+                given = given.model_dump(exclude_unset=True)
+            if isinstance(given, dict):  # else it is refused when the section is read
+                filled[section] = {name: default} | given
+        return filled
+
     @field_validator("scorers")
     @classmethod
     def _scorers_that_go_together(cls, scorers: tuple[Scorer, ...]) -> tuple[Scorer, ...]:
@@ -135,6 +168,21 @@ class TrainingConfig(_Section):
             if name in scorers and other not in scorers:
                 raise ValueError(f"{name!r} without {other!r}; add it, or leave both out")
         return tuple(name for name in get_args(Scorer) if name in scorers)
+
+    @model_validator(mode="after")
+    def _nothing_against_confidential(self) -> TrainingConfig:
+        found = {
+            f"scorers has {NEIGHBOURS!r}, which keeps every document's words; leave it out":
+                NEIGHBOURS in self.scorers,
+            f"warmup_texts is {self.warmup_texts}, expected 0": self.warmup_texts > 0,
+            f"descriptions.num_keywords is {self.descriptions.num_keywords}, expected 0":
+                self.descriptions.num_keywords > 0,
+            f"sparse.min_document_count is {self.sparse.min_document_count}, expected "
+            f"{_LEAST_DOCUMENTS} or more": self.sparse.min_document_count < _LEAST_DOCUMENTS,
+        }  # fmt: skip
+        if self.confidential and (problems := [what for what, is_so in found.items() if is_so]):
+            raise ValueError(f"confidential: {'; '.join(problems)}, or set confidential to false")
+        return self
 
     @model_validator(mode="after")
     def _joint_with_a_classifier(self) -> TrainingConfig:
@@ -167,6 +215,18 @@ class TrainingConfig(_Section):
         return "retrieval" in self.scorers
 
     @property
+    def has_default_scorers(self) -> bool:
+        """Whether nobody chose the scorers."""
+        is_default = self.confidential and self.scorers == _CONFIDENTIAL_SCORERS
+        return is_default or "scorers" not in self.model_fields_set
+
+    @property
+    def encoder_free_scorers(self) -> tuple[str, ...]:
+        """All scorers that need no encoder and that a run may have."""
+        names = (*WITHOUT_ENCODER, ENSEMBLE)
+        return tuple(name for name in names if name != NEIGHBOURS or not self.confidential)
+
+    @property
     def without_encoder(self) -> TrainingConfig:
         """The part of it that trains no encoder."""
         given = self.model_dump(exclude_unset=True)
@@ -175,14 +235,18 @@ class TrainingConfig(_Section):
                 given.pop(section, None)
             elif section in given:
                 given[section].pop(name, None)
-        needs_none = (*WITHOUT_ENCODER, ENSEMBLE)
-        given["scorers"] = [name for name in self.scorers if name in needs_none]
+        given["scorers"] = [name for name in self.scorers if name in self.encoder_free_scorers]
         return TrainingConfig.model_validate(given)
 
     @property
     def settings_used(self) -> dict[str, Any]:
-        """All that decides what a run learns, as JSON has it; None of what the encoder decides."""
-        content = self.model_dump(mode="json")
+        """All that decides what a run learns, as JSON has it; None of what the encoder decides.
+
+        The list of excluded words is left out: its path says nothing of its content.
+        """
+        content = self.model_dump(mode="json", exclude={"excluded_words"})
+        if not self.confidential:
+            del content["confidential"]
         for section, name in _LEFT_TO_ENCODER:
             owner, key = (content[section], name) if name else (content, section)
             if owner[key] is None:

@@ -312,7 +312,7 @@ def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
     if given and not form.has_columns:
         raise DataError(
             f"{data}: {form.name} has no columns to choose; leave out --text-columns, "
-            "--label-column, --label-delimiter, --id-column and --one-row-per-label"
+            "--label-column, --label-delimiter, --id-column, --group-column and --one-row-per-label"
         )
 
 

@@ -36,11 +36,13 @@ class Document:
         id: The file's identifier of it; the number of its line where the file gives none.
         text: What is to be tagged; not blank.
         labels: Label indices, rising, each once.
+        group: What it has in common with others, as a patient; None where no column is named.
     """
 
     id: str
     text: str
     labels: tuple[int, ...]
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,8 @@ class Split:
             yield item
 
     def _document(self, raw: RawDocument, labels: LabelCatalogue) -> Document:
-        return Document(raw.id or str(raw.line), raw.text, self._rows_of(raw, labels))
+        rows = self._rows_of(raw, labels)
+        return Document(raw.id or str(raw.line), raw.text, rows, raw.group)
 
     def _rows_of(self, raw: RawDocument, labels: LabelCatalogue) -> tuple[int, ...]:
         # Every label that is unknown is named, not the first alone.

@@ -9,7 +9,7 @@ from typing import Any
 
 from sklearn.utils import check_random_state
 
-from models.names import ENSEMBLE, NAMES, WITHOUT_ENCODER
+from models.names import NAMES
 from training.configuration.run import TrainingConfig, read_config
 from training.estimators.invalid_input import InvalidInputError
 
@@ -43,9 +43,10 @@ def settings_of(
     if encoder is not None:
         return read_config(path, overrides | {"encoder": encoder})
     settings = read_config(path, overrides)
-    if "scorers" not in settings.model_fields_set:
-        scorers = [name for name in WITHOUT_ENCODER if name != NAMES or has_label_texts]
-        settings = read_config(path, overrides | {"scorers": [*scorers, ENSEMBLE]})
+    if settings.has_default_scorers:
+        found = settings.encoder_free_scorers
+        scorers = [name for name in found if name != NAMES or has_label_texts]
+        settings = read_config(path, overrides | {"scorers": scorers})
     if settings.is_dense:
         raise InvalidInputError(
             f"encoder is None, and the configuration has {', '.join(settings.scorers)}; name an "

@@ -35,11 +35,13 @@ class ColumnNames:
         text: Of the text, in the order in which they are joined; not empty.
         labels: Of the labels.
         id: Of the document's id; None where there is none.
+        group: Of what documents have in common; None where none is named.
     """
 
     text: tuple[str, ...]
     labels: str
     id: str | None
+    group: str | None = None
 
     def remarks(self, present: Sequence[str], options: CorpusOptions) -> list[str]:
         """Return what was recognised and not just read.
@@ -87,8 +89,11 @@ def find_columns(present: Sequence[str], options: CorpusOptions) -> ColumnNames:
         if options.id_column
         else next((name for name in ID_NAMES if name in present), None)
     )
-    taken = {labels, found_id}
-    return ColumnNames(text or _text_columns(present, taken), labels, found_id)
+    group = (
+        _named(options.group_column, present, "--group-column") if options.group_column else None
+    )
+    taken = {labels, found_id, group}
+    return ColumnNames(text or _text_columns(present, taken), labels, found_id, group)
 
 
 def _label_column(present: Sequence[str]) -> str:

@@ -131,7 +131,8 @@ def _documents(source: Source, is_label: IsLabel | None) -> Iterator[RawDocument
         return _parsed(full_text_rows(source.paths), _parse_full_text)
     if form in (PARQUET, ARROW):
         columns = _columns_of(path, column_names(path), options)
-        read = [*columns.text, columns.labels, *([columns.id] if columns.id else [])]
+        others = [name for name in (columns.id, columns.group) if name]
+        read = [*columns.text, columns.labels, *others]
         rows = arrow_rows(source.paths, read)
         return _parsed(rows, partial(_parse_cells, columns, options, is_label))
     if form is JSON_LINES:
@@ -191,7 +192,8 @@ def _header_of(path: Path, options: CorpusOptions) -> CsvHeader:
 def _needed(options: CorpusOptions) -> Columns:
     labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
     texts: list[tuple[str, ...]] = [(name,) for name in options.text_columns] or [TEXT_NAMES]
-    return [labels, *texts, *([(options.id_column,)] if options.id_column else [])]
+    others = [(name,) for name in (options.id_column, options.group_column) if name]
+    return [labels, *texts, *others]
 
 
 def _optional(options: CorpusOptions) -> tuple[str, ...]:
@@ -299,7 +301,8 @@ def _parse_cells(
 def _document(line: int, fields: Fields, columns: ColumnNames, labels: list[Any]) -> RawDocument:
     keys = tuple(label_key(entry, columns.labels) for entry in labels)
     found_id = id_of(fields, columns.id) if columns.id else ""
-    return RawDocument(line, found_id or None, _text(fields, *columns.text), keys)
+    group = id_of(fields, columns.group) if columns.group else None
+    return RawDocument(line, found_id or None, _text(fields, *columns.text), keys, group)
 
 
 def _text(fields: Fields, *names: str) -> str:

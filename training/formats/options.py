@@ -18,6 +18,8 @@ class CorpusOptions:
         label_column: Column of the labels.
         label_delimiter: What stands between the labels of a cell.
         id_column: Column of the document's id.
+        group_column: Column of what documents have in common, as a patient: where they are
+            confidential, documents of one group count once.
         one_row_per_label: Whether each row has one label, and rows with the same id, or without an
             id column the same text, are one document. They must stand together.
         vocabulary: The label file, where it is not in the folder under a known name.
@@ -28,6 +30,7 @@ class CorpusOptions:
     label_column: str | None = None
     label_delimiter: str | None = None
     id_column: str | None = None
+    group_column: str | None = None
     one_row_per_label: bool = False
     vocabulary: Path | None = None
     language: str | None = None
@@ -43,7 +46,7 @@ class CorpusOptions:
             object.__setattr__(self, "text_columns", (self.text_columns,))
         if isinstance(self.vocabulary, str):
             object.__setattr__(self, "vocabulary", Path(self.vocabulary))
-        columns = [*self.text_columns, self.label_column, self.id_column]
+        columns = [*self.text_columns, self.label_column, self.id_column, self.group_column]
         named = [column for column in columns if column is not None]
         if any(not column.strip() for column in named):
             raise ConfigError("columns of the corpus: got a blank name; expected names of columns")
@@ -57,7 +60,8 @@ class CorpusOptions:
     @property
     def names_columns(self) -> bool:
         """Whether a column is named."""
-        return bool(self.text_columns or self.label_column or self.id_column)
+        named = (self.text_columns, self.label_column, self.id_column, self.group_column)
+        return any(named)
 
     def to_json(self) -> dict[str, Any]:
         """Return what is given, the vocabulary by its file name; empty where nothing is."""

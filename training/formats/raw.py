@@ -19,12 +19,14 @@ class RawDocument:
         id: Its identifier; None where it has none.
         text: What is to be tagged; not blank.
         labels: Label indices, or ids and names.
+        group: What it has in common with others, as a patient; None where no column is named.
     """
 
     line: int
     id: str | None
     text: str
     labels: tuple[int, ...] | tuple[str, ...]
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

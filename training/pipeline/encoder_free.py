@@ -23,6 +23,7 @@ from training.runtime.run_log import stage_cost
 from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
 from training.sparse.fit import fit_sparse_model
 from training.sparse.vocabulary import fit_tfidf_of
+from training.sparse.word_rule import word_rule_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,14 @@ def fit_encoder_free(
 
     Raises:
         NoTokenError: No token is within the bounds.
-        ConfigError: A lemma table or the engine is missing.
+        ConfigError: A lemma table, the list of excluded words or the engine is missing.
     """
     training = corpus.split("train")
     truth = training.scan().labels
     with stage_cost(folder, f"features{suffix}"):
-        tfidf, features = fit_tfidf_of(training, config.sparse, unspaced_share)
+        tfidf, features = fit_tfidf_of(
+            training, config.sparse, unspaced_share, word_rule_of(training, config)
+        )
     with stage_cost(folder, f"sparse{suffix}"):
         sparse = fit_sparse_model(
             tfidf, features, truth, config.sparse,

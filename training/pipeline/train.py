@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,6 +49,7 @@ from training.runtime.claims import claim
 from training.runtime.distributed import ALONE, Processes
 from training.runtime.ray import LOCAL, Executor
 from training.runtime.run_log import stage_cost
+from training.sparse.word_rule import read_excluded_words
 
 logger = logging.getLogger(__name__)
 
@@ -225,9 +227,11 @@ def _check_input(run: Run) -> None:
     """Refuse early stopping that will have no dev split, and say which settings decide nothing.
 
     Raises:
-        ConfigError: The configuration has early stopping, and the corpus will have no dev split.
+        ConfigError: The configuration has early stopping, and the corpus will have no dev split;
+            or the list of excluded words can't be used.
     """
     config = run.config
+    read_excluded_words(config.excluded_words)
     if not config.held_out_dev:
         _check_early_stopping(config, run.dataset)
     if ignored := config.keys_ignored:
@@ -317,8 +321,13 @@ def _manifest(
 
 
 def _settings(run: Run, start: DenseStart | None) -> dict[str, Any]:
-    """Return all that decided what a run learns, with the pooling that its encoder decided."""
+    """Return all that decided what a run learns, with the pooling that its encoder decided.
+
+    Of the excluded words their number: a digest of few names could be guessed.
+    """
     settings = run.config.settings_used
+    if words := read_excluded_words(run.config.excluded_words):
+        settings["excluded_words"] = len(words)
     if start is not None:
         settings["retrieval"]["label_pooling"] = start.model.encoder.head.label_pooling
     return settings
@@ -354,6 +363,8 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
     }
     if said := run.dataset.options.to_json():
         content["corpus"] = said
+    if words := read_excluded_words(run.config.excluded_words):
+        content["excluded_words_sha256"] = sha256("\n".join(sorted(words)).encode()).hexdigest()
     if start is not None:
         content |= {
             "encoder_sha256": start.source.sha256,

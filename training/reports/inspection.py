@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from training.reports.training_cost import Cost, estimate_costs
 
 NUM_EXAMPLES = 10
 _EXAMPLE_CHARACTERS = 200
+_UNSAID = "not quoted"
+"""Instead of the reason why a line can't be used, which may quote it."""
 _QUANTILES = {"shortest": 0.0, "median": 0.5, "95 of 100 below": 0.95, "longest": 1.0}
 
 
@@ -76,7 +78,7 @@ class Inspection:
         label_file: The name of their file; None: the documents tell them.
         bands: Number of labels by training documents, by the names of `FREQUENCY_BINS`.
         training_counts: Training documents of each label, falling.
-        examples: Documents from all over the first split.
+        examples: Documents from all over the first split; none where they are confidential.
         oddities: What looks suspicious, a sentence each.
         costs: What training is likely to take.
     """
@@ -155,13 +157,14 @@ class _Examples:
         )
 
 
-def inspect_dataset(dataset: Dataset) -> Inspection:
+def inspect_dataset(dataset: Dataset, *, is_confidential: bool = False) -> Inspection:
     """Read a corpus once, and tell what is in it; lines that can't be used are counted.
 
     Of the texts a hash each is held, and some for examples.
 
     Args:
         dataset: The corpus.
+        is_confidential: Whether no document and no cell of a line is to be quoted.
 
     Raises:
         DataError: A file can't be read to its end, or no labels are known.
@@ -169,7 +172,7 @@ def inspect_dataset(dataset: Dataset) -> Inspection:
     labels = dataset.labels
     examples = {name: _Examples() for name in dataset.split_names}
     splits = {
-        name: _content(dataset.split(name), len(labels), examples[name])
+        name: _content(dataset.split(name), len(labels), examples[name], is_confidential)
         for name in dataset.split_names
     }
     first = next(iter(splits))
@@ -186,7 +189,7 @@ def inspect_dataset(dataset: Dataset) -> Inspection:
         label_file=dataset.label_file,
         bands={name: int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS},
         training_counts=np.sort(counts)[::-1],
-        examples=examples[first].chosen(labels),
+        examples=() if is_confidential else examples[first].chosen(labels),
         oddities=tuple(
             find_oddities(
                 labels,
@@ -209,13 +212,16 @@ def _recognised(dataset: Dataset) -> list[str]:
     return [*([dataset.remark] if dataset.remark else []), *sorted(found)]
 
 
-def _content(split: Split, num_labels: int, examples: _Examples) -> SplitContent:
+def _content(
+    split: Split, num_labels: int, examples: _Examples, is_confidential: bool
+) -> SplitContent:
     problems = {kind: ProblemList(split.path, 3) for kind in (EmptyText, UnknownLabels, BadLine)}
     lengths, texts, ids, labels = array("q"), array("q"), array("q"), array("q")
     words = num_unlabelled = 0
     for item in split.lines():
         if not isinstance(item, Document):
-            problems[type(item)].add(item)
+            shown = replace(item, reason=_UNSAID) if is_confidential else item
+            problems[type(item)].add(shown)
             continue
         examples.add(item)
         lengths.append(len(item.text))

@@ -43,7 +43,7 @@ def text_of(found: Inspection) -> str:
         f"## Documents\n\n{_split_table(found)}",
         f"## Labels\n\n{_label_line(found)}\n\n```\n{bars_of_bands(found)}\n```",
         f"Training documents of the label at each rank:\n\n```\n{ranks}\n```",
-        f"## Examples\n\n{_examples(found)}",
+        f"## Examples\n\n{_examples(found) or 'None are shown.'}",
         f"## Suspicious\n\n{_bullets(found.oddities) or 'Nothing was found.'}",
         _costs(found),
     ]

@@ -81,9 +81,10 @@ def report_labels(
     Args:
         bundle: A verified bundle.
         indices: Rows of the catalogue.
-        num_keywords: Most keywords shown of a label.
+        num_keywords: Most keywords shown of a label; of a confidential model none are.
     """
     sparse = read_sparse(bundle)
+    num_shown = 0 if bundle.manifest.is_confidential else num_keywords
     read_by_encoder = _reader(bundle)
     for index in indices:
         label = bundle.catalogue[index]
@@ -94,7 +95,7 @@ def report_labels(
             description=label.description,
             pseudo_description=label.pseudo_description[:num_read],
             training_count=label.training_count,
-            keywords=_weighed_keywords(sparse, index, num_keywords),
+            keywords=_weighed_keywords(sparse, index, num_shown),
             keywords_read=None if num_read is None else _whole_keywords(label, num_read),
         )
 

@@ -123,6 +123,8 @@ def report_page(
     split_name: str,
     found: Assessment,
     log: RunLog | None = None,
+    *,
+    is_confidential: bool = False,
 ) -> str:
     """Return the page.
 
@@ -133,12 +135,14 @@ def report_page(
         split_name: The split of it.
         found: Rankings and metrics, with the reliability of the probabilities.
         log: What the run wrote down; None: the page has no curves and no costs.
+        is_confidential: Whether no document is shown, as always where the model is confidential.
     """
+    is_confidential = is_confidential or bundle.manifest.is_confidential
     sections = [
         _model(bundle, version, split_name),
         _metrics(found),
         _probabilities(found),
-        _examples(bundle, dataset, split_name, found),
+        *([] if is_confidential else [_examples(bundle, dataset, split_name, found)]),
         *([] if log is None else [_training(log)]),
         _configuration(bundle.manifest),
     ]

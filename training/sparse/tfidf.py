@@ -18,10 +18,11 @@ from models.errors import ConfigError
 from models.scorers.tfidf import CHAR, WORD, TfidfModel, terms_of, weigh_counts
 from training.configuration.sections import SparseConfig
 from training.sparse.fit import NoTokenError
+from training.sparse.word_rule import ANY_WORD, WordRule
 
 
 def fit_tfidf(
-    texts: Iterable[str], config: SparseConfig
+    texts: Iterable[str], config: SparseConfig, rule: WordRule = ANY_WORD
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf, and return them with the training documents' tf-idf rows.
 
@@ -31,6 +32,7 @@ def fit_tfidf(
     Args:
         texts: Training documents.
         config: Document frequency bounds, analyzer (automatic: words), lemmas, length of phrases.
+        rule: Which words may become features besides.
 
     Raises:
         NoTokenError: No token is within the bounds.
@@ -38,6 +40,7 @@ def fit_tfidf(
     """
     analyzer = CHAR if config.analyzer == CHAR else WORD
     lemmas = {} if analyzer == CHAR else read_lemmas(config.lemma_language)
+    lemmas = {form: lemma for form, lemma in lemmas.items() if not rule.excludes(form)}
     max_ngram = 1 if analyzer == CHAR else config.max_ngram
     counter = CountVectorizer(
         analyzer=partial(terms_of, lemmas=lemmas, max_ngram=max_ngram, analyzer=analyzer),
@@ -48,12 +51,15 @@ def fit_tfidf(
     try:
         counts = csr_array(counter.fit_transform(texts))
     except ValueError as error:
-        raise NoTokenError(
-            f"tf-idf: no token occurs in at least {config.min_document_count} and at most "
-            f"{config.max_document_share:.0%} of the training documents ({error}); give more "
-            "documents, or change sparse.min_document_count or sparse.max_document_share"
-        ) from error
+        raise NoTokenError(_no_token(config, str(error))) from error
     tokens = [str(token) for token in counter.get_feature_names_out()]
+    is_allowed = rule.allowed(tokens, counts)
+    if not is_allowed.all():
+        tokens = [token for token, allowed in zip(tokens, is_allowed, strict=True) if allowed]
+        counts = csr_array(counts[:, is_allowed])
+    if not tokens:
+        reason = "all others are excluded, or of too few different documents"
+        raise NoTokenError(_no_token(config, reason))
     num_documents = counts.shape[0]
     frequency = np.bincount(counts.indices, minlength=len(tokens))
     idf = (np.log((1 + num_documents) / (1 + frequency)) + 1).astype(np.float32)
@@ -61,6 +67,14 @@ def fit_tfidf(
     # A form that is itself a token must go on being read as its lemma, even one left out.
     used = {form: x for form, x in lemmas.items() if x in kept or form in kept}
     return TfidfModel(tokens, idf, used, max_ngram, analyzer), weigh_counts(counts, idf)
+
+
+def _no_token(config: SparseConfig, reason: str) -> str:
+    return (
+        f"tf-idf: no token occurs in at least {config.min_document_count} and at most "
+        f"{config.max_document_share:.0%} of the training documents ({reason}); give more "
+        "documents, or change sparse.min_document_count or sparse.max_document_share"
+    )
 
 
 def read_lemmas(language: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from training.configuration.sections import SparseConfig
 from training.data.splits import Split
 from training.sparse.fit import NoTokenError
 from training.sparse.tfidf import fit_tfidf
+from training.sparse.word_rule import ANY_WORD, WordRule
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,10 @@ _LEAST_SHARE = 0.5
 
 
 def fit_tfidf_of(
-    split: Split, config: SparseConfig, unspaced: float | None = None
+    split: Split,
+    config: SparseConfig,
+    unspaced: float | None = None,
+    rule: WordRule = ANY_WORD,
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf (see `fit_tfidf`); defaults that leave no token give way.
 
@@ -36,6 +40,7 @@ def fit_tfidf_of(
         split: Training documents, which are read several times.
         config: As it was given; what is not at its default is kept.
         unspaced: Share of the letters in scripts without spaces; None: the texts are read for it.
+        rule: Which words may become features besides; it never gives way.
 
     Raises:
         NoTokenError: No token is left all the same.
@@ -46,7 +51,7 @@ def fit_tfidf_of(
     refusals: list[NoTokenError] = []
     for settings in _attempts(chosen, may_change=config.analyzer == "automatic"):
         try:
-            found = fit_tfidf(split.texts(), settings)
+            found = fit_tfidf(split.texts(), settings, rule)
         except NoTokenError as error:
             refusals.append(error)
             continue

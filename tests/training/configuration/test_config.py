@@ -264,6 +264,8 @@ def test_all_settings_count_where_there_is_an_encoder():
     for name in ("document_pooling", "document_prefix", "label_prefix"):  # left to the encoder
         assert given.pop(name) is None
     assert given["retrieval"].pop("label_pooling") is None
+    for name in ("confidential", "excluded_words"):  # written where they are given
+        assert not given.pop(name)
     assert config.settings_used == given
 
 

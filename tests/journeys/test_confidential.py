@@ -1,0 +1,137 @@
+"""A hospital's coder: no name of a patient is in a confidential bundle, nor in any answer."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from models.bundle.registry import Registry
+from service.app import create_app
+from service.settings import Settings
+
+FIRST, LAST, STREET = "walburga", "zwiebelkranz", "lerchenfeldweg"
+COMMON = "erika"
+"""A first name of many patients, which only a list can tell from a word."""
+NAMES = (FIRST, LAST, STREET, COMMON)
+WORDS = ("fever", "cough", "fracture", "wrist", "ankle", "cyst", "asthma", "rash", "gout", "mumps")
+CODES = ("R50", "R05", "S52", "S62", "S82", "E04")
+RARE = "Q99.9"
+PLAIN = "warmup_texts: 0\nscorers: [sparse, names, ensemble]\nsparse: {max_document_share: 1.0}\n"
+CONFIDENTIAL = (
+    "confidential: true\nexcluded_words: names.txt\nscorers: [sparse, names, ensemble]\n"
+    "sparse: {max_document_share: 1.0}\n"
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Notes of 240 patients, and four of one more patient, who alone has a rare code."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        (f"patient {COMMON if n % 3 else 'anna'} has {WORDS[n % 10]} and {WORDS[n * 7 % 10]} {n}",
+         CODES[n % 6], f"p{n}")
+        for n in range(240)
+    ]  # fmt: skip
+    extra = ("formerly", "again", "still", "seen")
+    rows += [(f"{FIRST.upper()} {LAST}, {STREET} {n}, rileta {extra[n]}", RARE, "x")
+             for n in range(4)]  # fmt: skip
+    with Path("notes.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "labels", "patient"), *rows])
+    Path("names.txt").write_text("Érika\n")  # as nobody writes it
+    Path("all.txt").write_text(f"{FIRST} {LAST}\n{STREET}\n{COMMON}\n")
+    return tmp_path
+
+
+def train(run, config: str, registry: str) -> Path:
+    Path(f"{registry}.yaml").write_text(config)
+    done = run(
+        "train", "notes.csv", "--config", f"{registry}.yaml", "--registry", registry,
+        "--work", f"work-{registry}", "--group-column", "patient",
+    )  # fmt: skip
+    assert done.status == 0, done.err
+    return Path(registry)
+
+
+def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
+    bundle = train(run, CONFIDENTIAL, "registry") / "1"
+    held = {
+        (name, path.name)
+        for path in bundle.rglob("*")
+        if path.is_file()
+        for name in (*NAMES, "rileta", "formerly")
+        if name.encode() in path.read_bytes().lower()
+    }
+    assert held == set()
+    audited = run("registry", "audit", "1", "--words", "all.txt")
+    assert (audited.status, "none of 4 words" in audited.out) == (0, True)
+    with TestClient(create_app(Settings(registry=Path("registry"), watch_interval_s=0))) as client:
+        while "still loading" in client.get("/readyz").text:
+            pass
+        found = [client.get("/v1/labels", params={"query": name}).json() for name in (*NAMES, "fe")]
+        assert [each["total"] for each in found] == [0] * 5  # "fever" is a word, not a name
+        asked = {"text": "fever and cough", "explain": True, "k": 7}
+        texts = [client.post("/v1/predict", json=asked).text]
+        texts += [client.get("/v1/labels").text, client.get("/v1/models").text]
+        texts.append(client.get("/v1/labels", params={"id": RARE}).text)
+    assert not any(name in text.lower() for name in NAMES for text in texts)
+    why = [each["explanation"] for each in json.loads(texts[0])["results"][0]["labels"]]
+    assert why and not any(each["keywords"] for each in why)
+    assert "fever" not in run("describe", CODES[0]).out
+
+
+def test_the_audit_says_which_names_another_bundle_holds_where(here, run):
+    train(run, PLAIN, "plain")
+    audited = run("registry", "audit", "--words", "all.txt", "--registry", "plain", "--json")
+    findings = json.loads(audited.out)["findings"]
+    assert audited.status == 1
+    assert {x["word"] for x in findings if x["file"] == "sparse.json"} == set(NAMES)
+    described = [x for x in findings if x["file"] == "labels.jsonl" and x["word"] == LAST]
+    assert [x["labels"] for x in described] == [[RARE]]
+    (token,) = (x for x in findings if x["file"] == "sparse.json" and x["word"] == LAST)
+    assert token["labels"] == [RARE]
+
+
+def test_documents_of_one_group_count_once(here, run):
+    """Thirty notes of one patient, all different, make no word of theirs a feature."""
+    with Path("notes.csv").open("a") as file:
+        file.writelines(f"morbus walpurgis nr{n} n{n},R50,y\n" for n in range(30))
+    bundle = train(run, CONFIDENTIAL, "grouped") / "1"
+    tokens = json.loads((bundle / "sparse.json").read_text())["tokens"]
+    assert "fever" in tokens and not {"morbus", "walpurgis"} & set(tokens)
+
+
+def test_nothing_is_quoted_where_documents_are_confidential(here, run):
+    with Path("notes.csv").open("a") as file:
+        file.write(f"{FIRST},R50\n")  # a cell is missing
+        file.write(",R50,p1\n")
+    seen = run("inspect", "notes.csv", "--confidential", "--output", "found")
+    assert "not quoted" in seen.out
+    assert seen.status == 0 and not any(name in seen.out.lower() for name in NAMES)
+    written = Path("found/inspection.md").read_text() + Path("found/inspection.json").read_text()
+    assert not any(name in written.lower() for name in NAMES)
+    Path("notes.csv").write_text("\n".join(Path("notes.csv").read_text().splitlines()[:-2]))
+    train(run, CONFIDENTIAL, "registry")
+    told = run("report", "notes.csv", "--group-column", "patient", "--output", "page.html")
+    assert told.status == 0, told.err
+    assert not any(name in Path("page.html").read_text().lower() for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("scorers: [sparse, neighbours]", "neighbours"),
+        ("warmup_texts: 16", "warmup_texts"),
+        ("sparse: {min_document_count: 2}", "min_document_count"),
+        ("descriptions: {num_keywords: 5}", "num_keywords"),
+        ("excluded_words: nowhere.txt", "nowhere.txt"),
+    ],
+)
+def test_settings_that_contradict_confidential_are_refused(here, run, line, key):
+    Path("c.yaml").write_text(f"confidential: true\n{line}\n")
+    done = run("train", "notes.csv", "--config", "c.yaml", "--without-encoder")
+    assert done.status == 1 and key in done.last_line
+    assert not Registry("registry").versions()

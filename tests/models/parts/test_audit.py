@@ -1,0 +1,52 @@
+"""Which words stand in the files of a bundle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from models.bundle.bundle import Bundle, open_bundle, write_bundle
+from models.bundle.manifest import Manifest
+from models.labels.catalogue import Label, LabelCatalogue
+from models.parts.audit import audit_bundle, words_of_list
+
+
+def test_every_kind_of_file_is_searched(tmp_path: Path, manifest: Manifest) -> None:
+    encoder = tmp_path / "encoder"
+    encoder.mkdir()
+    (encoder / "tokenizer.json").write_text(json.dumps({"vocab": {"\u0120gr\u00fcn": 7}}))
+    (encoder / "vocab.txt").write_text("rot\nblau\n")
+    write_bundle(
+        tmp_path / "1",
+        manifest=replace(manifest, label_count=1),
+        catalogue=LabelCatalogue([Label("L1", "Name", description="of Rosé, here")]),
+        tensors={"a.safetensors": {"text": np.frombuffer(b"said weiss", dtype=np.uint8)}},
+        texts={"n.json": json.dumps(["gelbes", "x_gelb_y", "\u7d05\u8272\u7684"])},
+        encoder_folder=encoder,
+    )
+    words = words_of_list("Gr\u00dcN\nrose\nweiss gelb blau \u7d05\u8272 schwarz")
+    found = {(x.word, x.file): x for x in audit_bundle(open_bundle(tmp_path / "1"), words)}
+    assert set(found) == {
+        ("grun", "encoder/tokenizer.json"), ("blau", "encoder/vocab.txt"), ("gelb", "n.json"),
+        ("rose", "labels.jsonl"), ("weiss", "a.safetensors"), ("\u7d05\u8272", "n.json"),
+    }  # fmt: skip
+    assert found["rose", "labels.jsonl"].labels == ("L1",)
+    assert found["gelb", "n.json"].places == ("1",)  # not in "gelbes"
+
+
+def test_a_word_of_the_vocabulary_names_the_labels_that_it_speaks_for(bundle: Bundle) -> None:
+    (column, word) = next(
+        (column, token)
+        for column, token in enumerate(json.loads(bundle.text("sparse.json"))["tokens"])
+        if token.isalpha()
+    )
+    sparse = bundle.tensors("sparse.safetensors")
+    rows = np.repeat(np.arange(len(sparse["bias"])), np.diff(sparse["indptr"]))
+    is_for = (sparse["indices"] == column) & (sparse["data"] > 0)
+    weights = dict(zip(rows[is_for].tolist(), sparse["data"][is_for].tolist(), strict=True))
+    best = sorted(weights, key=lambda row: -weights[row])
+    (found,) = (x for x in audit_bundle(bundle, [word]) if x.file == "sparse.json")
+    assert found.labels == tuple(bundle.catalogue[int(sparse["labels"][x])].id for x in best)
