@@ -394,10 +394,7 @@ def _check_choices(manifest: Manifest) -> None:
     Raises:
         TypeError: There are some.
     """
-    choices: dict[str, tuple[object, ...]] = {
-        "linear_correction": (None, *get_args(CorrectionName)),
-    }
-    check_names(manifest, choices)
+    check_names(manifest, {"linear_correction": (None, *get_args(CorrectionName))})
     if manifest.encoder is not None:
         of_encoder = {"document_pooling": get_args(Pooling), "activation": get_args(Activation)}
         check_names(manifest.encoder, of_encoder | {"is_normalized": (False, True)})
