@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -72,7 +72,25 @@ from service.versions.serving import Canary, ModelManager
 from service.versions.sources import RegistrySource
 from service.web.api_keys import KeyRing, Keys
 from service.web.deps import MAX_SEARCHES, Service
+from service.web.json_body import describe_bodies
 from service.web.problem_handlers import add_handlers, set_media_types
+
+ROUTERS = (
+    predict_router,  # asked most, so looked at first
+    page_router,
+    batch_router,
+    model_router,
+    health_router,
+    label_router,
+    shard_router,
+    feedback_router,
+    queue_router,
+    admin_router,
+    annif_router,
+    protocol_router,
+    studio_router,
+)
+"""Of all routes, in the order in which they are looked at."""
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
 
@@ -108,21 +126,7 @@ def create_app(
     )
     app.state.service = service
     app.state.page, app.state.api_docs = read_page(), read_page("api_docs")
-    for router in (
-        predict_router,  # asked most, so looked at first
-        page_router,
-        batch_router,
-        model_router,
-        health_router,
-        label_router,
-        shard_router,
-        feedback_router,
-        queue_router,
-        admin_router,
-        annif_router,
-        protocol_router,
-        studio_router,
-    ):
+    for router in ROUTERS:
         app.include_router(router)
     add_handlers(app)
     # The last one is the first to see a request.
@@ -168,7 +172,7 @@ def create_app(
     if settings.root_path:
         app.add_middleware(RootPathMiddleware, root_path=settings.root_path)
     app.add_middleware(CloseUpgradesMiddleware)
-    app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI documents
+    app.openapi = cache(partial(_openapi, app))  # type: ignore[method-assign]  # as FastAPI documents
     return app
 
 
@@ -306,6 +310,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     """Return FastAPI's document with our errors, and the limits of this service."""
     service: Service = app.state.service
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
+    describe_bodies(document, [route for router in ROUTERS for route in router.routes])
     limits = service.settings
     schemas = document["components"]["schemas"]
     unnamed = batch_schemas() | event_schemas()

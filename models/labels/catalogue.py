@@ -198,8 +198,8 @@ class LabelCatalogue:
                 return found[0]
             if found:
                 ids = ", ".join(repr(self._labels[index].id) for index in found[:5])
-                raise DataError(f"{len(found)} labels {what} {key!r} (ids {ids}); use the id")
-        raise DataError(f"unknown label {key!r}; it is neither an id nor a name of a label")
+                raise DataError(f"{len(found)} labels {what} {key[:100]!r} (ids {ids}); use the id")
+        raise DataError(f"unknown label {key[:100]!r}; it is neither an id nor a name of a label")
 
     def replaced(self, **columns: Iterable[object]) -> LabelCatalogue:
         """Return a copy in which each named field takes its values, one per label, in row order."""

@@ -15,8 +15,6 @@ from urllib.parse import unquote_to_bytes
 
 import fastapi
 from fastapi import APIRouter, Depends, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -43,8 +41,9 @@ from service.schemas.feedback import FeedbackEntry
 from service.schemas.predict import PredictRequest
 from service.versions.serving import LoadedModel, Serving
 from service.web.answering import answer_request
-from service.web.deps import Service, ServiceDep, media_type_of, require_json
+from service.web.deps import Service, ServiceDep, media_type_of
 from service.web.feedback import store_feedback
+from service.web.json_body import JsonBody, validated
 from service.web.problem_handlers import BodyError, responses
 from service.wire.problems import Kind, KindError
 
@@ -148,12 +147,11 @@ async def suggest(project_id: str, request: Request, service: ServiceDep) -> Sug
 @router.post(
     "/projects/{project_id}/suggest-batch",
     summary="Annif: labels of several texts",
-    dependencies=[Depends(require_json)],
     responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
 )
 async def suggest_batch(
     project_id: str,
-    body: DocumentBatch,
+    body: Annotated[DocumentBatch, Depends(JsonBody(DocumentBatch))],
     request: Request,
     service: ServiceDep,
     options: Annotated[SuggestOptions, fastapi.Query()],
@@ -175,10 +173,13 @@ async def suggest_batch(
     "projects that do not learn online, unless the service keeps feedback.",
     responses=responses(400, 403, 404, 409, 413, 415, 422, 429, 503, 504),
     status_code=204,
-    dependencies=[Depends(_require_learning), Depends(require_json)],
+    dependencies=[Depends(_require_learning)],
 )
 async def learn(
-    project_id: str, body: LearningBatch, request: Request, service: ServiceDep
+    project_id: str,
+    body: Annotated[LearningBatch, Depends(JsonBody(LearningBatch))],
+    request: Request,
+    service: ServiceDep,
 ) -> None:
     """Keep texts with their labels, the same ones once."""
     version = _project(service, project_id).model.version
@@ -343,10 +344,4 @@ async def _read_form(request: Request) -> SuggestForm:
         raise HTTPException(415, f"Send the body with the header 'Content-Type: {FORM}'")
     # On another thread: the escapes of a long text take a second.
     fields = await run_in_threadpool(parse_form, await request.body())
-    try:
-        return SuggestForm.model_validate(fields)
-    except ValidationError as error:
-        found = error.errors(include_url=False)
-        raise RequestValidationError(
-            [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
-        ) from error
+    return validated(SuggestForm, fields)

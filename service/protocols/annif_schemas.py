@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
-from service.schemas.base import Answer, Text, check_text
+from service.schemas.base import Answer, Listed, Text, check_text
 from service.schemas.feedback import MAX_LABELS, EntryId, LabelId
 
 MAX_DOCUMENTS = 32
@@ -17,7 +17,7 @@ def _check_unless_blank(text: str) -> str:
 
 
 _Text = Annotated[str, Field(description="Input text."), AfterValidator(_check_unless_blank)]
-_Metadata = Annotated[dict[str, str], Field(description="Read by no scorer.")]
+_Metadata = Annotated[dict[str, str], Field(description="Read by no scorer.", max_length=1000)]
 
 
 class SuggestOptions(BaseModel):
@@ -54,7 +54,7 @@ class DocumentBatch(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    documents: list[AnnifDocument] = Field(max_length=MAX_DOCUMENTS)
+    documents: list[AnnifDocument] = Field(max_length=MAX_DOCUMENTS, fail_fast=True)
 
 
 class Subject(BaseModel):
@@ -72,12 +72,12 @@ class IndexedDocument(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
     text: Text
-    subjects: list[Subject] = Field(min_length=1, max_length=MAX_LABELS)
+    subjects: list[Subject] = Field(min_length=1, max_length=MAX_LABELS, fail_fast=True)
     document_id: EntryId | None = None
     metadata: _Metadata = {}
 
 
-class LearningBatch(RootModel[list[IndexedDocument]]):
+class LearningBatch(RootModel[Listed[IndexedDocument]]):
     """Texts with their right labels."""
 
     model_config = ConfigDict(frozen=True)

@@ -7,7 +7,7 @@ are read in any case, as Label Studio's editor does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -18,8 +18,14 @@ from models.errors import RequestError
 ControlKind: TypeAlias = Literal["choices", "taxonomy"]
 THRESHOLD, NUM_LABELS, SCORER = "model_score_threshold", "model_k", "model_scorer"
 """Attributes of a control that say what to predict; Label Studio passes them on."""
+_CONTROL_TAGS = ("choices", "taxonomy")
 _DEFAULT_K = 5
 _MAX_DEPTH = 50
+_MAX_CHARACTERS = 2**20
+_MAX_SIGNS = 100_000
+"""Most `<` and `=` of a configuration, which bound the tags and attributes to be made of it."""
+_MAX_TEMPLATE_CHARACTERS = 10_000
+_MAX_VARIABLES = 100
 _VARIABLE = re.compile(r"\$([\w.]+)")
 
 
@@ -64,13 +70,49 @@ class Control:
     threshold: float | None
     scorer: str | None
 
-    def text_of(self, data: Mapping[str, Any]) -> str:
+    def text_of(self, data: Mapping[str, Any], max_characters: int) -> str:
         """Return the text of a task.
 
+        Args:
+            data: The data of the task.
+            max_characters: Most characters of the text; longer ones are not built.
+
         Raises:
-            RequestError: A field is missing or no text.
+            RequestError: A field is missing or no text, or the text is too long.
         """
-        return _VARIABLE.sub(lambda found: _field(data, found[1]), self.template)
+        pieces = _VARIABLE.split(self.template)  # every second one is the name of a field
+        pieces[1::2] = [_field(data, name) for name in pieces[1::2]]
+        length = sum(map(len, pieces))
+        if length > max_characters:
+            raise RequestError(
+                f"data: the text that <Text> shows has {length} characters; expected at most "
+                f"{max_characters}; shorten it"
+            )
+        return "".join(pieces)
+
+    def texts_of(
+        self, tasks: Iterable[Mapping[str, Any]], max_characters: int, max_in_all: int
+    ) -> list[str]:
+        """Return the texts of tasks.
+
+        Args:
+            tasks: The data of each task.
+            max_characters: Most characters of one text.
+            max_in_all: Most characters of all of them.
+
+        Raises:
+            RequestError: As `text_of` does, or the texts are too long in all.
+        """
+        texts, left = [], max_in_all
+        for data in tasks:
+            texts.append(self.text_of(data, max_characters))
+            left -= len(texts[-1])
+            if left < 0:
+                raise RequestError(
+                    f"tasks: their texts have more than {max_in_all} characters in all; send fewer "
+                    "tasks at a time"
+                )
+        return texts
 
 
 @lru_cache(maxsize=8)
@@ -85,7 +127,7 @@ def controls_of(config: str) -> tuple[Control, ...]:
     controls = tuple(
         _control(each, texts)
         for each in elements
-        if _tag(each) in ("choices", "taxonomy") and _attributes(each).get("toname") in texts
+        if _tag(each) in _CONTROL_TAGS and _attributes(each).get("toname") in texts
     )
     if not controls:
         raise RequestError(
@@ -96,6 +138,12 @@ def controls_of(config: str) -> tuple[Control, ...]:
 
 
 def _parsed(config: str) -> Element:
+    if len(config) > _MAX_CHARACTERS or config.count("<") + config.count("=") > _MAX_SIGNS:
+        raise RequestError(
+            f"label_config: it has more than {_MAX_CHARACTERS} characters, or more than "
+            f"{_MAX_SIGNS} tags and attributes; use <Taxonomy> with apiUrl, which asks for labels "
+            "a level at a time"
+        )
     if "<!DOCTYPE" in config or "<!ENTITY" in config:
         raise RequestError("label_config: it declares a document type; leave that out")
     try:
@@ -145,7 +193,14 @@ def _template(name: str, attributes: Mapping[str, str]) -> str:
             "put the text itself into the tasks"
         )
     template = attributes.get("value", "")
-    if not _VARIABLE.search(template):
+    num_variables = len(_VARIABLE.findall(template))
+    if len(template) > _MAX_TEMPLATE_CHARACTERS or num_variables > _MAX_VARIABLES:
+        raise RequestError(
+            f"label_config: the value of <Text name={name!r}> has {len(template)} characters and "
+            f"{num_variables} fields; expected at most {_MAX_TEMPLATE_CHARACTERS} and "
+            f"{_MAX_VARIABLES}"
+        )
+    if not num_variables:
         raise RequestError(
             f"label_config: <Text name={name!r}> has the value {template[:100]!r}; expected a "
             "field of the task, such as '$text'"
@@ -157,6 +212,11 @@ def _choices(
     element: Element, control: str, kind: ControlKind, above: tuple[str, ...] = (), depth: int = 0
 ) -> Iterator[Choice]:
     for each in element:
+        if _tag(each) in _CONTROL_TAGS:
+            raise RequestError(
+                f"label_config: another control stands inside of control {control[:100]!r}; put "
+                "it beside"
+            )
         if _tag(each) != "choice":
             yield from _choices(each, control, kind, above)
             continue

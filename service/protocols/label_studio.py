@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
-from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,8 +16,6 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from models.errors import RequestError
-from models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
-from models.predict.protocol import Predictor
 from models.results import Prediction
 from service.engine.queries import query_of
 from service.protocols.annif import score_of
@@ -31,7 +28,12 @@ from service.protocols.label_studio_feedback import (
     version_name,
     version_of,
 )
-from service.protocols.label_studio_labels import ControlLabels, control_labels
+from service.protocols.label_studio_labels import (
+    ControlLabels,
+    browser_of,
+    labels_of,
+    taxonomy_items,
+)
 from service.protocols.label_studio_schemas import (
     AnnotationEvent,
     AnnotationsEvent,
@@ -55,9 +57,9 @@ from service.schemas.feedback import FeedbackEntry
 from service.schemas.predict import PredictRequest
 from service.versions.serving import LoadedModel
 from service.web.answering import answer_request
-from service.web.deps import Service, ServiceDep, require_json, require_known_query
+from service.web.deps import Service, ServiceDep, require_known_query
 from service.web.feedback import replace_feedback, writer_of
-from service.web.json_body import checked, parse_json_body
+from service.web.json_body import JsonBody, checked
 from service.web.problem_handlers import responses
 
 logger = logging.getLogger(__name__)
@@ -69,8 +71,6 @@ _EVENTS: dict[str, type[AnnotationEvent | AnnotationsEvent | DeletionEvent]] = {
     "ANNOTATIONS_DELETED": DeletionEvent,
 }
 _ANY_TEXT = "text"
-_browsers: WeakKeyDictionary[Predictor, LabelBrowser] = WeakKeyDictionary()
-"""Of each model in use, as making one takes a second where there are a million labels."""
 
 router = APIRouter(prefix="/label-studio", tags=["Label Studio"])
 
@@ -85,10 +85,11 @@ async def show_health(service: ServiceDep) -> StudioHealth:
 @router.post(
     "/setup",
     summary="Label Studio: begin with a project",
-    dependencies=[Depends(require_json)],
     responses=responses(400, 413, 415, 422, 429, 503, 504),
 )
-async def set_up(body: SetupRequest, service: ServiceDep) -> ModelVersion:
+async def set_up(
+    body: Annotated[SetupRequest, Depends(JsonBody(SetupRequest))], service: ServiceDep
+) -> ModelVersion:
     """Check that a project can be predicted, its labels and how it asks; nothing of it is kept.
 
     What is wrong is logged, as Label Studio does not show it.
@@ -101,18 +102,27 @@ async def set_up(body: SetupRequest, service: ServiceDep) -> ModelVersion:
 @router.post(
     "/predict",
     summary="Label Studio: labels of tasks",
-    dependencies=[Depends(require_json)],
     responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
 )
-async def predict(body: TasksRequest, request: Request, service: ServiceDep) -> PredictedTasks:
+async def predict(
+    body: Annotated[TasksRequest, Depends(JsonBody(TasksRequest))],
+    request: Request,
+    service: ServiceDep,
+) -> PredictedTasks:
     """Return the labels of each task, as choices of the project's control; none of blank texts.
 
     Attributes of the control say what to predict: `model_k` (labels a task, 5 where absent; all
     where the model has fewer), `model_score_threshold` (least probability) and `model_scorer`.
     """
     model = _default_model(service)
-    labels = await run_in_threadpool(_labels_of, body.label_config, model)
-    texts = [labels.control.text_of(task.data) for task in body.tasks]
+    labels = await run_in_threadpool(labels_of, body.label_config, model)
+    limits = service.settings
+    texts = await run_in_threadpool(
+        labels.control.texts_of,
+        [task.data for task in body.tasks],
+        limits.max_text_characters,
+        limits.max_body_bytes,
+    )
     answers = await _answers(request, service, labels, model, texts)
     return await run_in_threadpool(_predicted, labels, model, answers)
 
@@ -136,13 +146,11 @@ async def take_event(request: Request, service: ServiceDep) -> WebhookReceipt:
     Of a deleted one, and of a task that is skipped, nothing is left. Of other events nothing is
     done.
     """
-    await require_json(request)
-    content = await request.body()
-    kind = _EVENTS.get(parse_json_body(content, OtherEvent).action)
+    kind = _EVENTS.get((await JsonBody(OtherEvent)(request)).action)
     if kind is None:
         return WebhookReceipt(stored=0)
     writer_of(service)
-    event = parse_json_body(content, kind)
+    event = await JsonBody(kind)(request)
     if isinstance(event, DeletionEvent):
         for deleted in event.annotations:
             series = series_of(event.project, deleted.id)
@@ -187,7 +195,7 @@ async def list_items(
     Labels stand below their broader ones; more than 500 at a level are divided by letters.
     """
     model = service.manager.get(version)
-    return await run_in_threadpool(_items, model, path, query)
+    return await run_in_threadpool(taxonomy_items, model, path, query)
 
 
 def event_schemas() -> dict[str, Any]:
@@ -204,10 +212,6 @@ def _default_model(service: Service) -> LoadedModel:
     return serving.models[serving.default]
 
 
-def _labels_of(config: str, model: LoadedModel) -> ControlLabels:
-    return control_labels(config, model.predictor.catalogue, model.version)
-
-
 async def _check(service: Service, config: str, model: LoadedModel) -> None:
     """Refuse a configuration that a model can't predict, and log why; a text is predicted for it.
 
@@ -216,21 +220,13 @@ async def _check(service: Service, config: str, model: LoadedModel) -> None:
         RequestValidationError: It is one.
     """
     try:
-        labels = await run_in_threadpool(_labels_of, config, model)
+        labels = await run_in_threadpool(labels_of, config, model)
         options = _options_of(labels, model, service.settings.max_k)
         body = checked(PredictRequest, text=_ANY_TEXT, **options)
         await service.engine.predict(query_of(body, body.all_texts))
     except (RequestError, RequestValidationError) as error:
         logger.warning("a project of Label Studio can't be predicted: %s", error)
         raise
-
-
-def _browser_of(predictor: Predictor) -> LabelBrowser:
-    browser = _browsers.get(predictor)
-    if browser is None:
-        browser = LabelBrowser(predictor.catalogue, predictor.selector.hierarchy)
-        _browsers[predictor] = browser
-    return browser
 
 
 async def _answers(
@@ -244,12 +240,19 @@ async def _answers(
 
     Raises:
         LongtailError: As `answer_request` does.
+        RequestError: The tasks ask for too many labels in all.
         RequestValidationError: A text can't be labelled, or an option is not as it should be.
     """
     asked = [text for text in texts if text.strip()]
     options = _options_of(labels, model, service.settings.max_k)
     found: list[Prediction] = []
     size = service.settings.max_texts_per_request
+    most = size * service.settings.max_k
+    if len(asked) * options["k"] > most:
+        raise RequestError(
+            f"{len(asked)} tasks with {NUM_LABELS}={options['k']} ask for more than {most} labels; "
+            "send fewer tasks at a time"
+        )
     for first in range(0, len(asked), size):
         body = checked(PredictRequest, texts=asked[first : first + size], **options)
         found += (await answer_request(request, service, body)).predictions
@@ -285,7 +288,7 @@ def _predicted(
     labels: ControlLabels, model: LoadedModel, answers: Sequence[Prediction | None]
 ) -> PredictedTasks:
     """Return predictions as Label Studio takes them."""
-    browser, control = _browser_of(model.predictor), labels.control
+    browser, control = browser_of(model.predictor), labels.control
     results = []
     for answer in answers:
         found = [] if answer is None else answer.labels
@@ -351,10 +354,10 @@ async def _said(
     shown = None if annotation.prediction is None else annotation.prediction.model_version
     models, default = service.manager.serving().models, _default_model(service)
     model = models.get(version_of(shown) or default.version, default)
-    labels = await run_in_threadpool(_labels_of, project.label_config, model)
+    labels = await run_in_threadpool(labels_of, project.label_config, model)
     predicted = shown_paths(annotation, labels)
     if predicted is None and annotation.parent_prediction is not None:
-        text = labels.control.text_of(task.data)
+        text = labels.control.text_of(task.data, service.settings.max_text_characters)
         answers = await _answers(request, service, labels, model, [text])
         again = await run_in_threadpool(_predicted, labels, model, answers)
         regions = [region.model_dump() for region in again.results[0].result]
@@ -367,32 +370,10 @@ async def _said(
             project,
             labels=labels,
             predicted=predicted,
-            browser=_browser_of(model.predictor),
+            browser=browser_of(model.predictor),
             catalogue=model.predictor.catalogue,
             version=model.version,
+            max_characters=service.settings.max_text_characters,
         )
 
     return await run_in_threadpool(judge)
-
-
-def _items(model: LoadedModel, path: Sequence[str], query: str) -> list[TaxonomyItem]:
-    predictor = model.predictor
-    browser = _browser_of(predictor)
-    if path or not query.strip():
-        nodes = browser.below(path)
-    else:
-        rows = predictor.label_search.find(query, limit=MAX_SHOWN).labels
-        nodes = [
-            Node(browser.element_of(row), predictor.catalogue[row].name, row, has_more=False)
-            for row in rows
-            if not predictor.catalogue[row].is_retired
-        ]
-    return [
-        TaxonomyItem(
-            value=node.name,
-            alias=node.element,
-            is_leaf=not node.has_more,
-            hint=(node.row is not None and predictor.catalogue[node.row].description) or None,
-        )
-        for node in nodes
-    ]

@@ -50,6 +50,7 @@ def judged(
     browser: LabelBrowser,
     catalogue: LabelCatalogue,
     version: int,
+    max_characters: int,
 ) -> FeedbackEntry | None:
     """Return what an annotation says of the labels of a text; None where it says nothing.
 
@@ -66,6 +67,7 @@ def judged(
         browser: Of the model.
         catalogue: Of the model.
         version: Of the model.
+        max_characters: Most characters of the text.
 
     Raises:
         RequestError: The result is not as Label Studio writes it, or the text is missing.
@@ -85,7 +87,7 @@ def judged(
     def ids(rows: set[int | None] | set[int]) -> list[str]:
         return [catalogue[row].id for row in sorted(row for row in rows if row is not None)]
 
-    text = labels.control.text_of(task.data)
+    text = labels.control.text_of(task.data, max_characters)
     return checked(
         FeedbackEntry,
         id=series_of(project, annotation.id) + annotation.updated_at,

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from models.errors import DataError, LabelNotFoundError, RequestError
 from models.files.validation import without_text
-from models.labels.browsing import LabelBrowser
+from models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from models.labels.catalogue import LabelCatalogue
+from models.predict.protocol import Predictor
 from service.protocols.label_config import Choice, Control, ControlKind, controls_of
+from service.protocols.label_studio_schemas import TaxonomyItem
 from service.schemas.base import SURROGATE
+from service.schemas.feedback import MAX_LABELS
+from service.versions.serving import LoadedModel
+
+_MAX_CHOSEN = 3 * MAX_LABELS
+"""Accepted, added and proposed."""
+
+_browsers: WeakKeyDictionary[Predictor, LabelBrowser] = WeakKeyDictionary()
+"""Of each model in use, as making one takes a second where there are a million labels."""
+_labels: WeakKeyDictionary[Predictor, tuple[str, ControlLabels]] = WeakKeyDictionary()
+"""The configuration that each model was last asked with: an event may have it a thousand times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +35,24 @@ class ControlLabels:
         control: By which texts are labelled.
         path_of_row: The path of each choice that is a label; None: all labels, as the browser has
             them.
+        row_of_path: The same the other way round; empty where all labels are choices.
+        headings: Paths of choices with others below them.
     """
 
     control: Control
     path_of_row: Mapping[int, tuple[str, ...]] | None
+    row_of_path: Mapping[tuple[str, ...], int]
+    headings: frozenset[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, control: Control, path_of_row: Mapping[int, tuple[str, ...]] | None) -> Self:
+        """Return the labels of a control."""
+        return cls(
+            control,
+            path_of_row,
+            row_of_path={path: row for row, path in (path_of_row or {}).items()},
+            headings=frozenset(each.path for each in control.choices if each.has_more),
+        )
 
     def value_of(self, rows: Sequence[int], browser: LabelBrowser) -> dict[str, Any]:
         """Return how Label Studio writes that these labels are chosen."""
@@ -47,7 +74,8 @@ class ControlLabels:
             place: Where it stands; for messages.
 
         Raises:
-            RequestError: A region of this control is not as Label Studio writes it.
+            RequestError: A region of this control is not as Label Studio writes it, or too many
+                paths are chosen.
         """
         kind, name = self.control.kind, self.control.name
         paths: dict[tuple[str, ...], None] = {}
@@ -57,14 +85,17 @@ class ControlLabels:
             where = f"{place}[{index}].value"
             for number, path in enumerate(_choices_of(region.get("value"), kind, where)):
                 paths[_steps_of(path, f"{where}.{kind}[{number}]")] = None
+                if len(paths) > _MAX_CHOSEN:
+                    raise RequestError(
+                        f"{where}.{kind} has more than {_MAX_CHOSEN} choices; expected fewer"
+                    )
         return list(paths)
 
     def row_of(self, path: Sequence[str], browser: LabelBrowser) -> int | None:
         """Return the label of a path; None where the model has none."""
-        if self.path_of_row is not None:
-            for row, known in self.path_of_row.items():
-                if known == tuple(path):
-                    return row
+        row = self.row_of_path.get(tuple(path))
+        if row is not None:
+            return row
         try:
             return browser.row_of(path[-1])
         except LabelNotFoundError:
@@ -74,7 +105,7 @@ class ControlLabels:
         """Whether a path is that of no label, but of what stands above labels."""
         if self.path_of_row is None:
             return browser.is_heading(path[-1])
-        return any(each.has_more and each.path == tuple(path) for each in self.control.choices)
+        return tuple(path) in self.headings
 
 
 def control_labels(config: str, catalogue: LabelCatalogue, version: int) -> ControlLabels:
@@ -89,18 +120,69 @@ def control_labels(config: str, catalogue: LabelCatalogue, version: int) -> Cont
         RequestError: The configuration can't be used; or no control's choices are all labels. The
             message says of the first control what is wrong.
     """
-    problems = []
+    problem = None
     for control in controls_of(config):
         if not control.choices and control.kind == "taxonomy":
-            return ControlLabels(control, None)
+            return ControlLabels.of(control, None)
         try:
-            return ControlLabels(control, _paths(control, catalogue))
+            return ControlLabels.of(control, _paths(control, catalogue))
         except DataError as error:
-            problems.append(
-                f"label_config: control {control.name!r}, version {version}: {error}; give each "
-                "choice the name, notation or id of a label as value, or the id as alias"
+            problem = problem or (
+                f"label_config: control {control.name[:100]!r}, version {version}: "
+                f"{str(error)[:500]}; give each choice the name, notation or id of a label as "
+                "value, or the id as alias"
             )
-    raise RequestError(problems[0])
+    raise RequestError(str(problem))
+
+
+def labels_of(config: str, model: LoadedModel) -> ControlLabels:
+    """Return `control_labels` of a model, which keeps those of its last configuration.
+
+    Raises:
+        RequestError: As `control_labels` does.
+    """
+    known = _labels.get(model.predictor)
+    if known is None or known[0] != config:
+        known = config, control_labels(config, model.predictor.catalogue, model.version)
+        _labels[model.predictor] = known
+    return known[1]
+
+
+def browser_of(predictor: Predictor) -> LabelBrowser:
+    """Return the browser of a model's labels; it is made once."""
+    browser = _browsers.get(predictor)
+    if browser is None:
+        browser = LabelBrowser(predictor.catalogue, predictor.selector.hierarchy)
+        _browsers[predictor] = browser
+    return browser
+
+
+def taxonomy_items(model: LoadedModel, path: Sequence[str], query: str) -> list[TaxonomyItem]:
+    """Return what stands right below a path, or else the labels that a query finds.
+
+    Raises:
+        LabelNotFoundError: The path leads nowhere.
+    """
+    predictor = model.predictor
+    browser = browser_of(predictor)
+    if path or not query.strip():
+        nodes = browser.below(path)
+    else:
+        rows = predictor.label_search.find(query, limit=MAX_SHOWN).labels
+        nodes = [
+            Node(browser.element_of(row), predictor.catalogue[row].name, row, has_more=False)
+            for row in rows
+            if not predictor.catalogue[row].is_retired
+        ]
+    return [
+        TaxonomyItem(
+            value=node.name,
+            alias=node.element,
+            is_leaf=not node.has_more,
+            hint=(node.row is not None and predictor.catalogue[node.row].description) or None,
+        )
+        for node in nodes
+    ]
 
 
 def _choices_of(value: object, kind: ControlKind, where: str) -> Sequence[object]:

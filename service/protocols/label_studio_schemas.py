@@ -6,15 +6,18 @@ Of a request only what is used is looked at; Label Studio sends much more.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from service.schemas.base import Answer
+from service.schemas.base import Answer, Item
 
 MAX_TASKS = 1000
 _MAX_ID = 2**63 - 1
+_MAX_REGIONS = 10_000
+_Tasks: TypeAlias = Annotated[list[Item], Field(max_length=MAX_TASKS, fail_fast=True)]
+_Regions = Annotated[list[dict[str, Any]], Field(max_length=_MAX_REGIONS, fail_fast=True)]
 
 
 def _moment(value: object) -> str:
@@ -55,7 +58,7 @@ class StudioTask(BaseModel):
     model_config = _Config
 
     id: RowId
-    data: dict[str, Any]
+    data: dict[str, Any] = Field(max_length=10_000)
     """Of which the text is the field that `<Text>` shows."""
 
 
@@ -64,7 +67,7 @@ class TasksRequest(BaseModel):
 
     model_config = _Config
 
-    tasks: list[StudioTask] = Field(max_length=MAX_TASKS)
+    tasks: _Tasks[StudioTask]
     label_config: str
     """The project's labelling configuration, XML."""
 
@@ -74,7 +77,7 @@ class StudioPrediction(BaseModel):
 
     model_config = _Config
 
-    result: list[dict[str, Any]] = []
+    result: _Regions = []
     model_version: str | None = None
 
 
@@ -85,7 +88,7 @@ class StudioAnnotation(BaseModel):
 
     id: RowId
     task: RowId
-    result: list[dict[str, Any]] | None = None
+    result: _Regions | None = None
     was_cancelled: bool = False
     """Whether the person skipped the task."""
     updated_at: Moment
@@ -122,8 +125,8 @@ class AnnotationsEvent(BaseModel):
     model_config = _Config
 
     action: Literal["ANNOTATIONS_CREATED"]
-    annotation: list[StudioAnnotation] = Field(max_length=MAX_TASKS)
-    task: list[StudioTask] = Field(max_length=MAX_TASKS)
+    annotation: _Tasks[StudioAnnotation]
+    task: _Tasks[StudioTask]
     project: StudioProject
 
 
@@ -141,7 +144,7 @@ class DeletionEvent(BaseModel):
     model_config = _Config
 
     action: Literal["ANNOTATIONS_DELETED"]
-    annotations: list[DeletedAnnotation] = Field(max_length=MAX_TASKS)
+    annotations: _Tasks[DeletedAnnotation]
     project: StudioProject
 
 

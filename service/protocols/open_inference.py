@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -32,6 +30,7 @@ from service.versions.serving import LoadedModel
 from service.web.answering import answer_request
 from service.web.deps import Service, ServiceDep
 from service.web.encodings import accepts_gzip
+from service.web.json_body import off_the_loop, validated
 from service.web.paths import INFERENCE_PROTOCOL
 from service.web.problem_handlers import responses
 from service.wire.problems import Kind, KindError
@@ -195,8 +194,14 @@ async def infer_by_version(
 
 
 async def _infer(request: Request, service: Service, version: int | None) -> Response:
-    asked, tensors = parse_request(await request.body(), request.headers.get(HEADER_LENGTH))
-    body = _predict_request(texts_of(asked, tensors), asked, version)
+    content, header_length = await request.body(), request.headers.get(HEADER_LENGTH)
+    max_texts = service.settings.max_texts_per_request
+
+    def parse() -> tuple[InferRequest, PredictRequest]:
+        asked, tensors = parse_request(content, header_length)
+        return asked, _predict_request(texts_of(asked, tensors, max_texts), asked, version)
+
+    asked, body = await off_the_loop(len(content), parse)
     outputs = asked.requested_outputs()
     answer = await answer_request(request, service, body)
     wire = write_answer(MODEL, asked, answer, outputs, body.k)
@@ -209,15 +214,7 @@ def _predict_request(texts: list[str], asked: InferRequest, version: int | None)
     Raises:
         RequestValidationError: A text or a parameter is not as it should be.
     """
-    try:
-        return PredictRequest.model_validate(
-            {"texts": texts, "version": version, **options_of(asked)}
-        )
-    except ValidationError as error:
-        found = error.errors(include_url=False)
-        raise RequestValidationError(
-            [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
-        ) from error
+    return validated(PredictRequest, {"texts": texts, "version": version, **options_of(asked)})
 
 
 async def _response(wire: WireBody, accepted: str) -> Response:

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from models.errors import RequestError
-from models.files.validation import problem_in_words, without_text
+from models.files.validation import without_text
 from service.engine.engine import EngineAnswer
 from service.protocols.output_tensors import (
     _DATATYPES,
@@ -26,12 +26,14 @@ from service.protocols.output_tensors import (
     Scalar,
     TensorMetadata,
 )
-from service.schemas.base import Options, WholeNumber, as_one_error
+from service.schemas.base import Listed, Options, WholeNumber, as_one_error
+from service.web.json_body import parse_json_body
 from service.web.problem_handlers import BodyError
-from service.wire.json_text import in_utf_8
 
 BINARY_EXTENSION = "binary_tensor_data"
 _TEXT_SHAPES = "[n] or [n, 1]"
+_MAX_DIMENSIONS = 100
+_MAX_PARAMETERS = 100
 _ONE_ERROR = as_one_error("parameter", "Give a string, a number, or true or false")
 
 
@@ -42,13 +44,13 @@ class InputTensor(BaseModel):
 
     name: str
     """`text`."""
-    shape: list[WholeNumber]
+    shape: list[WholeNumber] = Field(max_length=_MAX_DIMENSIONS, fail_fast=True)
     """[n], or [n, 1]."""
     datatype: str
     """`BYTES`."""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field({}, max_length=_MAX_PARAMETERS)
     """`binary_data_size`: bytes of the values, behind the JSON."""
-    data: list[Any] | None = None
+    data: Listed[Any] | None = None
     """The values, flat or as nested as the shape says."""
 
 
@@ -58,7 +60,7 @@ class RequestedOutput(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
     name: str
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field({}, max_length=_MAX_PARAMETERS)
     """`binary_data`: whether it shall lie behind the JSON."""
 
 
@@ -83,9 +85,11 @@ class InferRequest(BaseModel):
 
     id: str | None = Field(None, max_length=1000)
     """Given back."""
-    parameters: dict[str, Annotated[Scalar, _ONE_ERROR]] = {}
+    parameters: dict[str, Annotated[Scalar, _ONE_ERROR]] = Field({}, max_length=_MAX_PARAMETERS)
     inputs: list[InputTensor] = Field(min_length=1, max_length=1)
-    outputs: list[RequestedOutput] | None = None
+    outputs: (
+        Annotated[list[RequestedOutput], Field(max_length=_MAX_PARAMETERS, fail_fast=True)] | None
+    ) = None
     """All where absent."""
 
     def requested_outputs(self) -> dict[str, bool]:
@@ -139,9 +143,8 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
         header_length: Bytes of its JSON, as the header says; None: all.
 
     Raises:
-        BodyError: The JSON can't be read, or the header is wrong.
-        KindError: The JSON is not in UTF-8.
-        RequestError: The request is not as the protocol wants it.
+        BodyError: The header is wrong.
+        RequestValidationError: As `parse_json_body` raises it; also its other errors.
     """
     end = len(body)
     if header_length is not None:
@@ -153,30 +156,20 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
                 f"the bytes of the body's JSON, at most {len(body)}",
             )
         end = int(header_length)
-    try:
-        return InferRequest.model_validate_json(in_utf_8(body[:end])), body[end:]
-    except ValidationError as error:
-        first, count = error.errors(include_url=False)[0], error.error_count()
-        if first["type"] == "json_invalid":
-            raise BodyError(
-                400, f"The body can't be read as JSON in UTF-8: {first['msg']}"
-            ) from error
-        place = "".join(f"/{step}" for step in first["loc"])[:200]
-        raise RequestError(
-            f"{count} things are wrong with the request; the first: {place}: "
-            f"{problem_in_words(first)}"
-        ) from error
+    return parse_json_body(body[:end], InferRequest), body[end:]
 
 
-def texts_of(asked: InferRequest, binary: bytes) -> list[str]:
+def texts_of(asked: InferRequest, binary: bytes, max_texts: int) -> list[str]:
     """Return the texts of a request.
 
     Args:
         asked: The request.
         binary: The bytes behind its JSON.
+        max_texts: Most texts that are read from them.
 
     Raises:
-        RequestError: The input is not `text`, or its shape, type and values do not agree.
+        RequestError: There are more texts, the input is not `text`, or its shape, type and values
+            do not agree.
     """
     (tensor,) = asked.inputs
     if tensor.name != INPUT.name or tensor.datatype != INPUT.datatype:
@@ -196,7 +189,10 @@ def texts_of(asked: InferRequest, binary: bytes) -> list[str]:
             "input 'text' wants its values either in 'data' or behind the JSON, with the parameter "
             "'binary_data_size'"
         )
-    texts = _texts_in_json(tensor.data or []) if size is None else _texts_in_binary(binary, size)
+    if size is None:
+        texts = _texts_in_json(tensor.data or [])
+    else:
+        texts = _texts_in_binary(binary, size, max_texts)
     if size is None and binary:
         raise RequestError(f"{len(binary)} bytes follow the JSON that no input claims")
     if not 1 <= len(tensor.shape) <= 2 or tensor.shape[1:] not in ([], [1]):
@@ -224,10 +220,24 @@ def options_of(asked: InferRequest) -> dict[str, Any]:
         if name == "timeout":
             if isinstance(value, str | bool):
                 raise RequestError(f"parameter 'timeout' is {value!r}; expected microseconds")
-            options["timeout_s"] = value / 1e6
+            options["timeout_s"] = _seconds_of(value)
         elif name != "binary_data_output":
             options[name] = value
     return options
+
+
+def _seconds_of(microseconds: float) -> float:
+    """Return a time in seconds.
+
+    Raises:
+        RequestError: It is a whole number beyond all floats.
+    """
+    try:
+        return microseconds / 1e6
+    except OverflowError:
+        raise RequestError(
+            "parameter 'timeout' has more than 300 digits; expected microseconds, at most a day"
+        ) from None
 
 
 def write_answer(
@@ -285,7 +295,7 @@ def _texts_in_json(data: Sequence[Any]) -> list[str]:
     return flat
 
 
-def _texts_in_binary(binary: bytes, size: object) -> list[str]:
+def _texts_in_binary(binary: bytes, size: object, max_texts: int) -> list[str]:
     if not isinstance(size, int) or isinstance(size, bool) or size != len(binary):
         raise RequestError(
             f"input 'text' has 'binary_data_size' {str(size)[:40]}, and {len(binary)} bytes follow "
@@ -294,6 +304,10 @@ def _texts_in_binary(binary: bytes, size: object) -> list[str]:
     texts: list[str] = []
     start = 0
     while start < len(binary):
+        if len(texts) == max_texts:
+            raise RequestError(
+                f"input 'text' has more than {max_texts} texts; send the others in further requests"
+            )
         begin = start + _LENGTH.size
         end = begin + _LENGTH.unpack_from(binary, start)[0] if begin <= len(binary) else math.inf
         if end > len(binary):

@@ -13,7 +13,8 @@ from service.schemas.base import MAX_VERSION
 from service.schemas.models import CanaryRequest, ModelChange
 from service.versions.changes import Change
 from service.versions.serving import Canary
-from service.web.deps import AuthorDep, ServiceDep, require_json, require_known_query
+from service.web.deps import AuthorDep, ServiceDep, require_known_query
+from service.web.json_body import JsonBody
 from service.web.problem_handlers import responses
 
 router = APIRouter(
@@ -63,10 +64,11 @@ async def rollback(service: ServiceDep, author: AuthorDep) -> ModelChange:
 @router.put(
     "/canary",
     summary="Try a version on a share of the traffic",
-    dependencies=[Depends(require_json)],
     responses=responses(400, 413, 415),
 )
-async def put_canary(body: CanaryRequest, service: ServiceDep) -> ModelChange:
+async def put_canary(
+    body: Annotated[CanaryRequest, Depends(JsonBody(CanaryRequest))], service: ServiceDep
+) -> ModelChange:
     """Answer a share of the requests that name no version with a version other than the default.
 
     Compare the two by the label `version` of the metrics; then activate it, or end the canary.

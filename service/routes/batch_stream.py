@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -26,6 +27,7 @@ from service.errors import DeadlineError
 from service.schemas.batch import BatchLine
 from service.schemas.problem import Problem
 from service.telemetry.metrics import Telemetry
+from service.web.json_body import off_the_loop
 from service.web.problem_handlers import HTTP_KINDS
 from service.web.request_state import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
 from service.wire.decompression import Inflater
@@ -55,6 +57,12 @@ _LABEL_BYTES = 2**7
 _EXPLAINED_BYTES = 2**12
 """That one with an explanation is."""
 _STOPPING = "the service is stopping; send the lines that have no result again, to another instance"
+_MAX_WASTED = 10_000
+"""Lines that may be blank or wrong, besides as many as were answered with labels."""
+_LINES_A_TURN = 50
+"""Lines after which other requests get their turn, however little there was to wait for."""
+_BYTES_A_TURN = 2**13
+"""A line of more bytes than these counts as a turn."""
 _CHUNK_BYTES = 2**16
 """Answers that are ready go out together up to this size."""
 
@@ -144,6 +152,7 @@ class BatchResponse(Response):
         self._on_failure = on_failure
         self._settings = settings
         self._tally = Tally()
+        self._num_read = self._num_wasted = 0
         self._window = _Window(_WINDOW_BYTES)
         self._entries: deque[_Entry] = deque()
         self._has_entries = asyncio.Event()
@@ -203,6 +212,7 @@ class BatchResponse(Response):
             async for piece in self._pieces(receive):
                 for line in splitter.feed(piece):
                     await self._begin(line)
+                await asyncio.sleep(0)  # a piece may hold no line at all
             for line in splitter.finish():
                 await self._begin(line)
         except (RequestError, DeadlineError) as error:
@@ -242,11 +252,20 @@ class BatchResponse(Response):
             inflater.finish()
 
     async def _begin(self, line: bytes | None) -> None:
-        """Begin to answer a line as soon as there is room for it; blank lines have no answer."""
+        """Begin to answer a line as soon as there is room for it; blank lines have no answer.
+
+        Raises:
+            RequestError: Too many lines were blank or wrong.
+        """
+        self._num_read += 1
+        if self._num_read % _LINES_A_TURN == 0 or len(line or b"") > _BYTES_A_TURN:
+            await asyncio.sleep(0)
+        self._check_waste()
         if line is not None and not line.strip():
+            self._num_wasted += 1
             return
         num_bytes = _LINE_BYTES + len(line or b"")
-        parsed = self._parsed(line)
+        parsed = await self._parsed(line)
         if isinstance(parsed, BatchLine):
             num_bytes += (_EXPLAINED_BYTES if parsed.explain else _LABEL_BYTES) * parsed.k
         await self._window.take(num_bytes)
@@ -258,11 +277,27 @@ class BatchResponse(Response):
         self._entries.append(_Entry(answer, num_bytes))
         self._has_entries.set()
 
-    def _parsed(self, line: bytes | None) -> BatchLine | LineError:
+    def _check_waste(self) -> None:
+        """End a batch of lines that cost work and give no labels.
+
+        Raises:
+            RequestError: It is one.
+        """
+        if self._num_wasted > _MAX_WASTED + self._tally.num_results:
+            first = self._tally.first_error or "they are blank"
+            raise RequestError(
+                f"the batch ends here, as {self._num_wasted} lines were blank or wrong and "
+                f"{self._tally.num_results} were answered with labels; expected at most "
+                f"{_MAX_WASTED} more of the former; correct the lines (the first that is wrong: "
+                f"{first}), and send those that have no answer again"
+            )
+
+    async def _parsed(self, line: bytes | None) -> BatchLine | LineError:
         if line is None:
             return too_long(self._settings.max_line_bytes)
         try:
-            return parse_line(line, self._settings.defaults)
+            parse = partial(parse_line, line, self._settings.defaults)
+            return await off_the_loop(len(line), parse)
         except LineError as error:
             return error
 
@@ -288,6 +323,7 @@ class BatchResponse(Response):
             problem = problem_of_error(error)
             if problem.status == INTERNAL.status:
                 self._on_failure()
+            self._num_wasted += problem.status < INTERNAL.status
             return self._error_line(index, line.id, problem)
         except Exception as error:
             self._on_failure()

@@ -15,8 +15,9 @@ from service.schemas.feedback import (
     FeedbackReceipts,
     FeedbackRequest,
 )
-from service.web.deps import ServiceDep, require_json, require_known_query
+from service.web.deps import ServiceDep, require_known_query
 from service.web.feedback import read_records, store_feedback, writer_of, written
+from service.web.json_body import JsonBody
 from service.web.problem_handlers import responses
 from service.wire.problems import Kind, KindError
 
@@ -30,11 +31,12 @@ router = APIRouter(tags=["feedback"], dependencies=[Depends(require_known_query)
 @router.post(
     "/v1/feedback",
     summary="Say which labels are right",
-    dependencies=[Depends(require_json)],
     responses=responses(400, 403, 404, 409, 413, 415, 422, 429, 503, 504),
 )
 async def give_feedback(
-    body: FeedbackRequest, request: Request, service: ServiceDep
+    body: Annotated[FeedbackRequest, Depends(JsonBody(FeedbackRequest))],
+    request: Request,
+    service: ServiceDep,
 ) -> FeedbackReceipts:
     """Keep which labels of texts were accepted, rejected and added; answer when it is on the disk.
 

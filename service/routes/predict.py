@@ -13,8 +13,8 @@ from service.engine.engine import EngineAnswer
 from service.schemas.base import ModelReference
 from service.schemas.predict import PredictRequest, PredictResponse, TextResult
 from service.web.answering import answer_request
-from service.web.deps import require_json, require_known_query, service_of
-from service.web.json_body import parse_json_body
+from service.web.deps import require_known_query, service_of
+from service.web.json_body import JSON, JsonBody
 from service.web.problem_handlers import responses
 from service.wire.lines import text_fields
 
@@ -34,7 +34,7 @@ class BytesRoute(APIRoute):
 
 router = APIRouter(route_class=BytesRoute)
 
-_JSON = "application/json"
+_read_body = JsonBody(PredictRequest)
 _REQUEST_SCHEMA = {"$ref": "#/components/schemas/PredictRequest"}
 
 
@@ -45,7 +45,7 @@ _REQUEST_SCHEMA = {"$ref": "#/components/schemas/PredictRequest"}
     response_model=PredictResponse,
     responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
     openapi_extra={
-        "requestBody": {"required": True, "content": {_JSON: {"schema": _REQUEST_SCHEMA}}}
+        "requestBody": {"required": True, "content": {JSON: {"schema": _REQUEST_SCHEMA}}}
     },
 )
 async def predict(request: Request) -> Response:
@@ -54,12 +54,11 @@ async def predict(request: Request) -> Response:
     The answer names the model version. `probability` is null for scorers that have none. Labels
     have an `explanation` only where `explain` asks for it.
     """
-    await require_json(request)
     await require_known_query(request)
-    body = parse_json_body(await request.body(), PredictRequest)
+    body = await _read_body(request)
     answer = await answer_request(request, service_of(request), body)
     content = _predict_response(answer, body).model_dump_json(exclude_unset=True)
-    return Response(content, media_type=_JSON)
+    return Response(content, media_type=JSON)
 
 
 def _predict_response(answer: EngineAnswer, body: PredictRequest) -> PredictResponse:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
 from service.errors import DeadlineError
 from service.feedback.queue import LabelQueue, Turn
 from service.schemas.queue import DocumentToLabel, NextDocument, NextRequest
-from service.web.deps import Service, ServiceDep, require_json, require_known_query
+from service.web.deps import Service, ServiceDep, require_known_query
+from service.web.json_body import JsonBody
 from service.web.problem_handlers import responses
 from service.wire.problems import Kind, KindError
 
@@ -22,10 +24,11 @@ router = APIRouter(tags=["feedback"], dependencies=[Depends(require_known_query)
 @router.post(
     "/v1/queue/next",
     summary="Get a document to label",
-    dependencies=[Depends(require_json)],
     responses=responses(400, 403, 413, 415, 422, 429, 503, 504),
 )
-async def give_next(body: NextRequest, service: ServiceDep) -> NextDocument:
+async def give_next(
+    body: Annotated[NextRequest, Depends(JsonBody(NextRequest))], service: ServiceDep
+) -> NextDocument:
     """Return the document to label next: the first that is not done and that nobody else has.
 
     It is done when feedback was given about it, and nobody's again when its lease ends. Off (403)

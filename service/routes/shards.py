@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Depends
@@ -27,7 +28,8 @@ from service.schemas.shards import (
     StoredSet,
 )
 from service.versions.serving import LoadedModel
-from service.web.deps import ServiceDep, require_json, require_known_query
+from service.web.deps import ServiceDep, require_known_query
+from service.web.json_body import JsonBody
 from service.web.problem_handlers import responses
 from service.wire.labels import near_labels
 
@@ -35,14 +37,16 @@ _REFUSED = (400, 404, 413, 415, 422, 503)
 router = APIRouter(
     prefix="/v1/shard",
     tags=["shards"],
-    dependencies=[Depends(require_known_query), Depends(require_json)],
+    dependencies=[Depends(require_known_query)],
 )
 
 
 @router.post(
     "/known-labels", summary="Which labels of a filter there are", responses=responses(*_REFUSED)
 )
-def show_known_labels(body: KnownLabelsRequest, service: ServiceDep) -> KnownLabels:
+def show_known_labels(
+    body: Annotated[KnownLabelsRequest, Depends(JsonBody(KnownLabelsRequest))], service: ServiceDep
+) -> KnownLabels:
     """Return the labels of a filter that a version has; it is no error if it lacks some.
 
     A shard has some of the labels only, so only who asks all of them can tell which are unknown.
@@ -70,7 +74,10 @@ def show_known_labels(body: KnownLabelsRequest, service: ServiceDep) -> KnownLab
 @router.post(
     "/label-vectors", summary="Vectors of labels", responses=responses(*_REFUSED, 429, 504)
 )
-async def show_label_vectors(body: LabelVectorsRequest, service: ServiceDep) -> LabelVectors:
+async def show_label_vectors(
+    body: Annotated[LabelVectorsRequest, Depends(JsonBody(LabelVectorsRequest))],
+    service: ServiceDep,
+) -> LabelVectors:
     """Return the vectors by which labels are compared with others.
 
     Rows of the encoder's label vectors; of the sparse model's weights where there is no encoder.
@@ -96,7 +103,10 @@ async def show_label_vectors(body: LabelVectorsRequest, service: ServiceDep) -> 
 @router.post(
     "/nearest-labels", summary="Labels nearest to vectors", responses=responses(*_REFUSED, 429, 504)
 )
-async def show_nearest_labels(body: NearestLabelsRequest, service: ServiceDep) -> NearestLabels:
+async def show_nearest_labels(
+    body: Annotated[NearestLabelsRequest, Depends(JsonBody(NearestLabelsRequest))],
+    service: ServiceDep,
+) -> NearestLabels:
     """Return the labels of a version that are nearest to vectors of other labels."""
     model, (most, nearest) = await service.engine.compare(
         len(body.vectors), body.version, partial(_nearest_to, vectors=body.vectors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, LiteralString, Self
+from typing import Annotated, Any, Literal, LiteralString, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -81,6 +81,12 @@ Version = Annotated[
 _SOME_TEXT = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85][^\x00]*$"
 Text = Annotated[str, Field(json_schema_extra={"pattern": _SOME_TEXT}), AfterValidator(check_text)]
 LabelSetName = Annotated[str, Field(min_length=1, max_length=100)]
+Item = TypeVar("Item")
+MAX_ITEMS = 300_000
+"""Most items of a list in a request for which no smaller bound is known; the same as
+`service.wire.json_text.MAX_ELEMENTS`."""
+Listed: TypeAlias = Annotated[list[Item], Field(max_length=MAX_ITEMS, fail_fast=True)]
+"""A list of a request: bounded, and not validated any further from its first wrong item on."""
 
 
 class Options(BaseModel):
@@ -111,16 +117,16 @@ class Options(BaseModel):
     ordered by, `probability` stays what it is without an aim, and `threshold` leaves only labels of
     that probability to choose from. Not together with `tail_dial`; for scorers that have it
     (`GET /v1/models`). Absent: by score, as for `precision`."""
-    include: list[str] | None = Field(None, examples=[["1264", "1309"]])
+    include: Listed[str] | None = Field(None, examples=[["1264", "1309"]])
     """Ids of the only labels to return, together with those of `include_set`; all where neither is
     given. The answer stays exact."""
-    exclude: list[str] = Field([], examples=[["2136"]])
+    exclude: Listed[str] = Field([], examples=[["2136"]])
     """Ids of labels not to return, even if they are included."""
     include_set: LabelSetName | None = None
     """Name of a stored set of labels (`GET /v1/label-sets`) to return besides `include`."""
     exclude_set: LabelSetName | None = None
     """Name of a stored set of labels not to return besides `exclude`."""
-    under: list[str] = Field([], examples=[["5360"]])
+    under: Listed[str] = Field([], examples=[["5360"]])
     """Ids of labels: only these are returned, and those that stand below them in the vocabulary, of
     what the fields above let through. Not for models in shards."""
     language: Annotated[str, Field(max_length=100)] | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.schemas.base import SURROGATE, Answer, ModelReference, Text, Version
+from service.schemas.base import SURROGATE, Answer, Listed, ModelReference, Text, Version
 
 MAX_LABELS = 1000
 """Label ids in one list of an entry."""
@@ -46,7 +46,7 @@ _Unicode = AfterValidator(_check_unicode)
 _SaysSomething = AfterValidator(_check_says_something)
 EntryId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS, pattern=PLAIN), _Unicode]
 LabelId = Annotated[str, Field(min_length=1, max_length=2000), _Unicode]
-LabelIds = Annotated[list[LabelId], Field(max_length=MAX_LABELS)]
+LabelIds = Annotated[list[LabelId], Field(max_length=MAX_LABELS, fail_fast=True)]
 
 
 class NewLabel(BaseModel):
@@ -100,7 +100,7 @@ class FeedbackEntry(BaseModel):
     """Ids of labels that the model found and that are wrong."""
     added: LabelIds = []
     """Ids of labels of the model that it did not find and that are right."""
-    proposed: Annotated[list[NewLabel], Field(max_length=MAX_LABELS)] = []
+    proposed: Annotated[list[NewLabel], Field(max_length=MAX_LABELS, fail_fast=True)] = []
     """Labels that are right and that the model lacks."""
     version: Version | None = None
     """The model version that answered, a number or `current`; the service's first where absent."""
@@ -134,7 +134,7 @@ class FeedbackRequest(BaseModel):
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
     )
 
-    entries: list[FeedbackEntry] = Field(min_length=1)
+    entries: Listed[FeedbackEntry] = Field(min_length=1)
     """At most `LONGTAIL_MAX_FEEDBACK_ENTRIES`."""
 
 

@@ -8,7 +8,14 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.schemas.base import Answer, LabelSetName, ModelReference, Version, WholeNumber
+from service.schemas.base import (
+    Answer,
+    LabelSetName,
+    Listed,
+    ModelReference,
+    Version,
+    WholeNumber,
+)
 from service.schemas.labels import NearLabel
 
 MAX_VALUE = 1e15
@@ -32,9 +39,9 @@ class ShardQuestion(BaseModel):
 class KnownLabelsRequest(ShardQuestion):
     """Labels that a filter names."""
 
-    include: list[str] = []
+    include: Listed[str] = []
     """Ids of labels."""
-    exclude: list[str] = []
+    exclude: Listed[str] = []
     """Ids of labels."""
     include_set: LabelSetName | None = None
     """Name of a stored set of labels."""
@@ -75,7 +82,7 @@ class KnownLabels(Answer):
 class LabelVectorsRequest(ShardQuestion):
     """Labels whose vectors are requested."""
 
-    ids: list[str] = Field(min_length=1)
+    ids: Listed[str] = Field(min_length=1)
     """Of labels of the version."""
 
 
@@ -88,9 +95,9 @@ class LabelVector(BaseModel):
 
     id: str
     """Of the label."""
-    columns: list[Column]
+    columns: Listed[Column]
     """Indices of the columns that are not 0, in rising order."""
-    values: list[Value]
+    values: Listed[Value]
     """The float32 values of these columns."""
 
     @model_validator(mode="after")
@@ -113,7 +120,7 @@ class LabelVectors(Answer):
 class NearestLabelsRequest(ShardQuestion):
     """Vectors of labels, from any shard of a model."""
 
-    vectors: list[LabelVector] = Field(min_length=1)
+    vectors: Listed[LabelVector] = Field(min_length=1)
     """As `POST /v1/shard/label-vectors` answered them."""
 
 

@@ -29,7 +29,6 @@ from service.versions.redeploy import Redeployer
 from service.versions.serving import ModelManager
 from service.web.api_keys import Keys
 from service.web.request_state import log_fields_of, request_id_headers
-from service.wire.json_text import in_utf_8
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
@@ -87,20 +86,6 @@ def service_of(request: Request) -> Service:
     service = request.app.state.service
     assert isinstance(service, Service)
     return service
-
-
-async def require_json(request: Request) -> None:
-    """Refuse a body of another media type, such as curl sends where no header is given.
-
-    And one in UTF-16 or UTF-32, which the framework would read on some routes and not on others.
-
-    Raises:
-        HTTPException: With status 415.
-        KindError: It is in one of these.
-    """
-    if media_type_of(request) != "application/json":
-        raise HTTPException(415, "Send the body with the header 'Content-Type: application/json'")
-    in_utf_8(await request.body())
 
 
 async def require_lines(request: Request) -> None:

@@ -1,17 +1,69 @@
-"""JSON bodies validated straight from their bytes, without Python objects in between."""
+"""JSON bodies, validated straight from their bytes: the one way in for all routes.
+
+Lists stop at their first wrong item (`service.schemas.base.Listed`), elements are counted before
+they are parsed, and large bodies are parsed on another thread, so that no body holds up the event
+loop or takes many times its size in memory.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Generic, TypeVar
 
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
-from service.wire.json_text import in_utf_8
+from service.schemas.base import schemas_of
+from service.web.deps import media_type_of
+from service.wire.json_text import INLINE_BYTES, check_elements, in_utf_8
+from service.wire.problems import faults_of
 
 Model = TypeVar("Model", bound=BaseModel)
+Result = TypeVar("Result")
+JSON = "application/json"
+
+
+class JsonBody(Generic[Model]):
+    """A dependency that reads the JSON body of a request: `Annotated[M, Depends(JsonBody(M))]`.
+
+    FastAPI's own body parameters are parsed and validated on the event loop, and make an object of
+    every error.
+    """
+
+    def __init__(self, model: type[Model]) -> None:
+        """Take the model of the body."""
+        self.model = model
+
+    async def __call__(self, request: Request) -> Model:
+        """Return the body.
+
+        Raises:
+            HTTPException: With status 415, where it has another media type; else as
+                `parse_json_body`.
+            RequestValidationError: As `parse_json_body` raises it.
+            KindError: As `parse_json_body` raises it.
+        """
+        if media_type_of(request) != JSON:
+            raise HTTPException(415, f"Send the body with the header 'Content-Type: {JSON}'")
+        content = await request.body()
+        return await off_the_loop(len(content), partial(parse_json_body, content, self.model))
+
+
+async def off_the_loop(num_bytes: int, parse: Callable[[], Result]) -> Result:
+    """Return what parsing a body gives; that of a large one is done on another thread.
+
+    Args:
+        num_bytes: Size of the body.
+        parse: Parses it.
+    """
+    return parse() if num_bytes <= INLINE_BYTES else await run_in_threadpool(parse)
 
 
 def parse_json_body(content: bytes, model: type[Model]) -> Model:
@@ -26,20 +78,27 @@ def parse_json_body(content: bytes, model: type[Model]) -> Model:
     Raises:
         RequestValidationError: It is not as the model wants it, or not JSON.
         HTTPException: With status 400, where it is not Unicode.
-        KindError: It is in UTF-16 or UTF-32.
+        KindError: It is in UTF-16 or UTF-32, or has too many elements.
     """
     content = in_utf_8(content)
     if not content:
         missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
         raise RequestValidationError([missing])
+    check_elements(content)
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_input=False)
-        if errors[0]["type"] == "json_invalid":
+        if is_no_json(error):
             # Half of a surrogate pair, for one: it is JSON all the same, and the model refuses it.
             return _parse_slowly(content, model)
-        raise RequestValidationError(_in_body(error)) from error
+        raise RequestValidationError(faults_of(error)) from error
+
+
+def is_no_json(error: ValidationError) -> bool:
+    """Whether pydantic's own reader of JSON refuses a text, so that no model has looked at it."""
+    return error.error_count() == 1 and (
+        error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid"
+    )
 
 
 def _parse_slowly(content: bytes, model: type[Model]) -> Model:
@@ -57,25 +116,39 @@ def _parse_slowly(content: bytes, model: type[Model]) -> Model:
         ) from error
     except (ValueError, RecursionError) as error:
         raise HTTPException(400) from error
+    return validated(model, parsed)
+
+
+def validated(model: type[Model], content: object) -> Model:
+    """Return a model of content that was read in another way than from JSON.
+
+    Raises:
+        RequestValidationError: It is not as the model wants it.
+    """
     try:
-        return model.model_validate(parsed)
+        return model.model_validate(content)
     except ValidationError as error:
-        raise RequestValidationError(_in_body(error)) from error
-
-
-def _in_body(error: ValidationError) -> list[dict[str, Any]]:
-    """Return the errors of a model as those of a body."""
-    errors = error.errors(include_url=False)
-    return [{**each, "loc": ("body", *each["loc"])} for each in errors]
+        raise RequestValidationError(faults_of(error)) from error
 
 
 def checked(model: type[Model], **fields: object) -> Model:
-    """Return a model of fields that a request of another form gives.
+    """Return `validated` of fields that a request of another form gives."""
+    return validated(model, fields)
 
-    Raises:
-        RequestValidationError: They are not as the model wants them.
-    """
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        raise RequestValidationError(_in_body(error)) from error
+
+def describe_bodies(document: dict[str, Any], routes: Iterable[BaseRoute]) -> None:
+    """Add the bodies that `JsonBody` reads to an OpenAPI document, and their schemas."""
+    for route in routes:
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
+        for dependency in route.dependant.dependencies:
+            if isinstance(dependency.call, JsonBody):
+                model = dependency.call.model
+                schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+                for method in route.methods or ():
+                    document["paths"][route.path][method.lower()]["requestBody"] = {
+                        "required": True,
+                        "content": {JSON: {"schema": schema}},
+                    }
+                for name, found in schemas_of(model).items():
+                    document["components"]["schemas"].setdefault(name, found)

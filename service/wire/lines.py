@@ -15,7 +15,7 @@ from service.schemas.base import SURROGATE
 from service.schemas.batch import BatchEnd, BatchError, BatchLine, BatchResult, BatchSummary
 from service.schemas.predict import AnswerWarning, ScoredLabel
 from service.schemas.problem import Problem, ProblemDetail
-from service.wire.json_text import in_utf_8
+from service.wire.json_text import check_elements, in_utf_8
 from service.wire.labels import explanation_of
 from service.wire.problems import (
     INVALID,
@@ -23,12 +23,15 @@ from service.wire.problems import (
     Kind,
     KindError,
     describe_invalid,
+    faults_of,
     kind_of,
     problem_of,
 )
 
 TOO_LONG = Kind("line-too-long", 413, "The line is too long")
 _MAX_ID_CHARACTERS = 1000
+_MAX_ERRORS = 5
+"""Errors that the answer to a wrong line lists: it shall not be much longer than the line."""
 
 
 class LineError(LongtailError):
@@ -112,7 +115,9 @@ def parse_line(
         LineError: It is none, or not as it should be.
     """
     try:
-        content = json.loads(in_utf_8(line, "the line").decode("utf-8"))
+        line = in_utf_8(line, "the line")
+        check_elements(line, "the line")
+        content = json.loads(line.decode("utf-8"))
     except KindError as error:
         raise LineError(error.kind, str(error)) from error
     except (ValueError, RecursionError) as error:
@@ -126,9 +131,7 @@ def parse_line(
     try:
         return BatchLine.model_validate({**defaults, **adapt(content)})
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        placed = [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
-        detail, errors = describe_invalid(placed)
+        detail, errors = describe_invalid(faults_of(error), _MAX_ERRORS)
         raise LineError(INVALID, detail, errors, _id_of(content)) from error
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from models.errors import (
     BundleNotFoundError,
     LabelNotFoundError,
@@ -27,6 +29,9 @@ from service.wire.decompression import BadGzipError
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:longtail:problem:"
 MAX_ERRORS = 20
+"""Errors that a problem document lists."""
+MAX_FAULTS = 1000
+"""Errors that are made of one body; of more only their number is reported."""
 _MAX_POINTER_CHARACTERS = 200
 
 
@@ -67,6 +72,7 @@ KINDS: dict[type[Exception], Kind] = {
 }
 """The kind of each of our errors; a subclass that is not named here is of its base's kind."""
 INVALID = Kind("invalid-body", 422, "The body is not what the API expects")
+TOO_MANY_ELEMENTS = Kind("too-many-elements", 422, "The body has too many elements")
 
 
 class KindError(LongtailError):
@@ -102,15 +108,31 @@ def kind_of(error: LongtailError) -> Kind:
     return next(KINDS[base] for base in type(error).__mro__ if base in KINDS)
 
 
-def describe_invalid(found: Sequence[Any]) -> tuple[str, list[ProblemDetail]]:
+def faults_of(error: ValidationError) -> list[dict[str, Any]]:
+    """Return the errors of a model as errors of a body: each `loc` begins with "body".
+
+    pydantic makes a kilobyte of each error, so they are counted before they are made: where there
+    are more than `MAX_FAULTS`, one error gives their number.
+    """
+    count = error.error_count()
+    if count > MAX_FAULTS:
+        detail = f"{count} things are wrong with it; compare it with the schema in /docs"
+        return [{"type": "too_many_faults", "loc": ("body",), "msg": detail}]
+    return [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
+
+
+def describe_invalid(
+    found: Sequence[Any], most: int = MAX_ERRORS
+) -> tuple[str, list[ProblemDetail]]:
     """Return in words, and with pointers, what pydantic found wrong with a body.
 
     Args:
         found: Its errors, their places beginning with "body"; at least one.
+        most: Errors to list.
     """
     errors = [
         ProblemDetail(pointer=_pointer(problem["loc"]), detail=problem_in_words(problem))
-        for problem in found[:MAX_ERRORS]
+        for problem in found[:most]
     ]
     first = f"{errors[0].pointer or 'the body'}: {errors[0].detail}"
     if len(found) == 1:

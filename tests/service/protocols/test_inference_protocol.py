@@ -217,7 +217,7 @@ def test_a_binary_input_that_is_not_as_wanted_is_a_400(client, binary, size, wor
         ({"k": "5"}, '/k: got "5"; expected a whole number'),
         (
             {"k": None},
-            "the first: /parameters/k: Give a string, a number, or true or false; got null",
+            "/parameters/k: Give a string, a number, or true or false; got null",
         ),
         ({"under": "L1"}, "parameter 'under' is not known"),
         ({"scorer": ""}, "unknown scorer ''"),
@@ -251,7 +251,7 @@ def test_an_output_that_is_not_there_is_a_400(client, output, words):
     [
         (b"{", {}, "can't be read as JSON"),
         (json.dumps({"inputs": [text_input("a")]}).encode("utf-16"), {}, "is in UTF-16; send"),
-        (b'{"inputs": []}', {}, "1 things are wrong with the request; the first: /inputs"),
+        (b'{"inputs": []}', {}, "/inputs: got a list of length 0"),
         (b"{}", {"Inference-Header-Content-Length": "3"}, "is '3'; expected the bytes"),
         (b"{}", {"Inference-Header-Content-Length": "-1"}, "is '-1'; expected the bytes"),
     ],
@@ -291,3 +291,17 @@ def test_what_is_not_there_is_a_404_in_the_shape_of_the_protocol(client, path):
 
 def test_other_routes_have_no_error_member(client):
     assert "error" not in client.get("/v1/nowhere").json()
+
+
+def test_a_time_beyond_all_floats_is_a_400(client):
+    answer = ask(client, "a", timeout=10**400)
+    assert (answer.status_code, "'timeout'" in answer.json()["error"]) == (400, True)
+
+
+def test_texts_are_counted_while_binary_ones_are_read(client):
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [10**6],
+              "parameters": {"binary_data_size": 4 * 10**6}}  # fmt: skip
+    head = json.dumps({"inputs": [tensor]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    answer = client.post(INFER, content=head + bytes(4 * 10**6), headers=headers)
+    assert (answer.status_code, "more than 64 texts" in answer.json()["error"]) == (400, True)

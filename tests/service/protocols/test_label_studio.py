@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
+from models.errors import RequestError
 from service.feedback.store import FeedbackStore
+from service.protocols import label_studio_labels
+from service.protocols.label_config import controls_of
+from service.protocols.label_studio_labels import control_labels
 
 CONFIG = """<View>
   <Text name="text" value="$text"/>
@@ -415,3 +420,74 @@ def test_a_key_is_needed_where_the_service_has_keys(open_client, keys):
             assert client.get(f"/label-studio/{path}", auth=("studio", key)).status_code == 200
         for path in ("setup", "predict", "webhook"):
             assert client.post(f"/label-studio/{path}", json={}).status_code == 401
+
+
+BOMB = '<View><Text name="t" value="{}"/><Taxonomy name="l" toName="t" apiUrl="x"/></View>'
+
+
+def refused(client, config, *tasks):
+    answer = client.post("/label-studio/predict", json=predict_of(config, *tasks))
+    assert answer.status_code == 422
+    return answer.json()["detail"]
+
+
+def test_a_text_that_a_template_makes_too_long_is_not_built(client):
+    control = controls_of(BOMB.format("$a " * 100))[0]
+    tracemalloc.start()
+    with pytest.raises(RequestError, match="100000100 characters"):
+        control.text_of({"a": "x" * 1_000_000}, 100_000)
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
+    assert "at most 100000" in refused(client, BOMB.format("$a " * 100), {"a": "x" * 10_000})
+
+
+@pytest.mark.parametrize("template", ["$a " * 101, "$a" + " " * 10_000])
+def test_a_template_is_bounded(client, template):
+    assert "10000 and 100" in refused(client, BOMB.format(template), {"a": "x"})
+
+
+def test_the_texts_of_all_tasks_are_bounded_together(open_client):
+    with open_client(max_body_bytes=20_000) as client:
+        tasks = [{"a": "x" * 90}] * 30
+        assert "20000 characters in all" in refused(client, BOMB.format("$a" * 10), *tasks)
+
+
+def test_the_labels_of_all_tasks_are_bounded_together(open_client):
+    with open_client(max_texts_per_request=2, max_k=5) as client:
+        assert "more than 10 labels" in refused(client, BOMB.format("$a"), *[{"a": "x"}] * 3)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("<View>" + "<a/>" * 110_000 + "</View>", "100000 tags"),
+        ("<View " + "a='b' " * 110_000 + "/>", "100000 tags"),
+        ("<View>" + " " * 2**20 + "</View>", "characters"),
+        (CHOICES.replace("<View><Choice", '<Choices name="d" toName="t"><Choice')
+         .replace("</View>\n", "</Choices>\n"), "inside of control"),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_bounded(client, config, words):
+    assert words in refused(client, config, {"text": "a", "body": {"text": "a"}})
+
+
+def test_an_event_of_more_choices_than_feedback_has_is_refused(keeping, make_event):
+    event = make_event([f"new {number}" for number in range(3001)])
+    answer = keeping.post("/label-studio/webhook", json=event)
+    assert answer.status_code == 422
+    assert "3000 choices" in answer.json()["detail"]
+
+
+def test_the_choices_of_a_project_are_looked_up_once_in_an_event(keeping, make_event, monkeypatch):
+    event = make_event(
+        ["Label 1"],
+        action="ANNOTATIONS_CREATED",
+        config=TAXONOMY.replace('"t"', '"text"').replace('"c"', '"labels"'),
+    )
+    annotations = [event["annotation"] | {"id": number} for number in range(50)]
+    made = []
+    monkeypatch.setattr(
+        label_studio_labels, "control_labels", lambda *x: made.append(x) or control_labels(*x)
+    )
+    send(keeping, event | {"annotation": annotations, "task": [event["task"]]})
+    assert len(made) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
@@ -263,3 +264,72 @@ def test_the_lines_are_published_in_the_api_document(client):
     assert {"BatchLine", "BatchResult", "BatchError", "BatchEnd"} <= set(
         document["components"]["schemas"]
     )
+
+
+@pytest.mark.parametrize("line", [b"\n", b" \r\n", b"x\n", b'{"text": "a", "scorer": "x"}\n'])
+def test_a_batch_of_blank_or_wrong_lines_alone_ends_early_and_says_why(client, line):
+    *_, end = post(client, line * 11_000)
+    summary = end["summary"]
+    assert (summary["complete"], summary["error"]["status"]) == (False, 422)
+    assert "blank or wrong" in summary["error"]["detail"]
+    assert summary["num_lines"] < 10_500
+
+
+def test_blank_lines_between_right_ones_do_no_harm(client):
+    *_, end = post(client, (b'{"text": "a", "k": 1}\n' + b"\n" * 10) * 1100)
+    assert (end["summary"]["complete"], end["summary"]["num_results"]) == (True, 1100)
+
+
+SCOPE = {
+    "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST",
+    "scheme": "http", "path": "/v1/batch", "raw_path": b"/v1/batch", "query_string": b"",
+    "headers": [(b"host", b"localhost"), (b"content-type", b"application/x-ndjson")],
+    "server": ("localhost", 80), "client": ("127.0.0.1", 9), "root_path": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"\n" * 9000],
+        [b"x\n" * 9000],
+        [b" " * 2**16] * 200,
+        [b'{"text": "%s"}\n' % (b"a" * 10**4)] * 99,
+    ],
+    ids=["blank", "wrong", "endless", "long"],
+)
+def test_other_requests_get_their_turn_while_a_batch_is_read(client, pieces):
+    """The body is there at once, and reading it never has to wait."""
+    num_turns = 0
+
+    async def others() -> None:
+        nonlocal num_turns
+        while True:
+            num_turns += 1
+            await asyncio.sleep(0)
+
+    left = iter(pieces)
+
+    async def receive():
+        piece = next(left, None)
+        if piece is None:
+            reader.set_result(num_turns)
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": piece, "more_body": True}
+
+    async def send(_) -> None:
+        pass
+
+    async def run() -> int:
+        nonlocal reader
+        reader = asyncio.get_running_loop().create_future()
+        turns = asyncio.create_task(others())
+        batch = asyncio.create_task(client.app(dict(SCOPE), receive, send))
+        try:
+            return await reader
+        finally:
+            turns.cancel()
+            batch.cancel()
+
+    reader: asyncio.Future[int] | None = None
+    assert client.portal.call(run) > 90
