@@ -121,10 +121,12 @@ def create_app(
         description=DESCRIPTION,
         lifespan=_lifespan,
         redirect_slashes=False,  # an empty redirect of a POST helps nobody
+        openapi_url=None,  # `page_router` has the route, off the event loop
         docs_url=None,  # FastAPI's pages load scripts from other hosts; `page_router` has ours
         redoc_url=None,
     )
     app.state.service = service
+    app.state.routes = [route for router in ROUTERS for route in router.routes]
     app.state.page, app.state.api_docs = read_page(), read_page("api_docs")
     for router in ROUTERS:
         app.include_router(router)
@@ -310,7 +312,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     """Return FastAPI's document with our errors, and the limits of this service."""
     service: Service = app.state.service
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
-    describe_bodies(document, [route for router in ROUTERS for route in router.routes])
+    describe_bodies(document, app.state.routes)
     limits = service.settings
     schemas = document["components"]["schemas"]
     unnamed = batch_schemas() | event_schemas()

@@ -21,7 +21,7 @@ Which errors does the service answer with, and which exceptions do the Python pa
 ## Problem documents
 
 Every error over HTTP is a problem document (RFC 9457, `application/problem+json`) with `type`, `title`, `status`, `detail` and `instance`.
-Compare `type`, which is `{TYPE_PREFIX}` and a name of this table; `detail` says where, what it got, what was expected and what to do, and `errors` of an `invalid-body` points at up to 20 fields.
+Compare `type`, which is `{TYPE_PREFIX}` and a name of this table; `detail` says where, what it got, what was expected and what to do, and `errors` of an `invalid-body` points at up to 20 fields, of a list at the first wrong item.
 No error and no log line repeats a text.
 A status without a name of its own, from the web framework, is named by its phrase."""
 _NOTES = {
@@ -41,6 +41,7 @@ _NOTES = {
     "line-too-long": "in batches only: a line is longer than a body may be",
     "client-gone": "never received; seen in the metrics (`4xx`) and the log only",
     "invalid-body": "a field is missing, unknown or out of bounds",
+    "too-many-elements": "300,000 list items at most, a field counts as ten: send fewer at a time",
     "request": "a limit of the service, or something that the model can't do",
     "overloaded": "`Retry-After` follows from what waits, up to a minute: see [load](../explanation/load.md)",
     "deadline": "no answer within `timeout_s`, or a stream stood still too long",

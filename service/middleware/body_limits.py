@@ -1,4 +1,6 @@
-"""Refuses request bodies over a limit, before and while they are read, and unpacks gzip ones.
+"""Refuses bodies over a limit, before and while they are read, and unpacks gzip ones.
+
+Queries of too many parameters are refused, too.
 
 A client that hangs up before its body was sent whole is noticed here, for all routes alike.
 """
@@ -15,6 +17,9 @@ from service.web.encodings import inflater_for
 from service.web.paths import STREAM_PATHS, path_of
 from service.web.problem_handlers import HTTP_KINDS, BodyError, problem_response
 from service.wire.decompression import BadGzipError, Inflater
+
+MAX_PARAMETERS = 4000
+"""Of a query: what fits into the longest takes a tenth of a second to parse."""
 
 
 class BodyLimitMiddleware:
@@ -38,6 +43,11 @@ class BodyLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on unless, and only as far as, its body is within the limit."""
+        num_parameters = scope.get("query_string", b"").count(b"&") + 1
+        if num_parameters > MAX_PARAMETERS:
+            detail = f"the query has {num_parameters} parameters; expected at most {MAX_PARAMETERS}"
+            await problem_response(Request(scope), HTTP_KINDS[431], detail)(scope, receive, send)
+            return
         if scope["type"] != "http" or path_of(scope) in STREAM_PATHS:
             await self._app(scope, receive, send)
             return

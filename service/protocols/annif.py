@@ -10,12 +10,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
 import fastapi
 from fastapi import APIRouter, Depends, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from models.errors import RequestError
@@ -40,10 +40,10 @@ from service.protocols.annif_schemas import (
 from service.schemas.feedback import FeedbackEntry
 from service.schemas.predict import PredictRequest
 from service.versions.serving import LoadedModel, Serving
-from service.web.answering import answer_request
+from service.web.answering import answer_request, written_off_the_loop
 from service.web.deps import Service, ServiceDep, media_type_of
 from service.web.feedback import store_feedback
-from service.web.json_body import JsonBody, validated
+from service.web.json_body import JsonBody, off_the_loop, validated
 from service.web.problem_handlers import BodyError, responses
 from service.wire.problems import Kind, KindError
 
@@ -51,6 +51,7 @@ NAME = "longtail"
 """Of the project for requests that name no version, and the beginning of all others' names."""
 FORM = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 100
+_PIECE_BYTES = 2**16
 _NOT_FOUND = Kind("project-not-found", 404, "Project not found")
 _NO_LEARNING = Kind("learning-not-allowed", 403, "Learning not allowed")
 _NO_LANGUAGE = Kind("language-not-supported", 400, "Bad Request")
@@ -183,7 +184,8 @@ async def learn(
 ) -> None:
     """Keep texts with their labels, the same ones once."""
     version = _project(service, project_id).model.version
-    said = [_feedback_of(document, version) for document in body.root]
+    size = sum(len(document.text) for document in body.root)
+    said = await off_the_loop(size, lambda: [_feedback_of(each, version) for each in body.root])
     if said:
         await store_feedback(request, service, said)
 
@@ -221,12 +223,21 @@ def parse_form(body: bytes) -> dict[str, str]:
         raise BodyError(400, f"The form has more than {_MAX_FIELDS} fields; send fewer")
     fields = (part.replace(b"+", b" ").partition(b"=") for part in parts if part)
     try:
-        return {
-            unquote_to_bytes(name).decode(): unquote_to_bytes(value).decode()
-            for name, _, value in fields
-        }
+        return {_unescaped(name).decode(): _unescaped(value).decode() for name, _, value in fields}
     except UnicodeDecodeError as error:
         raise BodyError(400, "The form is not in UTF-8; send it in UTF-8") from error
+
+
+def _unescaped(value: bytes) -> bytes:
+    """Return `unquote_to_bytes`, which makes an object of each escape, a piece at a time."""
+    pieces, start = [], 0
+    while start < len(value):
+        end = start + _PIECE_BYTES
+        escape = value.rfind(b"%", end - 2, end)  # it would be cut in two
+        end = escape if escape > start else end
+        pieces.append(unquote_to_bytes(value[start:end]))
+        start = end
+    return b"".join(pieces)
 
 
 def _named(
@@ -298,17 +309,15 @@ async def _suggest(
     )
     if wanted > most:
         raise RequestError(f"limit is {options.limit}; expected 0 to {most}")
-    body = PredictRequest(
-        texts=asked,
-        k=wanted,
-        scorer=project.scorer,
-        version=project.version,
+    make_body = partial(
+        PredictRequest, texts=asked, k=wanted, scorer=project.scorer, version=project.version
     )
-    predictions = iter((await answer_request(request, service, body)).predictions)
-    return [
-        _suggestions(next(predictions).labels, options.threshold) if text.strip() else []
-        for text in texts
-    ]
+    body = await off_the_loop(sum(map(len, asked)), make_body)
+    found = (await answer_request(request, service, body)).predictions
+    suggested = await written_off_the_loop(
+        found, lambda: iter([_suggestions(each.labels, options.threshold) for each in found])
+    )
+    return [next(suggested) if text.strip() else [] for text in texts]
 
 
 def _feedback_of(document: IndexedDocument, version: int) -> FeedbackEntry:
@@ -342,6 +351,6 @@ async def _read_form(request: Request) -> SuggestForm:
     """
     if media_type_of(request) != FORM:
         raise HTTPException(415, f"Send the body with the header 'Content-Type: {FORM}'")
-    # On another thread: the escapes of a long text take a second.
-    fields = await run_in_threadpool(parse_form, await request.body())
-    return validated(SuggestForm, fields)
+    content = await request.body()
+    # The escapes of a long text take a second.
+    return await off_the_loop(len(content), lambda: validated(SuggestForm, parse_form(content)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -59,7 +60,7 @@ from service.versions.serving import LoadedModel
 from service.web.answering import answer_request
 from service.web.deps import Service, ServiceDep, require_known_query
 from service.web.feedback import replace_feedback, writer_of
-from service.web.json_body import JsonBody, checked
+from service.web.json_body import JsonBody, checked, off_the_loop
 from service.web.problem_handlers import responses
 
 logger = logging.getLogger(__name__)
@@ -254,7 +255,9 @@ async def _answers(
             "send fewer tasks at a time"
         )
     for first in range(0, len(asked), size):
-        body = checked(PredictRequest, texts=asked[first : first + size], **options)
+        some = asked[first : first + size]
+        check = partial(checked, PredictRequest, texts=some, **options)
+        body = await off_the_loop(sum(map(len, some)), check)
         found += (await answer_request(request, service, body)).predictions
     predictions = iter(found)
     return [next(predictions) if text.strip() else None for text in texts]

@@ -27,7 +27,7 @@ from service.protocols.tensors import (
 from service.schemas.base import Answer
 from service.schemas.predict import PredictRequest
 from service.versions.serving import LoadedModel
-from service.web.answering import answer_request
+from service.web.answering import answer_request, written_off_the_loop
 from service.web.deps import Service, ServiceDep
 from service.web.encodings import accepts_gzip
 from service.web.json_body import off_the_loop, validated
@@ -204,7 +204,9 @@ async def _infer(request: Request, service: Service, version: int | None) -> Res
     asked, body = await off_the_loop(len(content), parse)
     outputs = asked.requested_outputs()
     answer = await answer_request(request, service, body)
-    wire = write_answer(MODEL, asked, answer, outputs, body.k)
+    wire = await written_off_the_loop(
+        answer.predictions, lambda: write_answer(MODEL, asked, answer, outputs, body.k)
+    )
     return await _response(wire, request.headers.get("accept-encoding", ""))
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 from fastapi import APIRouter, Depends
+from starlette.responses import Response
 
 from models.bundle.bundle import read_manifest
-from models.bundle.manifest import Manifest
+from models.bundle.manifest import MANIFEST_NAME, Manifest
 from models.bundle.registry import EMPTY_STATE, RegistryState
 from models.errors import BundleCorruptError, BundleError
 from models.names import AIM_NAMES, CASCADE, PRECISION, STAGES, AimName, CorrectionName
@@ -25,10 +29,16 @@ router = APIRouter()
     tags=["models"],
     summary="Model versions",
     dependencies=[Depends(require_known_query)],
+    response_model=ModelList,
     responses=responses(422),
 )
-def list_models(service: ServiceDep) -> ModelList:
+def list_models(service: ServiceDep) -> Response:
     """Return every version of the registry: whether it is loaded, what it can do, how well."""
+    # Written here, on another thread than the event loop: the answer grows with the registry.
+    return Response(_model_list(service).model_dump_json(), media_type="application/json")
+
+
+def _model_list(service: Service) -> ModelList:
     registry = service.manager.registry
     serving = service.manager.served
     problem = service.redeployer.problem
@@ -61,7 +71,7 @@ def _model_summary(
     state, load_problem = service.redeployer.state_of(version)
     manifest, problem = None, None
     try:
-        manifest = read_manifest(registry.folder_of(version))
+        manifest = _manifest_of(registry.folder_of(version))
     except BundleError as error:  # one unreadable version must not hide the others
         problem = str(error)
     model = serving.models.get(version) if serving is not None else None
@@ -87,6 +97,24 @@ def _model_summary(
         traffic_share=shares_of(serving).get(version, 0.0),
         load_problem=load_problem,
     )
+
+
+def _manifest_of(folder: Path) -> Manifest:
+    """Return the manifest of a version; it is read again where its file has changed.
+
+    Raises:
+        BundleError: As `read_manifest` does.
+    """
+    try:
+        found = (folder / MANIFEST_NAME).stat()
+    except OSError:
+        return read_manifest(folder)
+    return _read_once(folder, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=256)
+def _read_once(folder: Path, _stamp: tuple[int, int, int]) -> Manifest:
+    return read_manifest(folder)
 
 
 def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:

@@ -8,10 +8,12 @@ no text into HTML either; Swagger UI, at `/docs`, does so.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import PurePosixPath
+from threading import Lock
 
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
@@ -38,6 +40,7 @@ _PAGE_POLICY = (
 )
 
 router = APIRouter(include_in_schema=False)
+_OPENAPI_LOCK = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,16 @@ async def docs(request: Request) -> Response:
 async def docs_asset(request: Request, name: str) -> Response:
     """Return a script or a style of Swagger UI."""
     return _answer(request, request.app.state.api_docs, name, _DOCS_POLICY)
+
+
+@router.get("/openapi.json")
+def openapi(request: Request) -> Response:
+    """Return the API's description; not on the event loop, as making it takes a second, once."""
+    with _OPENAPI_LOCK:
+        document = request.app.openapi()
+    root_path = request.scope.get("root_path", "").rstrip("/")
+    servers = {"servers": [{"url": root_path}]} if root_path else {}
+    return Response(json.dumps(document | servers), media_type="application/json")
 
 
 def _page_file(name: str, content: bytes) -> PageFile:

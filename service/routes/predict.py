@@ -12,7 +12,7 @@ from starlette.responses import Response
 from service.engine.engine import EngineAnswer
 from service.schemas.base import ModelReference
 from service.schemas.predict import PredictRequest, PredictResponse, TextResult
-from service.web.answering import answer_request
+from service.web.answering import answer_request, written_off_the_loop
 from service.web.deps import require_known_query, service_of
 from service.web.json_body import JSON, JsonBody
 from service.web.problem_handlers import responses
@@ -57,8 +57,12 @@ async def predict(request: Request) -> Response:
     await require_known_query(request)
     body = await _read_body(request)
     answer = await answer_request(request, service_of(request), body)
-    content = _predict_response(answer, body).model_dump_json(exclude_unset=True)
+    content = await written_off_the_loop(answer.predictions, lambda: _content(answer, body))
     return Response(content, media_type=JSON)
+
+
+def _content(answer: EngineAnswer, body: PredictRequest) -> str:
+    return _predict_response(answer, body).model_dump_json(exclude_unset=True)
 
 
 def _predict_response(answer: EngineAnswer, body: PredictRequest) -> PredictResponse:

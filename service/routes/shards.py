@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Depends
-from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.errors import RequestError
@@ -85,19 +84,7 @@ async def show_label_vectors(
     model, vectors = await service.engine.compare(
         len(body.ids), body.version, partial(_vectors_of, ids=body.ids)
     )
-    return LabelVectors(
-        model=_reference(model),
-        vectors=[
-            LabelVector(
-                id=label_id,
-                columns=vectors.indices[start:stop].tolist(),
-                values=vectors.data[start:stop].tolist(),
-            )
-            for label_id, start, stop in zip(
-                body.ids, vectors.indptr[:-1], vectors.indptr[1:], strict=True
-            )
-        ],
-    )
+    return LabelVectors(model=_reference(model), vectors=vectors)
 
 
 @router.post(
@@ -120,7 +107,7 @@ def _reference(model: LoadedModel) -> ModelReference:
     return ModelReference(version=model.version, digest=model.digest)
 
 
-def _vectors_of(predictor: Predictor, ids: list[str]) -> Float32[csr_array, "label column"]:
+def _vectors_of(predictor: Predictor, ids: list[str]) -> list[LabelVector]:
     rows = [predictor.catalogue.row_of_id(label_id) for label_id in ids]
     unknown = [label_id for label_id, row in zip(ids, rows, strict=True) if row is None]
     if unknown:
@@ -128,7 +115,15 @@ def _vectors_of(predictor: Predictor, ids: list[str]) -> Float32[csr_array, "lab
             f"ids: this version has no label with the id {unknown[0][:100]!r}; ask the shard that "
             "found it, and name the same version"
         )
-    return predictor.facts.vectors_of([row for row in rows if row is not None])
+    vectors = predictor.facts.vectors_of([row for row in rows if row is not None])
+    return [
+        LabelVector(
+            id=label_id,
+            columns=vectors.indices[start:stop].tolist(),
+            values=vectors.data[start:stop].tolist(),
+        )
+        for label_id, start, stop in zip(ids, vectors.indptr[:-1], vectors.indptr[1:], strict=True)
+    ]
 
 
 def _nearest_to(

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from fastapi import Request
 
+from models.results import Prediction
 from service.engine.engine import EngineAnswer
 from service.engine.queries import query_of
 from service.schemas.predict import PredictRequest
 from service.web.deps import Service, while_connected
+from service.web.json_body import off_the_loop
 from service.web.request_state import add_log_fields
+
+Written = TypeVar("Written")
+_LABEL_BYTES = 128
+"""Of a label in an answer, about."""
+
+
+async def written_off_the_loop(
+    predictions: Sequence[Prediction], write: Callable[[], Written]
+) -> Written:
+    """Return what writing an answer gives; one of many labels is written on another thread."""
+    num_labels = sum(len(each.labels) for each in predictions)
+    return await off_the_loop(_LABEL_BYTES * num_labels, write)
 
 
 async def answer_request(request: Request, service: Service, body: PredictRequest) -> EngineAnswer:

@@ -56,14 +56,14 @@ class JsonBody(Generic[Model]):
         return await off_the_loop(len(content), partial(parse_json_body, content, self.model))
 
 
-async def off_the_loop(num_bytes: int, parse: Callable[[], Result]) -> Result:
-    """Return what parsing a body gives; that of a large one is done on another thread.
+async def off_the_loop(num_bytes: int, work: Callable[[], Result]) -> Result:
+    """Return what parsing or writing a body gives; of a large one it is done on another thread.
 
     Args:
-        num_bytes: Size of the body.
-        parse: Parses it.
+        num_bytes: Size of the body, about.
+        work: Parses or writes it.
     """
-    return parse() if num_bytes <= INLINE_BYTES else await run_in_threadpool(parse)
+    return work() if num_bytes <= INLINE_BYTES else await run_in_threadpool(work)
 
 
 def parse_json_body(content: bytes, model: type[Model]) -> Model:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from models.errors import LongtailError
@@ -132,9 +133,27 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     kind = HTTP_KINDS.get(status) or _kind_of_status(status)
     is_ours = isinstance(error, BodyError)
     detail = error.detail if is_ours else _HTTP_DETAILS.get(status, error.detail)
+    headers = dict(error.headers or {})
+    if status == 405:
+        headers["Allow"] = ", ".join(_methods_at(request))
     if status == 404 and path_of(request.scope).rstrip("/") != path_of(request.scope):
         detail = f"Ask without the slash at the end of the path. {detail}"
-    return problem_response(request, kind, detail, headers=error.headers)
+    return problem_response(request, kind, detail, headers=headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Return the methods of all routes at the path of a request; the framework names the first's.
+
+    HEAD is answered wherever GET is.
+    """
+    routes = [each for each in request.app.state.routes if isinstance(each, Route)]
+    methods = {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
 
 
 def _kind_of_status(status: int) -> Kind:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 
 from models.bundle.bundle import read_manifest
+from models.bundle.manifest import MANIFEST_NAME
 from models.bundle.registry import Registry
 
 
@@ -105,3 +107,15 @@ def test_what_is_served_is_listed_when_the_registry_is_gone(client, registry: Re
     (only,) = client.get("/v1/models").json()["models"]
     assert (only["version"], only["loaded"]) == (2, True)
     assert "no version 2" in only["problem"]
+
+
+def test_manifests_are_read_again_only_where_they_have_changed(client, registry, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        "service.routes.models.read_manifest", lambda x: read.append(x.name) or read_manifest(x)
+    )
+    answers = [client.get("/v1/models").content for _ in range(3)]
+    assert (read, len({*answers})) == (["1", "2"], 1)
+    os.utime(registry.folder_of(2) / MANIFEST_NAME, ns=(5, 5))
+    assert client.get("/v1/models").content == answers[0]
+    assert read == ["1", "2", "2"]

@@ -216,3 +216,13 @@ def test_the_reference_lists_every_kind_of_problem_with_its_status():
     documented = page.read_text(encoding="utf-8")
     for kind in {*KINDS.values(), *HTTP_KINDS.values(), INVALID, INTERNAL}:
         assert f"| `{kind.slug}` | {kind.status} |" in documented
+
+
+def test_a_refused_method_is_answered_with_all_methods_of_the_path(open_admin):
+    with open_admin() as client:
+        for path, methods in {
+            "/v1/admin/canary": "DELETE, PUT",
+            "/v1/admin/feedback": "DELETE, GET, HEAD",
+            "/v1/labels/L1": "GET, HEAD",
+        }.items():
+            assert client.patch(path).headers["allow"] == methods
