@@ -37,6 +37,12 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """All sources, read once."""
+    return {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+
 def loaded_by(statement: str) -> list[str]:
     """Return the modules that a fresh interpreter has loaded after a statement."""
     run = python("-c", f"{statement}\nimport sys\nprint(*sys.modules)")
@@ -89,12 +95,9 @@ def test_the_layers_are_kept() -> None:
     assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", run.stdout)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_opens_with_one_line_that_says_what_it_is(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    assert docstring
-    first, *rest = docstring.split("\n")
-    assert first.endswith(".") and (not rest or rest[0] == "")
+def test_a_module_opens_with_one_line_that_says_what_it_is(trees: dict[str, ast.Module]) -> None:
+    found = {name_of(path): ast.get_docstring(trees[name_of(path)]) or "" for path in MODULES}
+    assert [name for name, text in found.items() if not re.match(r".+\.(\n\n|\Z)", text)] == []
 
 
 def test_package_files_are_empty() -> None:
@@ -159,9 +162,9 @@ def dangers_in(tree: ast.AST) -> Iterator[str]:
             )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_nothing_runs_code_that_comes_with_data(path: Path) -> None:
-    assert list(dangers_in(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_nothing_runs_code_that_comes_with_data(trees: dict[str, ast.Module]) -> None:
+    found = {name: list(dangers_in(tree)) for name, tree in trees.items()}
+    assert {name: dangers for name, dangers in found.items() if dangers} == {}
 
 
 def test_the_search_for_dangers_finds_them() -> None:
@@ -175,14 +178,14 @@ def test_the_search_for_dangers_finds_them() -> None:
     ]  # fmt: skip
 
 
-def test_only_the_commands_print() -> None:
+def test_only_the_commands_print(trees: dict[str, ast.Module]) -> None:
     allowed = {"longtail.py", "training/cli.py", "service/cli.py"}
     for folder in ("service/commands", "training/commands"):
         allowed |= {f"{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
     found = {
-        name_of(path)
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        name
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
     }
     assert found <= allowed
@@ -199,9 +202,10 @@ def test_importing_configures_no_logging_and_sets_no_variable() -> None:
     assert run.stdout == "[] set()\n", run.stderr
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_nothing_imports_the_command(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def test_nothing_imports_the_command(trees: dict[str, ast.Module]) -> None:
+    assert [name for name, tree in trees.items() if "longtail" in imports_of(tree)] == []
+
+
+def imports_of(tree: ast.AST) -> set[str | None]:
     names = {x.name for node in ast.walk(tree) if isinstance(node, ast.Import) for x in node.names}
-    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert "longtail" not in names
+    return names | {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
