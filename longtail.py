@@ -133,13 +133,13 @@ def train(
 
     Args:
         data: Folder of the corpus, or one file. Or documents, which are written to the run's folder
-            as one: a data frame with the columns `text` (or `title` and `content`) and `labels`, or
-            a pair of texts and lists of labels.
+            as one file, and divided into splits like any: a data frame with the columns `text` (or
+            `title` and `content`) and `labels`, or a pair of texts and lists of labels.
         config: YAML file of the run.
         registry: Folder of the registry.
         work: Folder of the run's work.
         skip_bad: Whether lines that can't be used are left out and counted.
-        corpus: What the corpus's files don't say themselves, such as their columns.
+        corpus: What the corpus doesn't say itself, such as its columns.
         label_texts: With documents: by label, its name, or the fields of a label file; labels that
             no document carries are labels of the model, too.
         **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
@@ -150,17 +150,24 @@ def train(
     from models.bundle.registry import Registry
     from training.configuration.run import read_config
     from training.data.dataset import open_dataset
+    from training.estimators.corpus import documents_of, kept_corpus, write_corpus
+    from training.formats.options import CorpusOptions
     from training.pipeline.train import Run
     from training.pipeline.train import train as run_all
 
     settings = read_config(None if config is None else Path(config), overrides)
-    folder = _corpus_folder(data, Path(work), label_texts, corpus)
-    dataset = open_dataset(folder, corpus, skip_bad=skip_bad)
+    if isinstance(data, str | Path):
+        _check_no_label_texts(data, label_texts)
+        dataset = open_dataset(Path(data), corpus, skip_bad=skip_bad)
+    else:
+        documents = documents_of(data, corpus or CorpusOptions())
+        dataset = kept_corpus(Path(work), lambda to: write_corpus(to, documents, label_texts))
+        dataset = dataset.with_text_columns(documents.text_columns)
     return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
 
 
 def evaluate(
-    data: str | Path,
+    data: Any,
     *,
     registry: str | Path = "registry",
     version: int | str = "current",
@@ -170,8 +177,11 @@ def evaluate(
 ) -> Assessment:
     """Return what every scorer of a model achieves on a split of a corpus.
 
+    Documents that the model was trained on are left out.
+
     Args:
-        data: Folder of the corpus, or one file.
+        data: As for `train`: what was trained on gives the same splits again. To measure on all
+            documents of a data frame that are new to the model: `load().evaluate(frame)`.
         registry: Folder of the registry.
         version: A version's number, or "current".
         split: Its name: train, dev or test.
@@ -183,11 +193,19 @@ def evaluate(
     """
     from models.bundle.registry import Registry
     from training.assessment.assess import assess_bundle
-    from training.data.dataset import open_dataset
+    from training.assessment.untrained import open_as_trained
+    from training.estimators.corpus import DOCUMENTS_NAME, documents_of
+    from training.estimators.model import options_for, written
+    from training.formats.options import RECOGNISED
 
     bundle = Registry(Path(registry)).open(version)
-    dataset = open_dataset(Path(data), corpus, bundle.catalogue)
-    return assess_bundle(bundle, dataset, split, baselines=baselines)
+    if isinstance(data, str | Path):
+        options = corpus or RECOGNISED
+        dataset = open_as_trained(Path(data), options, [bundle], bundle.catalogue)
+        return assess_bundle(bundle, dataset, split, baselines=baselines)
+    documents = documents_of(data, corpus or options_for(data, bundle))
+    with written(documents, bundle, DOCUMENTS_NAME) as dataset:
+        return assess_bundle(bundle, dataset, split, baselines=baselines)
 
 
 def learn(
@@ -215,14 +233,17 @@ def learn(
         LongtailError: As `longtail learn` does; says what, where, and what to do.
     """
     from models.bundle.registry import Registry
-    from training.data.dataset import open_dataset
+    from training.assessment.untrained import open_as_trained
+    from training.formats.options import RECOGNISED
     from training.updating.feedback import open_feedback
     from training.updating.learn import LearningRun
     from training.updating.learn import learn as learn_from
 
-    said = open_feedback(feedback, _export_feedback)
-    dataset = None if data is None else open_dataset(Path(data), corpus, skip_bad=skip_bad)
-    return learn_from(LearningRun(said, dataset, Registry(registry), version, Path(work))).version
+    said, store, dataset = open_feedback(feedback, _export_feedback), Registry(registry), None
+    if data is not None:
+        bundle = store.open(version)
+        dataset = open_as_trained(Path(data), corpus or RECOGNISED, [bundle], skip_bad=skip_bad)
+    return learn_from(LearningRun(said, dataset, store, version, Path(work))).version
 
 
 def _export_feedback(place: str | Path, target: Path) -> None:
@@ -234,32 +255,19 @@ def _export_feedback(place: str | Path, target: Path) -> None:
         export_feedback(store, target)
 
 
-def _corpus_folder(
-    data: Any, work: Path, label_texts: LabelTexts | None, corpus: CorpusOptions | None
-) -> Path:
-    """Return the folder of a corpus; documents are written to one first.
+def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> None:
+    """Refuse texts of labels that are given with a folder.
 
     Raises:
-        DataError: They can't be used, or texts of labels are given for a folder, or options of
-            files for documents.
+        DataError: They are.
     """
     from models.errors import DataError
-    from training.estimators.corpus import documents_of, kept_corpus, write_training
 
-    if isinstance(data, str | Path):
-        if label_texts is not None:
-            raise DataError(
-                f"label_texts is given with the folder {str(data)!r}; write them to a label file "
-                "in it, such as labels.jsonl"
-            )
-        return Path(data)
-    if corpus is not None:
+    if label_texts is not None:
         raise DataError(
-            "corpus is given with documents in memory; it is for files: name the columns of a data "
-            "frame `text` and `labels`, and give labels as lists"
+            f"label_texts is given with the folder {str(data)!r}; write them to a label file "
+            "in it, such as labels.jsonl"
         )
-    documents = documents_of(data)
-    return kept_corpus(work, lambda to: write_training(to, documents, label_texts)).folder
 
 
 def __getattr__(name: str) -> Any:

@@ -179,10 +179,11 @@ def _write_shard(folder: Path, bundle: Bundle, parts: ModelParts, shard: Shard) 
     labels = shard_ranges(len(bundle.catalogue), shard.num_shards)[shard.number]
     part = part_of(parts, labels)
     tensors = tensors_of(part)
+    others = {name: bundle.tensors(name) for name in bundle.manifest.tensors if name not in tensors}
     texts = {
         name: bundle.text(name)
         for name in bundle.manifest.files
-        if name not in tensors
+        if name not in bundle.manifest.tensors
         and name not in (LABELS_NAME, CASCADE_NAME)
         and not name.startswith(f"{ENCODER_FOLDER}/")
     }
@@ -196,7 +197,7 @@ def _write_shard(folder: Path, bundle: Bundle, parts: ModelParts, shard: Shard) 
             longtail_version=version("longtail"),
         ),
         catalogue=part.catalogue,
-        tensors=tensors,
+        tensors=tensors | others,
         texts=texts | {SHARD_NAME: shard.to_json()},
         encoder_folder=None if parts.dense is None else bundle.encoder_folder,
     )

@@ -58,15 +58,16 @@ def _of_frame(frame: Any) -> list[object]:
             f"the data frame has the columns {', '.join(names) or '(none)'}; expected 'text', or "
             "'title' and 'content'"
         )
-    return [_joined(parts) for parts in zip(*found, strict=True)]
+    return [joined(parts) for parts in zip(*found, strict=True)]
 
 
-def _joined(parts: tuple[object, ...]) -> object:
-    """Return title and content as one text; what is no string stays, to be refused by its place."""
-    there = [part for part in parts if not _is_missing(part)]
+def joined(parts: tuple[object, ...]) -> object:
+    """Return cells of a row as one text, as in a corpus; no string stays, to be refused."""
+    there = [part for part in parts if not is_missing(part)]
     strange = [part for part in there if not isinstance(part, str)]
     return strange[0] if strange else "\n".join(str(x) for x in there if str(x).strip())
 
 
-def _is_missing(part: object) -> bool:
+def is_missing(part: object) -> bool:
+    """Whether a cell is empty: None or NaN."""
     return part is None or (isinstance(part, float) and part != part)

@@ -11,6 +11,7 @@ from jaxtyping import Float32
 
 from models.bundle.bundle import Bundle, write_bundle
 from models.bundle.manifest import Manifest
+from models.bundle.trained_on import TrainedOn
 from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from models.matrices import ArrayRule, check_arrays, stored_csr
 from models.memory.memory import NeighbourMemory
@@ -54,6 +55,7 @@ def write_parts(
     manifest: Manifest,
     scratch: Path,
     probes: Sequence[str] = (),
+    record: TrainedOn | None = None,
 ) -> Manifest:
     """Write a bundle of these parts (see `models.bundle.bundle.write_bundle`).
 
@@ -63,8 +65,11 @@ def write_parts(
         manifest: All but its files and digest.
         scratch: A folder in which the encoder is saved first, if there is one.
         probes: Texts that it brings along to be tried on.
+        record: Of the documents that the model was trained on; None: none is written.
     """
-    texts = texts_of(parts)
+    texts, tensors = texts_of(parts), tensors_of(parts)
+    if record is not None:
+        texts, tensors = texts | record.texts(), tensors | record.tensors()
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
     if parts.dense is not None:
@@ -74,7 +79,7 @@ def write_parts(
         folder,
         manifest=manifest,
         catalogue=parts.catalogue,
-        tensors=tensors_of(parts),
+        tensors=tensors,
         texts=texts,
         encoder_folder=None if parts.dense is None else scratch,
     )

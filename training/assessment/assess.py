@@ -25,6 +25,7 @@ from models.scorers.tfidf import TfidfModel
 from models.tables import frame_of, html_table
 from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
 from training.assessment.truth import RetiredLabels, check_splits, in_order_of
+from training.assessment.untrained import LeftOut, find_trained_on
 from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
 from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector, looked_at
 from training.data.chunks import chunks
@@ -57,6 +58,7 @@ class Assessment:
         reliability: Of the probabilities; None where it was not asked for.
         hierarchical: Of labels with all above them; None where no label stands below another.
         retired: Labels of the documents that are out of use; None where there are none.
+        left_out: Documents that the model was trained on; None where it was not asked.
     """
 
     evaluation: Evaluation
@@ -66,6 +68,7 @@ class Assessment:
     reliability: ReliabilityReport | None = None
     hierarchical: HierarchicalReport | None = None
     retired: RetiredLabels | None = None
+    left_out: LeftOut | None = None
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -94,15 +97,17 @@ class Assessment:
 
     def __repr__(self) -> str:
         """Return the table of all scorers."""
-        return f"{self._measured_on()}\n{self.evaluation.overall_table()}"
+        return f"{self.measured_on}\n{self.evaluation.overall_table()}"
 
     def _repr_html_(self) -> str:
         """Return the table of all scorers as a notebook shows it."""
-        return html_table(*self.evaluation.overall_cells(), self._measured_on())
+        return html_table(*self.evaluation.overall_cells(), self.measured_on)
 
-    def _measured_on(self) -> str:
-        about = self.evaluation.measured_on()
-        return about if self.retired is None else f"{about} {self.retired}"
+    @property
+    def measured_on(self) -> str:
+        """What was measured on, and what was left out, in sentences."""
+        said = [self.evaluation.measured_on(), str(self.retired or ""), str(self.left_out or "")]
+        return " ".join(filter(None, said))
 
     def write(self, folder: Path) -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
@@ -112,7 +117,7 @@ class Assessment:
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES[:3]]
         about = self.evaluation.measured_on()
-        text = self.evaluation.to_markdown().replace(about, self._measured_on(), 1)
+        text = self.evaluation.to_markdown().replace(about, self.measured_on, 1)
         if self.hierarchical is not None:
             text += f"\n## With the hierarchy\n\n{self.hierarchical.to_markdown()}\n"
         if self.reliability is not None:
@@ -133,6 +138,8 @@ class Assessment:
         content = self.evaluation.to_json()
         if self.retired is not None:
             content |= {"retired_labels": asdict(self.retired)}
+        if self.left_out is not None:
+            content |= {"trained_on": self.left_out.to_json()}
         if self.hierarchical is not None:
             content |= {"hierarchical": self.hierarchical.to_json()}
         if self.reliability is not None:
@@ -162,6 +169,8 @@ def assess_bundle(
 ) -> Assessment:
     """Load a model, rank a split with it, and measure (see `assess`).
 
+    Documents that the model was trained on are left out (see `find_trained_on`).
+
     Args:
         bundle: The model.
         dataset: Its labels must be known to the model, by their ids.
@@ -174,13 +183,14 @@ def assess_bundle(
 
     Raises:
         RequestError: As `assess`.
-        DataError: As `assess`; the model is not loaded then.
+        DataError: As `assess` or `find_trained_on`; the model is not loaded then.
     """
     check_assessable(bundle, dataset, split_name, has_baselines=baselines)
+    left_out = find_trained_on([bundle], dataset, split_name)
     parts = read_parts(bundle)
-    return assess(
+    found = assess(
         Predictor(parts, default_scorer=bundle.manifest.default_scorer),
-        dataset,
+        left_out.view(dataset, split_name),
         split_name,
         num_training_documents=bundle.manifest.training_document_count,
         tfidf=parts.sparse.tfidf if baselines else None,
@@ -190,6 +200,7 @@ def assess_bundle(
         reliability=reliability,
         thresholds=bundle.manifest.thresholds,
     )
+    return replace(found, left_out=left_out)
 
 
 def assess(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 from models.errors import DataError
 from models.labels.hierarchy import LabelHierarchy
 from models.ranking.top_k import Ranking
-from training.assessment.predictions import read_predictions
+from training.assessment.predictions import read_predictions, read_ranked_documents
+from training.assessment.untrained import LeftOut
 from training.data.dataset import Dataset
 from training.evaluation.by_frequency import (
     ALL_LABELS,
@@ -61,6 +62,7 @@ class RankingComparison:
         tests: What tells them apart.
         num_repeats: Documents that the tests leave out, as an earlier one has the same text.
         hierarchical: Of labels with all above them; None where no label stands below another.
+        left_out: Documents that one of the models was trained on; None where it was not asked.
     """
 
     k: int
@@ -68,6 +70,7 @@ class RankingComparison:
     tests: tuple[SignificanceTest, ...]
     num_repeats: int = 0
     hierarchical: HierarchicalReport | None = None
+    left_out: LeftOut | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return everything as plain dictionaries; metrics are fractions."""
@@ -77,6 +80,8 @@ class RankingComparison:
             "tests": [asdict(test) for test in self.tests],
             "num_repeats": self.num_repeats,
         }
+        if self.left_out is not None:
+            content |= {"trained_on": self.left_out.to_json()}
         if self.hierarchical is not None:
             content |= {"hierarchical": self.hierarchical.to_json()}
         return content
@@ -88,6 +93,8 @@ class RankingComparison:
             f"{self.evaluation.num_documents:,} documents, {self.evaluation.num_labels:,} labels, "
             f"{self.evaluation.num_training_documents:,} training documents. Metrics in percent."
         )
+        if said := str(self.left_out or ""):
+            heading += f" {said}"
         metrics = markdown_table(["metric", *names, "difference"], self._metric_rows())
         tests = markdown_table(
             ["test", "compared", "advantage", *(f"p({name} is better)" for name in names)],
@@ -182,6 +189,9 @@ def compare_predictions(
 ) -> RankingComparison:
     """Compare two files of predictions (see `compare`).
 
+    Documents that one of the models was trained on are left out, where `longtail evaluate` wrote
+    beside the files which these are.
+
     Args:
         first: As `training.assessment.predictions` reads it.
         second: Another one, of the same documents.
@@ -205,10 +215,44 @@ def compare_predictions(
         raise DataError(f"{first}: got this file twice; expected two files to compare")
     paths = dict(zip(names, (first, second), strict=True))
     rankings = {name: read_predictions(path, *truth.shape) for name, path in paths.items()}
+    left_out = _left_out(paths, dataset, split_name, truth.shape[0])
+    is_kept = ~left_out.is_left_out
+    rankings = {name: Ranking(x.labels[is_kept], x.scores[is_kept]) for name, x in rankings.items()}
     num_training_documents = dataset.split("train").scan().labels.shape[0]
-    counts, is_repeat = dataset.catalogue.training_counts, repeated_texts(split.texts())
+    counts, is_repeat = dataset.catalogue.training_counts, repeated_texts(split.texts())[is_kept]
     hierarchy = LabelHierarchy(dataset.catalogue) if dataset.catalogue.has_hierarchy else None
-    return compare(rankings, truth, counts, num_training_documents, k, is_repeat, hierarchy)
+    found = compare(
+        rankings, truth[is_kept], counts, num_training_documents, k, is_repeat, hierarchy
+    )
+    return replace(found, left_out=left_out)
+
+
+def _left_out(
+    paths: Mapping[str, Path], dataset: Dataset, split_name: str, num_documents: int
+) -> LeftOut:
+    """Return which documents a model was trained on that made one of these files.
+
+    Raises:
+        DataError: A file is of another corpus or split, or too few documents are left.
+    """
+    is_left_out, unknown = np.zeros(num_documents, dtype=np.bool_), []
+    for name, path in paths.items():
+        documents = read_ranked_documents(path)
+        if documents is None or not documents.is_known:
+            unknown.append(repr(name))
+        if documents is None:
+            continue
+        if (documents.data, documents.split) != (dataset.fingerprint, split_name):
+            raise DataError(
+                f"{path}: got predictions of split {documents.split!r} of a corpus with the "
+                f"fingerprint {documents.data[:12]}...; expected split {split_name!r} of "
+                f"{str(dataset.folder)!r} ({dataset.fingerprint[:12]}...), read with the same "
+                "options"
+            )
+        is_left_out[[row for row in documents.left_out if row < num_documents]] = True
+    found = LeftOut(is_left_out, unknown=tuple(unknown))
+    found.check(dataset.folder, split_name, "one of the models")
+    return found
 
 
 def repeated_texts(texts: Iterable[str]) -> Bool[np.ndarray, document]:

@@ -7,22 +7,85 @@ is read is what was written, to the bit.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
 from models.errors import DataError
 from models.files.bad_lines import BadLine, ProblemList, list_problems
+from models.files.json_text import parse_json
 from models.files.text_files import writing
 from models.labels.catalogue import LabelCatalogue
 from models.ranking.top_k import NO_LABEL, Ranking
 from training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
 
+DOCUMENTS_NAME = "documents.json"
+"""File beside the rankings that says which documents they are of."""
 PREDICTIONS_NAME = "predictions"
 """Folder of the rankings, beside the tables of an evaluation."""
 _MAX_PROBLEMS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RankedDocuments:
+    """Which documents the rankings of a folder are of.
+
+    Attributes:
+        data: Fingerprint of the corpus.
+        split: Name of the split.
+        model: Digest of the bundle.
+        options: Options that the corpus was read with (see `CorpusOptions.to_json`).
+        division: What a corpus in one file was divided by.
+        left_out: Rows of the documents that the model was trained on; their lines are blank.
+        is_known: Whether it is known which these are.
+    """
+
+    data: str
+    split: str
+    model: str
+    options: dict[str, Any]
+    division: str | None
+    left_out: list[int]
+    is_known: bool
+
+    def write(self, folder: Path) -> Path:
+        """Write it beside the rankings, and return the path."""
+        path = folder / DOCUMENTS_NAME
+        path.write_text(json.dumps(asdict(self)) + "\n", "utf-8")
+        return path
+
+
+def read_ranked_documents(ranking: Path) -> RankedDocuments | None:
+    """Return which documents a ranking is of; None: no file beside it says so.
+
+    Raises:
+        DataError: The file can't be used.
+    """
+    path = ranking.parent / DOCUMENTS_NAME
+    try:
+        content = parse_json(path.read_text("utf-8"))
+        found = RankedDocuments(**content)
+        rows = np.array(found.left_out, dtype=np.uint64)
+        return replace(found, left_out=rows.tolist())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"{path}: can't be used ({error}); write the predictions again") from error
+
+
+def spread(ranking: Ranking, is_left_out: Bool[np.ndarray, document]) -> Ranking:
+    """Return a ranking with a row for each document of a split, blank for those left out."""
+    shape = (len(is_left_out), ranking.labels.shape[1])
+    labels = np.full(shape, NO_LABEL, dtype=ranking.labels.dtype)
+    scores = np.full(shape, -np.inf, dtype=np.float32)
+    labels[~is_left_out], scores[~is_left_out] = ranking.labels, ranking.scores
+    return Ranking(labels=labels, scores=scores)
 
 
 def write_all_predictions(

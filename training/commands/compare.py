@@ -37,15 +37,16 @@ def compare(
     configure_logging(verbose)
     from models.files.outputs import check_readable_file
     from training.assessment.compare import compare_predictions
-    from training.data.dataset import open_dataset
-    from training.data.files import find_files
+    from training.assessment.predictions import read_ranked_documents
+    from training.assessment.untrained import division_named, open_read_as
     from training.evaluation.record import check_record_file, deliver
 
     for each in (first, second):
         check_readable_file(each, "compare")
-    inputs = [*find_files(data, corpus).paths, first, second]
-    check_record_file(json_file, inputs=inputs, overwrite=overwrite)
-    dataset = open_dataset(data, corpus, skip_bad=skip_bad)
+    before = read_ranked_documents(first) or read_ranked_documents(second)
+    options, division = (before.options, before.division) if before else ({}, None)
+    dataset = open_read_as(data, corpus, options, division_named(division), skip_bad=skip_bad)
+    check_record_file(json_file, inputs=[*dataset.paths, first, second], overwrite=overwrite)
     found = compare_predictions(first, second, dataset, split, k)
     figures = {"data": dataset.fingerprint, "split": split, **found.to_json()}
     print(deliver(json_file, figures, found.to_markdown()))

@@ -51,17 +51,15 @@ def diagnose(
     from models.bundle.registry import Registry
     from models.files.failures import doing
     from models.files.outputs import check_output_folder
-    from training.data.dataset import open_dataset
-    from training.data.files import find_files
+    from training.assessment.untrained import open_as_trained
     from training.diagnosis.measure import KEYWORD_COUNTS, diagnose_split
     from training.diagnosis.report import RESULT_NAMES, diagnosis_to_json, write_diagnosis
     from training.evaluation.record import check_record_file, deliver
 
     check_output_folder(output, RESULT_NAMES, registry=registry, overwrite=overwrite)
-    inputs = find_files(data, corpus).paths
-    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue, skip_bad=skip_bad)
+    check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
     found = diagnose_split(
         bundle,
         dataset,

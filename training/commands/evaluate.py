@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,11 @@ from training.options import (
     VerboseOption,
     VersionOption,
 )
+
+if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from models.bundle.bundle import Bundle
+    from training.assessment.assess import Assessment
+    from training.data.dataset import Dataset
 
 
 @with_corpus_options
@@ -70,18 +75,16 @@ def evaluate(
     from models.files.outputs import check_output_folder
     from models.options import RankingOptions
     from training.assessment.assess import MAX_K, RESULT_NAMES, assess_bundle
-    from training.assessment.predictions import PREDICTIONS_NAME, write_all_predictions
-    from training.data.dataset import open_dataset
-    from training.data.files import find_files
+    from training.assessment.predictions import PREDICTIONS_NAME
+    from training.assessment.untrained import open_as_trained
     from training.evaluation.record import check_record_file, deliver
 
     RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
     names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
     check_output_folder(output, names, registry=registry, overwrite=overwrite)
-    inputs = find_files(data, corpus).paths
-    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue, skip_bad=skip_bad)
+    check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
     _check_at_most(k, len(bundle.catalogue))
     k = k or MAX_K
     found = assess_bundle(
@@ -91,13 +94,27 @@ def evaluate(
     with doing("writing the evaluation", output):
         paths = found.write(output)
         if predictions:
-            paths += write_all_predictions(
-                found.rankings, bundle.catalogue, dataset.labels, output / PREDICTIONS_NAME, k
-            )
+            paths += _write_predictions(output / PREDICTIONS_NAME, found, bundle, dataset, split, k)
     text = paths[1].read_text(encoding="utf-8").rstrip()
     if reason := bundle.manifest.default_scorer_reason:
         text += f"\n\nDefault scorer: {bundle.manifest.default_scorer}. Why this scorer: {reason}."
     print(deliver(json_file, found.figures_of(bundle, dataset, split), text, paths))
+
+
+def _write_predictions(
+    folder: Path, found: Assessment, bundle: Bundle, dataset: Dataset, split: str, k: int
+) -> list[Path]:
+    from training.assessment.predictions import RankedDocuments, spread, write_all_predictions
+
+    left_out = found.left_out
+    assert left_out is not None  # a bundle was measured
+    ranked = {name: spread(x, left_out.is_left_out) for name, x in found.rankings.items()}
+    paths = write_all_predictions(ranked, bundle.catalogue, dataset.labels, folder, k)
+    documents = RankedDocuments(
+        dataset.fingerprint, split, bundle.manifest.digest, dataset.options.to_json(),
+        dataset.division, left_out.is_left_out.nonzero()[0].tolist(), not left_out.unknown,
+    )  # fmt: skip
+    return [*paths, documents.write(folder)]
 
 
 def _check_k(k: int | None, predictions: bool) -> None:

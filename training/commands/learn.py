@@ -21,6 +21,7 @@ from training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from models.bundle.bundle import Bundle
     from models.bundle.learned_from import LearnedFrom
     from training.data.dataset import Dataset
     from training.updating.feedback import ExportFeedback
@@ -82,9 +83,10 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         from training.updating.learn import learn as learn_from
 
         check_not_in_registry(work, registry, "--work")
-        dataset = _corpus_of(data, corpus, skip_bad=skip_bad)
+        store = Registry(registry)
+        dataset = _corpus_of(data, corpus, store.open(version), skip_bad=skip_bad)
         said = open_feedback(feedback, export)
-        done = learn_from(LearningRun(said, dataset, Registry(registry), version, work, activate))
+        done = learn_from(LearningRun(said, dataset, store, version, work, activate))
         if done.learned is None:
             print(f"Version {done.version} of {str(registry)!r} knows all of it already.")
             return
@@ -93,22 +95,24 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
             f"{done.learned.version}, in {time.monotonic() - started:.0f} s."
         )
         print("\n".join(in_words(done.learned)))
-        print(f"Digest {Registry(registry).open(done.version).manifest.digest}")
+        print(f"Digest {store.open(done.version).manifest.digest}")
 
     return learn
 
 
-def _corpus_of(data: Path | None, options: CorpusOptions, *, skip_bad: bool) -> Dataset | None:
+def _corpus_of(
+    data: Path | None, options: CorpusOptions, bundle: Bundle, *, skip_bad: bool
+) -> Dataset | None:
     """Return the corpus, where there is one.
 
     Raises:
         ConfigError: Options of a corpus are given without one.
     """
     from models.errors import ConfigError
-    from training.data.dataset import open_dataset
+    from training.assessment.untrained import open_as_trained
 
     if data is not None:
-        return open_dataset(data, options, skip_bad=skip_bad)
+        return open_as_trained(data, options, [bundle], skip_bad=skip_bad)
     if options != RECOGNISED:
         raise ConfigError("options of a corpus are given without the corpus; name its folder")
     return None

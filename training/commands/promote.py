@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +23,8 @@ from training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from models.bundle.bundle import Bundle
+    from models.bundle.registry import Registry
     from models.promotion.decision import Decision, Pair, TryOnService
     from models.promotion.log import PromotionLog
     from models.promotion.rules import PromotionRules
@@ -95,7 +97,7 @@ def promote_command(
         from models.bundle.registry import Registry
         from models.promotion.log import LOG_NAME, PromotionLog
         from models.promotion.rules import rules_of
-        from training.data.dataset import open_dataset
+        from training.assessment.untrained import open_as_trained
         from training.promotion.judge import HeldOut
         from training.promotion.promote import promote as promote_version
         from training.updating.feedback import feedback_file
@@ -114,10 +116,23 @@ def promote_command(
             nullcontext() if feedback is None else feedback_file(feedback, export)
         )
         with opened as said:
-            held_out = HeldOut(open_dataset(data, corpus, skip_bad=skip_bad), split, said)
+            bundles = _readable(store, (candidate, "current"))
+            dataset = open_as_trained(data, corpus, bundles, skip_bad=skip_bad)
+            held_out = HeldOut(dataset, split, said)
             _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
 
     return promote
+
+
+def _readable(store: Registry, versions: Sequence[int | str]) -> list[Bundle]:
+    """Return the versions that can be opened; why others can't is found when they are judged."""
+    from models.errors import BundleError
+
+    found = []
+    for version in versions:
+        with suppress(BundleError):
+            found.append(store.open(version))
+    return found
 
 
 def _try(

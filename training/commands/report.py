@@ -51,20 +51,19 @@ def report(
     from models.files.failures import doing
     from models.files.outputs import check_output_file
     from training.assessment.assess import assess_bundle
-    from training.data.dataset import open_dataset
-    from training.data.files import find_files
+    from training.assessment.untrained import open_as_trained
     from training.evaluation.record import check_record_file, deliver
     from training.pipeline.train import RUN_NAME
     from training.reports.report import read_run_log, report_page
 
-    inputs = [*find_files(data, corpus).paths, *([] if work is None else [work / RUN_NAME])]
-    check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
-    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     store = Registry(registry)
     number = store.resolve(version)
     bundle = store.open(number)
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue, skip_bad=skip_bad)
+    inputs = [*dataset.paths, *([] if work is None else [work / RUN_NAME])]
+    check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
+    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     log = None if work is None else read_run_log(work, bundle.manifest)
-    dataset = open_dataset(data, corpus, bundle.catalogue, skip_bad=skip_bad)
     found = assess_bundle(bundle, dataset, split, baselines=baselines)
     page = report_page(bundle, number, dataset, split, found, log, is_confidential=confidential)
     with doing("writing the report", output):

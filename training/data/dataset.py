@@ -19,9 +19,10 @@ from models.labels.catalogue import LabelCatalogue
 from training.data.files import CorpusFiles, find_files, without_labels
 from training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
 from training.data.splits import Document, Split, SplitScan, describe_problems
+from training.formats.documents import columns_of
 from training.formats.forms import SPLIT_NAMES
 from training.formats.options import RECOGNISED, CorpusOptions
-from training.formats.raw import Source
+from training.formats.raw import Division, Source
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
@@ -74,6 +75,31 @@ class Dataset:
         self._splits = {name: self._split_of(name, each) for name, each in files.splits.items()}
         if files.remark:
             logger.warning("%s: %s", files.folder, files.remark)
+
+    @property
+    def paths(self) -> list[Path]:
+        """Its files, sorted."""
+        return self._files.paths
+
+    @property
+    def division(self) -> Division | None:
+        """What the splits of a corpus in one file follow from; None: it is not divided."""
+        return self._files.division
+
+    @cached_property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns, or fields, that the texts are made of; empty where that is not known.
+
+        Raises:
+            DataError: The first file can't be read, or lacks a column.
+        """
+        return columns_of(next(iter(self._files.splits.values()))).text
+
+    def with_text_columns(self, names: tuple[str, ...]) -> Dataset:
+        """Return this corpus as one whose files were written from other columns."""
+        view = copy(self)
+        view.__dict__["text_columns"] = names
+        return view
 
     def split(self, name: str) -> Split:
         """Return one of the parts.
@@ -185,6 +211,7 @@ def open_dataset(
     *,
     skip_bad: bool = False,
     max_problems: int = 20,
+    division: Division | None = None,
 ) -> Dataset:
     """Return a corpus, whichever of the forms of `training.formats.forms` it has.
 
@@ -192,18 +219,19 @@ def open_dataset(
 
     Args:
         data: Folder of the corpus, whose files that belong to no format are left alone; or one
-            file, whose documents are divided into splits by a hash of their text.
+            file, whose documents are divided into splits by a hash of their id or their text.
         options: What its files don't say themselves; None: all is recognised.
         known: Labels of the model that it is to measure, which are its labels where it has neither
             a label file nor training documents.
         skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
             refused. A label file must be right in every line all the same.
         max_problems: How many lines that can't be used are listed; all are counted.
+        division: What one file is divided by; None: by ids, where documents have some.
 
     Raises:
         DataError: No file or files of two formats are there, a file is there twice, the label file
             is missing where the format has one, or it holds lines that can't be used; or options
             are given that the format has no use for.
     """
-    files = find_files(data, options or RECOGNISED)
+    files = find_files(data, options or RECOGNISED, division)
     return Dataset(files, known, skip_bad=skip_bad, max_problems=max_problems)

@@ -23,9 +23,9 @@ from training.formats.forms import (
     SPLIT_NAMES,
     Format,
 )
-from training.formats.hashed_parts import LEAST_DIVIDED, are_enough
+from training.formats.hashed_parts import LEAST_DIVIDED, division_of
 from training.formats.options import RECOGNISED, CorpusOptions
-from training.formats.raw import RawDocument, Source
+from training.formats.raw import Division, RawDocument, Source
 
 logger = logging.getLogger(__name__)
 
@@ -73,21 +73,30 @@ class CorpusFiles:
             combined.update(f"{self._name_of(path)}\n{digest}\n".encode())
         if given := self.options.to_json():
             combined.update(f"{json.dumps(given, sort_keys=True)}\n".encode())
-        if any(source.part for source in self.splits.values()):
-            combined.update(b"divided by a hash\n")
+        if self.division:
+            by_id = b" of ids" if self.division == "id" else b""
+            combined.update(b"divided by a hash" + by_id + b"\n")
         return combined.hexdigest()
+
+    @property
+    def division(self) -> Division | None:
+        """What the splits of one file follow from; None: it is not divided."""
+        return next(iter(self.splits.values())).division
 
     def _name_of(self, path: Path) -> str:
         is_below = self.folder in path.parents
         return path.relative_to(self.folder).as_posix() if is_below else path.name
 
 
-def find_files(data: Path, options: CorpusOptions = RECOGNISED) -> CorpusFiles:
+def find_files(
+    data: Path, options: CorpusOptions = RECOGNISED, division: Division | None = None
+) -> CorpusFiles:
     """Return the files of a corpus; those of its folder that belong to no format are left alone.
 
     Args:
-        data: A folder; or one file, whose documents are then divided by a hash of their text.
+        data: A folder; or one file, whose documents are then divided by a hash.
         options: What is said of the files.
+        division: What one file is divided by; None: by ids, where documents have some.
 
     Raises:
         DataError: No file or files of two formats are there, a file is there twice, or one is
@@ -95,7 +104,7 @@ def find_files(data: Path, options: CorpusOptions = RECOGNISED) -> CorpusFiles:
     """
     found = [] if data.is_file() else list(_sources_in(data, options))
     if not found:
-        return _one_source(data, options)
+        return _one_source(data, options, division)
     form = found[0][1].form
     if any(source.form is not form for _, source in found):
         names = ", ".join(source.place.name for _, source in found)
@@ -203,7 +212,7 @@ def _source_of(paths: list[Path], form: Format, options: CorpusOptions) -> Sourc
 # One file, or a folder with documents and no splits.
 
 
-def _one_source(data: Path, options: CorpusOptions) -> CorpusFiles:
+def _one_source(data: Path, options: CorpusOptions, division: Division | None) -> CorpusFiles:
     """Return a corpus whose splits are made.
 
     Raises:
@@ -211,15 +220,16 @@ def _one_source(data: Path, options: CorpusOptions) -> CorpusFiles:
     """
     source = _whole_source(data, options)
     _check_options(data, source.form, options)
-    documents = (x.text for x in read_documents(source) if isinstance(x, RawDocument))
-    if are_enough(documents):
+    documents = (x for x in read_documents(source) if isinstance(x, RawDocument))
+    if found := division_of(documents):
+        division = division or found
         splits = {
-            name: Source(source.place, source.form, source.paths, options, name)
+            name: Source(source.place, source.form, source.paths, options, name, division)
             for name in SPLIT_NAMES
         }
         remark = (
-            "its documents are divided by a hash of their text into train (8 of 10), dev and test "
-            "(1 each); 'longtail evaluate' on it measures on the same test documents"
+            f"its documents are divided by a hash of their {division} into train (8 of 10), dev "
+            "and test (1 each), the same ones whenever it is read"
         )
     else:
         splits = {"train": source}

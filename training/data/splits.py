@@ -14,9 +14,10 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Int64, UInt64
 from scipy.sparse import csr_array
 
+from models.bundle.trained_on import NO_DIGEST, digest_of
 from models.errors import DataError
 from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from models.labels.catalogue import LabelCatalogue
@@ -37,12 +38,14 @@ class Document:
         text: What is to be tagged; not blank.
         labels: Label indices, rising, each once.
         group: What it has in common with others, as a patient; None where no column is named.
+        has_id: Whether the file gives the identifier.
     """
 
     id: str
     text: str
     labels: tuple[int, ...]
     group: str | None = None
+    has_id: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class SplitScan:
         problems: The first of them, as file, line number and reason.
         num_unlabelled: Good lines without labels.
         lengths: Characters of the text of each good line.
+        texts: Digest of the text of each good line (see `models.bundle.trained_on`).
+        ids: Digest of the id of each; `NO_DIGEST` where the file gives none.
         num_repeated_ids: Good lines whose document id occurs on an earlier one.
         num_repeats: Good lines whose text occurs on an earlier one.
         num_wordless: Good lines whose text has no letter and no digit.
@@ -72,6 +77,8 @@ class SplitScan:
     problems: tuple[str, ...]
     num_unlabelled: int
     lengths: Int64[np.ndarray, document]
+    texts: UInt64[np.ndarray, document]
+    ids: UInt64[np.ndarray, document]
     num_repeated_ids: int = 0
     num_repeats: int = 0
     num_wordless: int = 0
@@ -122,7 +129,7 @@ class Split:
         and no repeated lines.
 
         Args:
-            is_in: Whether each document of this split, a whole one, is in the part.
+            is_in: Whether each document of this split is in the part.
 
         Raises:
             DataError: As `scan`.
@@ -130,7 +137,11 @@ class Split:
         whole, part = self.scan(), copy(self)
         labels = whole.labels[is_in]
         part._is_in = is_in
-        part.found = SplitScan(labels, 0, (), num_empty_rows(labels), whole.lengths[is_in])
+        if self._is_in is not None:
+            part._is_in = self._is_in.copy()
+            part._is_in[self._is_in] = is_in
+        found = (whole.lengths[is_in], whole.texts[is_in], whole.ids[is_in])
+        part.found = SplitScan(labels, 0, (), num_empty_rows(labels), *found)
         return part
 
     def scan(self) -> SplitScan:
@@ -218,13 +229,14 @@ class Split:
         problems = ProblemList(self.path, self._max_problems)
         unknown = ProblemList(self.path, self._max_problems)
         labels, lengths = SparseRows(), array("q")
-        ids, texts = array("q"), array("q")  # their hashes
+        ids, texts, names = array("Q"), array("Q"), array("q")  # their digests; hashes of all ids
         num_wordless = 0
         for item in self.lines():
             if isinstance(item, Document):
                 labels.add(item.labels)
-                ids.append(hash(item.id))
-                texts.append(hash(item.text))
+                ids.append(digest_of(item.id, is_id=True) if item.has_id else NO_DIGEST)
+                names.append(hash(item.id))
+                texts.append(digest_of(item.text))
                 lengths.append(len(item.text))
                 num_wordless += not has_word(item.text)
             else:
@@ -238,8 +250,10 @@ class Split:
             problems=problems.kept,
             num_unlabelled=num_empty_rows(matrix),
             lengths=np.array(lengths, dtype=np.int64),
-            num_repeated_ids=num_repeats(np.array(ids, dtype=np.int64)),
-            num_repeats=num_repeats(np.array(texts, dtype=np.int64)),
+            texts=np.array(texts, dtype=np.uint64),
+            ids=np.array(ids, dtype=np.uint64),
+            num_repeated_ids=num_repeats(np.array(names, dtype=np.int64)),
+            num_repeats=num_repeats(np.array(texts, dtype=np.uint64)),
             num_wordless=num_wordless,
             num_unknown=unknown.num_problems,
             unknown=unknown.kept,
@@ -273,7 +287,9 @@ class Split:
 
     def _document(self, raw: RawDocument, labels: LabelCatalogue) -> Document:
         rows = self._rows_of(raw, labels)
-        return Document(raw.id or str(raw.line), raw.text, rows, raw.group)
+        return Document(
+            raw.id or str(raw.line), raw.text, rows, raw.group, has_id=bool(raw.id)
+        )
 
     def _rows_of(self, raw: RawDocument, labels: LabelCatalogue) -> tuple[int, ...]:
         # Every label that is unknown is named, not the first alone.
@@ -332,6 +348,6 @@ def num_empty_rows(matrix: Float32[csr_array, "row column"]) -> int:
     return int(np.count_nonzero(np.diff(matrix.indptr) == 0))
 
 
-def num_repeats(hashes: Int64[np.ndarray, row]) -> int:
+def num_repeats(hashes: Int64[np.ndarray, row] | UInt64[np.ndarray, row]) -> int:
     """Return how many of them an earlier one equals."""
     return len(hashes) - len(np.unique(hashes))

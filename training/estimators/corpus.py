@@ -7,15 +7,22 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from models.errors import DataError, RequestError
 from models.files.durable import write_lines_durably
-from models.interface.given_texts import is_frame, texts_of
+from models.interface.given_texts import is_frame, is_missing, joined, texts_of
 from models.labels.cells import labels_of_cell
 from training.data.dataset import Dataset, open_dataset
+from training.formats.columns import ID_NAMES, find_columns
+from training.formats.label_cells import labels_of_text
+from training.formats.options import RECOGNISED, CorpusOptions
+
+DOCUMENTS_NAME = "documents.jsonl"
+"""A file of this name is divided into splits; "test.jsonl" is a test split."""
+_OF_FRAMES = frozenset({"text_columns", "label_column", "label_delimiter", "id_column"})
 
 LabelTexts = Mapping[Any, str | Mapping[str, Any]]
 """By label, its name, or the fields of a label file: name, description, alternative_names, parents.
@@ -24,36 +31,97 @@ LabelTexts = Mapping[Any, str | Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Texts with the ids or names of their labels."""
+    """Texts with the ids or names of their labels.
+
+    Attributes:
+        texts: Of the documents.
+        labels: Of each document.
+        ids: Of each document, None where it has none; empty where no document has one.
+        text_columns: Columns of a data frame that the texts are made of; empty where there is none.
+    """
 
     texts: Sequence[str]
     labels: Sequence[Sequence[str]]
+    ids: Sequence[str | None] = ()
+    text_columns: tuple[str, ...] = ()
 
 
-def documents_of(data: Any) -> Documents:
+def documents_of(data: Any, options: CorpusOptions = RECOGNISED) -> Documents:
     """Return the documents of a data frame, or of a pair of texts and lists of labels.
 
     Args:
         data: A data frame with the columns `text` (or `title` and `content`) and `labels`, which
-            holds lists, or ids and names between semicolons as in CSV; or a pair of those.
+            holds lists, or ids and names between semicolons as in CSV; or a pair of those. A
+            column `id`, `document_id` or `doc_id` holds ids.
+        options: Names other columns of a data frame.
 
     Raises:
-        DataError: It is neither, they are not equally many, or a text or label can't be used.
+        DataError: It is neither, they are not equally many, or a text or label can't be used; or
+            options are given that a data frame has no use for.
     """
     if is_frame(data):
-        names = [str(name) for name in data.columns]
-        if names.count("labels") != 1:
-            raise DataError(
-                f"the data frame has the columns {', '.join(names)}; expected 'labels', too, once"
-            )
-        texts, labels = data, list(data["labels"])
-    elif isinstance(data, tuple) and len(data) == 2:
-        texts, labels = data[0], list(data[1])
-    else:
+        return _documents_of_frame(data, options)
+    if options != RECOGNISED:
+        raise DataError("corpus names columns, and the documents have none; leave it out")
+    if isinstance(data, tuple) and len(data) == 2:
+        return _checked(data[0], list(data[1]))
+    raise DataError(
+        f"data is a {type(data).__name__}; expected the folder of a corpus, a data frame with "
+        "the columns 'text' and 'labels', or the pair (texts, labels)"
+    )
+
+
+def _documents_of_frame(frame: Any, options: CorpusOptions) -> Documents:
+    """Return the documents of a data frame.
+
+    Raises:
+        DataError: As `documents_of`.
+    """
+    names = [str(name) for name in frame.columns]
+    if unused := set(options.to_json()) - _OF_FRAMES:
         raise DataError(
-            f"data is a {type(data).__name__}; expected the folder of a corpus, a data frame with "
-            "the columns 'text' and 'labels', or the pair (texts, labels)"
+            f"corpus has {', '.join(sorted(unused))}, which are for files; a data frame takes "
+            f"{', '.join(sorted(_OF_FRAMES))}"
         )
+    column = options.label_column or "labels"
+    named = [column, *options.text_columns, *([options.id_column] if options.id_column else [])]
+    for name in named:
+        if names.count(name) != 1:
+            raise DataError(
+                f"the data frame has the columns {', '.join(names)}; expected {name!r}, too, once"
+            )
+    ids = next((x for x in (options.id_column, *ID_NAMES) if x and names.count(x) == 1), None)
+    texts, text_columns = frame, find_columns(names, replace(options, label_column=column)).text
+    if options.text_columns:
+        cells = (list(frame[name]) for name in options.text_columns)
+        texts = [joined(parts) for parts in zip(*cells, strict=True)]
+    found = _checked(texts, [_cell(x, column, options) for x in frame[column]])
+    return replace(
+        found,
+        ids=[] if ids is None else [_id_of(value) for value in frame[ids]],
+        text_columns=text_columns,
+    )
+
+
+def _cell(value: Any, column: str, options: CorpusOptions) -> Any:
+    is_divided = isinstance(value, str) and options.label_delimiter is not None
+    return labels_of_text(value, column, options) if is_divided else value
+
+
+def _id_of(value: object) -> str | None:
+    """Return the id in a cell as a file has it: pandas makes floats of whole numbers with gaps."""
+    if is_missing(value):
+        return None
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value).strip() or None  # type: ignore[call-overload]
+
+
+def _checked(texts: Any, labels: Sequence[Any]) -> Documents:
+    """Return texts and labels as documents.
+
+    Raises:
+        DataError: As `documents_of`.
+    """
     try:
         found = texts_of(texts)
     except RequestError as error:
@@ -65,18 +133,25 @@ def documents_of(data: Any) -> Documents:
     return Documents(found, [_labels_of(row, number) for number, row in enumerate(labels)])
 
 
-def write_documents(path: Path, texts: Iterable[str], labels: Iterable[Sequence[str]]) -> None:
+def write_documents(
+    path: Path,
+    texts: Iterable[str],
+    labels: Iterable[Sequence[str]],
+    ids: Sequence[str | None] = (),
+) -> None:
     """Write a split as JSON lines.
 
     Args:
         path: Of the file; its folder is there.
         texts: Of the documents.
         labels: Ids or names of each document's labels.
+        ids: Of the documents, None where one has none; empty: none has one.
     """
     pairs = zip(texts, labels, strict=True)
-    write_lines_durably(
-        path, (_line({"text": text, "labels": list(x)}) for text, x in pairs), is_private=True
-    )
+    lines: Iterable[dict[str, Any]] = ({"text": text, "labels": list(x)} for text, x in pairs)
+    if ids:
+        lines = ({"id": x} | line for x, line in zip(ids, lines, strict=True))
+    write_lines_durably(path, map(_line, lines), is_private=True)
 
 
 def write_labels(path: Path, ids: Iterable[str], texts: LabelTexts) -> None:
@@ -113,18 +188,22 @@ def kept_corpus(work: Path, write: Callable[[Path], None]) -> Dataset:
     return open_dataset(folder)
 
 
-def write_training(
-    folder: Path, documents: Documents, label_texts: LabelTexts | None = None
+def write_corpus(
+    folder: Path,
+    documents: Documents,
+    label_texts: LabelTexts | None = None,
+    name: str = DOCUMENTS_NAME,
 ) -> None:
-    """Write documents as the training split of a corpus.
+    """Write documents as a corpus.
 
     Args:
         folder: Of the corpus.
-        documents: To train on.
+        documents: Of the corpus.
         label_texts: By label as the documents call it; labels that no document carries are labels
             of the model, too. None: labels are named by what the documents call them.
+        name: Of the file of the documents; by default they are divided as any file is.
     """
-    write_documents(folder / "train.jsonl", documents.texts, documents.labels)
+    write_documents(folder / name, documents.texts, documents.labels, documents.ids)
     if label_texts is not None:
         texts = by_id(label_texts)
         counts = Counter(label for row in documents.labels for label in dict.fromkeys(row))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from models.bundle.bundle import Bundle
+from models.bundle.trained_on import read_trained_on
 from models.errors import DataError
+from models.interface.given_texts import is_frame
 from models.interface.model import LoadedModel
 from training.assessment.assess import Assessment, assess
-from training.data.dataset import Dataset, open_dataset
-from training.estimators.corpus import Documents, documents_of, write_documents
+from training.assessment.untrained import find_trained_on, open_as_trained
+from training.data.dataset import Dataset
+from training.estimators.corpus import Documents, documents_of, write_corpus
+from training.formats.columns import TEXT_NAMES
+from training.formats.options import RECOGNISED, CorpusOptions
 
 _SPLIT = "test"
 _MAX_SHOWN = 5
@@ -24,20 +33,21 @@ class Model(LoadedModel):
 
         Args:
             data: Folder of a corpus; or documents: a data frame with the columns `text` and
-                `labels`, or a pair of texts and lists of labels.
-            split: Of the corpus in a folder: train, dev or test.
+                `labels`, or with those that the model was trained on, or a pair of texts and lists
+                of labels. Documents that the model was trained on are left out.
+            split: Of the corpus in a folder: train, dev or test; of documents, all are measured.
 
         Raises:
-            DataError: The documents can't be used, or have labels that the model doesn't know.
+            DataError: The documents can't be used, or have labels that the model doesn't know; or
+                most of them were trained on.
         """
         if isinstance(data, str | Path):
-            return self._assessed(open_dataset(Path(data), known=self.labels), split)
-        documents = documents_of(data)
+            dataset = open_as_trained(Path(data), RECOGNISED, [self.bundle], self.labels)
+            return self._assessed(dataset, split)
+        documents = documents_of(data, options_for(data, self.bundle))
         self._check_known(documents)
-        with TemporaryDirectory(prefix="longtail-") as name:
-            folder = Path(name)
-            write_documents(folder / "test.jsonl", documents.texts, documents.labels)
-            return self._assessed(open_dataset(folder, known=self.labels), _SPLIT)
+        with written(documents, self.bundle, "test.jsonl") as dataset:
+            return self._assessed(dataset, _SPLIT)
 
     def _check_known(self, documents: Documents) -> None:
         """Refuse labels that the model lacks, each named once.
@@ -55,11 +65,49 @@ class Model(LoadedModel):
 
     def _assessed(self, dataset: Dataset, split: str) -> Assessment:
         manifest = self.bundle.manifest
-        return assess(
+        left_out = find_trained_on([self.bundle], dataset, split)
+        found = assess(
             self.predictor,
-            dataset,
+            left_out.view(dataset, split),
             split,
             num_training_documents=manifest.training_document_count,
             reliability=True,
             thresholds=manifest.thresholds,
         )
+        return replace(found, left_out=left_out)
+
+
+def options_for(data: Any, bundle: Bundle) -> CorpusOptions:
+    """Return the options of the training where a data frame has its columns of the text."""
+    record = read_trained_on(bundle)
+    if record is None or not is_frame(data):
+        return RECOGNISED
+    names = {str(name) for name in data.columns}
+    named = {"text_columns": list(record.text_columns), **record.options}
+    if not {*record.text_columns} <= names or {*record.text_columns} <= {*TEXT_NAMES}:
+        return RECOGNISED
+    label, id_ = (named.get(name) for name in ("label_column", "id_column"))
+    return CorpusOptions(
+        tuple(named["text_columns"]),
+        label if label in names else None,
+        named.get("label_delimiter"),
+        id_ if id_ in names else None,
+    )
+
+
+@contextmanager
+def written(documents: Documents, bundle: Bundle, name: str) -> Iterator[Dataset]:
+    """Write documents as a corpus for the while.
+
+    Args:
+        documents: To be measured on.
+        bundle: That is measured.
+        name: Of the file (see `write_corpus`).
+
+    Yields:
+        The corpus.
+    """
+    with TemporaryDirectory(prefix="longtail-") as folder:
+        write_corpus(Path(folder), documents, name=name)
+        dataset = open_as_trained(Path(folder), RECOGNISED, [bundle], bundle.catalogue)
+        yield dataset.with_text_columns(documents.text_columns)

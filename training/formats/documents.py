@@ -44,7 +44,7 @@ from training.formats.forms import (
     PARQUET,
     TSV,
 )
-from training.formats.hashed_parts import part_of
+from training.formats.hashed_parts import part_of_document
 from training.formats.label_cells import label_key, labels_of_text, labels_of_value
 from training.formats.options import CorpusOptions
 from training.formats.pairs import grouped_rows
@@ -52,6 +52,7 @@ from training.formats.raw import EmptyText, RawDocument, Source
 
 _PEEKED = 100  # lines from which columns, and the form of labels, are told
 _PLAIN = ColumnNames(("text",), LABELS, "id")
+_INDEXED = ColumnNames(("title", "content"), "target_ind", "uid")
 
 
 class _EmptyTextError(DataError):
@@ -77,13 +78,33 @@ def read_documents(
     found = _documents(source, is_label)
     if source.options.one_row_per_label:
         found = grouped_rows(source.place, found)
-    if source.part is None:
+    division = source.division
+    if division is None:
         return found
     return (
         item
         for item in found
-        if (part_of(item.text) if isinstance(item, RawDocument) else "train") == source.part
+        if (part_of_document(item, division) if isinstance(item, RawDocument) else "train")
+        == source.part
     )
+
+
+def columns_of(source: Source) -> ColumnNames:
+    """Return the columns, or fields, that the documents of a split are read from.
+
+    Raises:
+        DataError: The first file can't be read, or as `read_documents`.
+    """
+    path, form, options = source.paths[0], source.form, source.options
+    if form is EXTREME_CLASSIFICATION:
+        return _INDEXED
+    if form in (PARQUET, ARROW):
+        return _columns_of(path, column_names(path), options)
+    if form is JSON_LINES:
+        return _lenient_columns(tuple(_first_names(path)), options)
+    if form in (CSV, TSV) and not (form is TSV and is_short_text(path, options)):
+        return _columns_of(path, _header_of(path, options).names, options)
+    return _PLAIN
 
 
 def recognised(source: Source) -> list[str]:
@@ -258,7 +279,7 @@ def _parse_indexed(line: int, fields: Fields) -> RawDocument:
     for index in indices:
         if type(index) is not int:  # a bool is an int too
             raise DataError(f"target_ind holds {shown(index)}; expected label indices, as integers")
-    text = _text(fields, "title", "content")
+    text = _text(fields, *_INDEXED.text)
     return RawDocument(line, id_of(fields, "uid") or None, text, tuple(indices))
 
 

@@ -1,8 +1,9 @@
-"""The splits of a corpus in one file: which one a document is in, by a hash of its text.
+"""The splits of a corpus in one file: a document's split follows from a hash of its id or its text.
 
-Of ten texts eight are to train on, one each for dev and test. The hash is BLAKE2b, of 8 bytes, of
-the text's UTF-8 bytes, with a personalisation of its own. So equal texts are in one split, neither
-the order of the documents nor a seed changes it, and no document changes it when others are added.
+Of ten ids (of ten texts, where documents have no ids) eight are to train on, one each for dev and
+test. The hash is BLAKE2b, of 8 bytes, of the UTF-8 bytes, with a personalisation of its own. So
+neither the order of the documents nor a seed changes a split, and no document changes its split
+when others are added, or, with ids, when its text is edited.
 """
 
 from __future__ import annotations
@@ -11,31 +12,44 @@ import hashlib
 from collections.abc import Iterable
 
 from training.formats.forms import SPLIT_NAMES
+from training.formats.raw import Division, RawDocument
 
 LEAST_DIVIDED = 200
-"""Fewer different texts are not divided: a tenth of them would say too little."""
+"""Fewer different ids or texts are not divided: a tenth of them would say too little."""
 SHARES = {"train": 8, "dev": 1, "test": 1}
 """Tenths of the texts."""
 _PERSONALISATION = b"longtail parts"
 _NAME_OF_TENTH = [name for name in SPLIT_NAMES for _ in range(SHARES[name])]
 
 
-def part_of(text: str) -> str:
-    """Return the name of the split that a text is in."""
-    return _NAME_OF_TENTH[_hash_of(text) % len(_NAME_OF_TENTH)]
+def part_of(key: str) -> str:
+    """Return the name of the split that an id or a text is in."""
+    return _NAME_OF_TENTH[_hash_of(key) % len(_NAME_OF_TENTH)]
 
 
-def are_enough(texts: Iterable[str]) -> bool:
-    """Return whether there are `LEAST_DIVIDED` different texts; reads no more of them."""
-    seen: set[int] = set()
-    for text in texts:
-        seen.add(_hash_of(text))
-        if len(seen) >= LEAST_DIVIDED:
-            return True
-    return False
+def part_of_document(document: RawDocument, division: Division) -> str:
+    """Return the name of the split that a document is in."""
+    return part_of((document.id if division == "id" else None) or document.text)
 
 
-def _hash_of(text: str) -> int:
-    content = text.encode("utf-8", "surrogatepass")
+def division_of(documents: Iterable[RawDocument]) -> Division | None:
+    """Return what documents are to be divided by; None: there are too few to be divided.
+
+    By their ids, if there are `LEAST_DIVIDED` different ones, else by their texts. Reads no more
+    documents than it needs.
+    """
+    ids: set[int] = set()
+    texts: set[int] = set()
+    for document in documents:
+        texts.add(_hash_of(document.text))
+        if document.id:
+            ids.add(_hash_of(document.id))
+        if len(texts) >= LEAST_DIVIDED and (len(ids) >= LEAST_DIVIDED or not ids):
+            return "id" if ids else "text"
+    return "text" if len(texts) >= LEAST_DIVIDED else None
+
+
+def _hash_of(key: str) -> int:
+    content = key.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, digest_size=8, person=_PERSONALISATION).digest()
     return int.from_bytes(digest, "big")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from models.files.bad_lines import BadLine
 from training.formats.forms import CSV, EXTREME_CLASSIFICATION, TSV, Format
 from training.formats.options import RECOGNISED, CorpusOptions
+
+Division = Literal["id", "text"]
+"""What the splits of one file follow from: a hash of ids, of documents without one the text; or of
+texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,9 @@ class Source:
         form: Of the files.
         paths: The files, in the order in which they are read.
         options: What was said of them.
-        part: Name of the split that it is of these documents, by a hash of their text (see
+        part: Name of the split that it is of these documents, by a hash (see
             `training.formats.hashed_parts`); None: all of them.
+        division: What is hashed; None: the documents are not divided.
     """
 
     place: Path
@@ -52,6 +58,7 @@ class Source:
     paths: tuple[Path, ...]
     options: CorpusOptions = RECOGNISED
     part: str | None = None
+    division: Division | None = None
 
     @property
     def is_divided_at_semicolons(self) -> bool:

@@ -124,7 +124,7 @@ def train_within(
     """
     begun = clock()
     _check(run)
-    check_run(run, registry)
+    run = check_run(run, registry)
     run.folder.mkdir(parents=True, exist_ok=True)
     claim(run.folder / BUDGET_NAME, {"budget_s": seconds, **_said(run)}, "run", "--work")
     first = replace(run, config=run.config.without_encoder, folder=run.folder / _WITHOUT)

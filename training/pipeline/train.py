@@ -30,6 +30,7 @@ from training.configuration.run import TrainingConfig
 from training.configuration.sections import NeighboursConfig
 from training.data.dataset import Dataset
 from training.data.held_out import with_held_out_dev
+from training.data.overlap import record_of, with_splits_apart
 from training.data.survey import Survey, survey
 from training.pipeline.default_scorer import DefaultScorer
 from training.pipeline.dense import (
@@ -87,10 +88,11 @@ def train(run: Run, registry: Registry) -> int:
     publishes the same bundle again, which the registry recognises.
 
     Raises:
-        DataError: The corpus has broken lines, no training documents, or no usable token.
+        DataError: The corpus has broken lines, no training documents, or no usable token; or many
+            documents of dev or test are training documents, too.
         ConfigError: The folder holds another run, or the configuration asks for what there isn't.
     """
-    check_run(run, registry)
+    run = check_run(run, registry)
     corpus = with_dev_split(run)
     surveyed = survey(run.dataset.split("train"), run.config.warmup_texts)
     start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
@@ -101,8 +103,11 @@ def train(run: Run, registry: Registry) -> int:
         return _train_all(run, corpus, start, surveyed, registry)
 
 
-def check_run(run: Run, registry: Registry) -> None:
+def check_run(run: Run, registry: Registry) -> Run:
     """Refuse a run that could not be trained or published, before anything is written.
+
+    Returns:
+        The run on the corpus without documents of dev and test whose text another split has.
 
     Raises:
         DataError: As `train`.
@@ -114,6 +119,7 @@ def check_run(run: Run, registry: Registry) -> None:
     run.dataset.check()
     if run.dataset.split("train").scan().labels.nnz == 0:
         raise DataError(f"{run.dataset.folder}: no training document has a label")
+    return replace(run, dataset=with_splits_apart(run.dataset))
 
 
 def _train_all(
@@ -343,7 +349,7 @@ def _publish(
     scratch = run.folder / "encoder"
     shutil.rmtree(scratch, ignore_errors=True)
     return registry.publish(
-        lambda folder: write_parts(folder, parts, manifest, scratch, texts),
+        lambda folder: write_parts(folder, parts, manifest, scratch, texts, record_of(run.dataset)),
         activate=run.is_activated,
         action="train",
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from models.bundle.registry import Registry
 from models.errors import DataError, LongtailError
 from models.promotion.rules import PromotionRules
+from training.assessment.untrained import find_trained_on
 from training.calibration.reliability import calibration_error
 from training.data.dataset import Dataset
 from training.promotion.feedback import METRIC, read_feedback, shares_in_order, time_of
@@ -62,7 +63,14 @@ def judge(
         BundleError: The current version can't be opened.
         DataError: The documents or the feedback can't be used.
     """
-    split = held_out.dataset.split(held_out.split_name)
+    held_out.dataset.split(held_out.split_name).scan()
+    old = Version.load(current, registry.open(current))
+    try:
+        new = Version.load(candidate, registry.open(candidate))
+    except _FAULTS as error:
+        return Verdict((f"version {candidate} can't be loaded: {error}",))
+    left_out = find_trained_on([new.bundle, old.bundle], held_out.dataset, held_out.split_name)
+    split = left_out.view(held_out.dataset, held_out.split_name).split(held_out.split_name)
     matrix = split.scan().labels
     if matrix.shape[0] < rules.min_documents:
         raise DataError(
@@ -70,11 +78,6 @@ def judge(
             f"documents; expected at least {rules.min_documents}, by the rule min_documents; name "
             "another split or corpus"
         )
-    old = Version.load(current, registry.open(current))
-    try:
-        new = Version.load(candidate, registry.open(candidate))
-    except _FAULTS as error:
-        return Verdict((f"version {candidate} can't be loaded: {error}",))
     texts = list(split.texts())
     numbering = Numbering(held_out.dataset, [old.bundle.catalogue, new.bundle.catalogue])
     truth = numbering.truth(matrix)
@@ -87,7 +90,7 @@ def judge(
     counts = numbering.training_counts(old.bundle.catalogue)
     num_training = old.bundle.manifest.training_document_count
     tests = quality_tests(joined, counts, num_training, rules)
-    notes: list[str] = []
+    notes = [said.removesuffix(".")] if (said := str(left_out)) else []
     if held_out.feedback is not None:
         published_at = time_of(registry.published_at(candidate))
         tests += _feedback_tests(old, new, held_out.feedback, published_at, rules, notes)
@@ -101,6 +104,7 @@ def judge(
         "corpus": held_out.dataset.fingerprint,
         "split": held_out.split_name,
         "documents": len(texts),
+        "trained_on": left_out.to_json(),
     }
     return Verdict(
         (*objections(tests, rules), *found), tuple(tests), tuple(checks), tuple(notes), data

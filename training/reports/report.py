@@ -138,6 +138,8 @@ def report_page(
         is_confidential: Whether no document is shown, as always where the model is confidential.
     """
     is_confidential = is_confidential or bundle.manifest.is_confidential
+    if found.left_out is not None:
+        dataset = found.left_out.view(dataset, split_name)
     sections = [
         _model(bundle, version, split_name),
         _metrics(found),
@@ -182,7 +184,7 @@ def _metrics(found: Assessment) -> str:
     )
     return html.section(
         "Metrics",
-        html.note(evaluation.measured_on()),
+        html.note(found.measured_on),
         html.table(evaluation.overall_cells(), mark_best=True),
         "<h3>Frequent, few-shot and zero-shot labels</h3>",
         html.note(evaluation.shot_sizes()),

@@ -10,10 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from models.bundle.bundle import Bundle
 from models.bundle.learned_from import LearnedFrom, Moved
 from models.bundle.manifest import Manifest
 from models.bundle.registry import CURRENT, Registry
+from models.bundle.trained_on import DEV, TRAIN, read_trained_on
 from models.edit.rewrite import rewrite
 from models.errors import BundleError, ConfigError, DataError
 from models.files.failures import doing
@@ -23,6 +26,7 @@ from models.parts.storage import read_parts, tensors_of, texts_of
 from models.scorers.tfidf import TfidfModel
 from training.configuration.sections import CascadeConfig, SparseConfig
 from training.data.dataset import Dataset
+from training.data.overlap import with_splits_apart
 from training.pipeline.dev_split import OnDev, finish_on_dev
 from training.runtime.run_log import stage_cost
 from training.updating.dev_corpus import corpus_part, write_dev_corpus
@@ -97,6 +101,8 @@ def learn(run: LearningRun) -> Learned:
     number = run.registry.resolve(run.version)
     bundle = run.registry.open(number)
     _check(bundle, run.corpus)
+    if run.corpus is not None:
+        run = replace(run, corpus=with_splits_apart(run.corpus))
     run.registry.check_writable()
     check_writable_folder(run.work, "--work")
     if run.version == CURRENT and _is_learned(bundle, run):
@@ -148,15 +154,31 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         moved = measure_movement(before, after, texts, changed.touched)
     learned = _learned_from(run, number, bundle, gathered, said, changed, moved, after.sparse.tfidf)
     manifest = replace(manifest, learned_from=learned)
+    record = _record(bundle, said, changed)
     with stage_cost(folder, "bundle"):
         version = run.registry.publish(
             lambda to: rewrite(
-                to, bundle, manifest, after.catalogue, tensors_of(after), texts_of(after)
+                to, bundle, manifest, after.catalogue, tensors_of(after) | record, texts_of(after)
             ),
             activate=run.is_activated,
             action="learn",
         )
     return Learned(version, learned)
+
+
+def _record(
+    bundle: Bundle, said: SaidOfLabels, changed: ChangedDocuments
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return the digests of the version's documents and of those that it learned from."""
+    record = read_trained_on(bundle)
+    if record is None:
+        return {}
+    of_dev = {each.text for each in changed.dev}
+    train = [each for each in said.texts if each.text not in of_dev]
+    for split, documents in ((TRAIN, train), (DEV, changed.dev)):
+        texts, ids = [x.text for x in documents], [x.document_id for x in documents]
+        record = record.with_documents(split, texts, ids)
+    return record.tensors()
 
 
 def _check(bundle: Bundle, corpus: Dataset | None) -> None:

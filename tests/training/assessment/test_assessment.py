@@ -191,8 +191,8 @@ def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     texts = {"a law of the sea": ["sea"], "fish in the sea": ["sea", "fish"], "a fish": ["fish"]}
-    lines = [json.dumps({"text": x, "labels": y}) + "\n" for x, y in texts.items()]
-    for name in ("train", "test"):
+    for name, more in (("train", ""), ("test", " again")):
+        lines = [json.dumps({"text": x + more, "labels": y}) + "\n" for x, y in texts.items()]
         (corpus / f"{name}.jsonl").write_text("".join(lines))
     predictor = Predictor.of_bundle(train_in(tmp_path, tiny_config, corpus).bundle, device="cpu")
     few = assess(predictor, open_dataset(corpus), "test", num_training_documents=3)

@@ -13,8 +13,9 @@ import pytest
 from models.errors import DataError
 from training.data.dataset import open_dataset
 from training.data.files import find_files
-from training.formats.hashed_parts import LEAST_DIVIDED, are_enough, part_of
+from training.formats.hashed_parts import LEAST_DIVIDED, division_of, part_of
 from training.formats.options import CorpusOptions
+from training.formats.raw import RawDocument
 
 TEXTS = [f"document {row}" for row in range(1_000)]
 
@@ -58,7 +59,7 @@ def test_what_was_done_is_said(tmp_path, caplog):
     open_dataset(write(tmp_path / "all.jsonl", TEXTS))
     assert (
         "all.jsonl: its documents are divided by a hash of their text into train (8 of 10), dev "
-        "and test (1 each); 'longtail evaluate' on it measures on the same test documents"
+        "and test (1 each), the same ones whenever it is read"
     ) in caplog.text
 
 
@@ -67,9 +68,34 @@ def test_what_was_done_is_said(tmp_path, caplog):
     [(TEXTS[: LEAST_DIVIDED - 1], False), (TEXTS[:LEAST_DIVIDED], True), (["same"] * 900, False)],
 )
 def test_few_different_texts_are_not_divided(texts, expected, tmp_path):
-    assert are_enough(texts) == expected
+    documents = (RawDocument(row, None, text, ()) for row, text in enumerate(texts))
+    assert division_of(documents) == ("text" if expected else None)
     dataset = open_dataset(write(tmp_path / "all.jsonl", texts))
     assert dataset.split_names == (("train", "dev", "test") if expected else ("train",))
+
+
+def write_with_ids(path: Path, documents: Iterable[tuple[object, str]]) -> Path:
+    lines = (json.dumps({"id": x, "text": text, "labels": ["l"]}) + "\n" for x, text in documents)
+    path.write_text("".join(lines))
+    return path
+
+
+def test_with_ids_an_edited_text_stays_in_its_split(tmp_path, caplog):
+    documents = [(f"d{row}", text) for row, text in enumerate(TEXTS)]
+    edited = [(name, f"{text} edited") for name, text in documents]
+    before = open_dataset(write_with_ids(tmp_path / "a.jsonl", documents))
+    after = open_dataset(write_with_ids(tmp_path / "b.jsonl", edited))
+    for name in ("train", "dev", "test"):
+        ids = [document.id for document in before.split(name)]
+        assert ids == [document.id for document in after.split(name)]
+        assert all(slow_part_of(each) == name for each in ids)
+    assert "divided by a hash of their id into" in caplog.text
+    assert open_dataset(tmp_path / "a.jsonl", division="text").fingerprint != before.fingerprint
+
+
+def test_few_ids_divide_nothing(tmp_path):
+    path = write_with_ids(tmp_path / "a.jsonl", [(row % 3, text) for row, text in enumerate(TEXTS)])
+    assert open_dataset(path).division == "text"
 
 
 def test_lines_that_cannot_be_used_are_those_of_training(tmp_path):

@@ -1,0 +1,153 @@
+"""The record of the documents that a model was trained on, so that it is not measured on them.
+
+A text is recorded as a digest: BLAKE2b, of 8 bytes, of its UTF-8 bytes with white space normalised.
+So is the id of a document that has one: an edited text is recognised by it. The digests give no
+text back, but whoever has a text can tell whether the model was trained on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, UInt64
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import RESTORE
+from models.errors import BundleCorruptError
+from models.files.json_text import parse_json
+
+RECORD_NAME = "trained_on.json"
+DIGESTS_NAME = "trained_on.safetensors"
+TRAIN, DEV, TEST = "train", "dev", "test"
+NO_DIGEST = 0
+"""Stands for the id of a document that has none; no digest is 0."""
+_NAMES = tuple(f"{split}_{what}" for split in (TRAIN, DEV, TEST) for what in ("texts", "ids"))
+_DIVISIONS = (None, "id", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOn:
+    """The documents that a model was trained on, and how they were read.
+
+    Attributes:
+        text_columns: Columns, or fields, of the text, in the order in which they were joined; empty
+            where the files have none.
+        options: The options of the corpus that were given (see `CorpusOptions.to_json`).
+        divided_by: What the splits of a corpus in one file follow from: "id" or "text"; None: the
+            corpus has files for its splits, or only a training split.
+        digests: "train_texts", "train_ids", and so for dev and test, each rising, each once. Dev
+            documents are those that the model was calibrated on, test documents those that were
+            set apart. Empty in a bundle that is to reveal none of them.
+    """
+
+    text_columns: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    divided_by: str | None = None
+    digests: Mapping[str, UInt64[np.ndarray, _]] = field(default_factory=dict)
+
+    def knows(
+        self,
+        split: str,
+        texts: UInt64[np.ndarray, document],
+        ids: UInt64[np.ndarray, document],
+    ) -> Bool[np.ndarray, document]:
+        """Return which documents are among those of a split, by their text or by their id.
+
+        Args:
+            split: "train", "dev" or "test".
+            texts: Digest of each document's text.
+            ids: Digest of each document's id; `NO_DIGEST` where it has none.
+        """
+        by_id = np.isin(ids, self.digests[f"{split}_ids"]) & (ids != NO_DIGEST)
+        found: Bool[np.ndarray, document] = np.isin(texts, self.digests[f"{split}_texts"]) | by_id
+        return found
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether documents are recognised by their ids, too."""
+        return bool(self.digests) and len(self.digests[f"{TRAIN}_ids"]) > 0
+
+    def with_documents(self, split: str, texts: Iterable[str], ids: Iterable[str]) -> TrainedOn:
+        """Return the record with more documents; the same where it holds no digests.
+
+        Ids are added where there are some already.
+        """
+        if not self.digests:
+            return self
+        added = {f"{split}_texts": digests_of(texts)}
+        if self.has_ids:
+            added[f"{split}_ids"] = digests_of(ids, is_id=True)
+        grown = {name: np.union1d(self.digests[name], new) for name, new in added.items()}
+        return replace(self, digests={**self.digests, **grown})
+
+    def texts(self) -> dict[str, str]:
+        """Return the text file of a bundle that holds this, by its name."""
+        content = {
+            "divided_by": self.divided_by,
+            "options": dict(self.options),
+            "text_columns": list(self.text_columns),
+        }
+        return {RECORD_NAME: json.dumps(content, sort_keys=True, indent=1) + "\n"}
+
+    def tensors(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return the arrays of a bundle that holds this, by name of the file; none without."""
+        return {DIGESTS_NAME: dict(self.digests)} if self.digests else {}
+
+
+def read_trained_on(bundle: Bundle) -> TrainedOn | None:
+    """Return the record of a bundle; None for a bundle of a release that wrote none.
+
+    Raises:
+        BundleCorruptError: The record is not as it was written.
+    """
+    if RECORD_NAME not in bundle.manifest.files:
+        return None
+    try:
+        content = parse_json(bundle.text(RECORD_NAME))
+        digests = bundle.tensors(DIGESTS_NAME) if DIGESTS_NAME in bundle.manifest.tensors else {}
+        record = TrainedOn(
+            tuple(content["text_columns"]), content["options"], content["divided_by"], digests
+        )
+        _check(record)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BundleCorruptError(
+            f"bundle {bundle.folder.name!r}: the record of its training documents can't be read "
+            f"({error!r}); {RESTORE}"
+        ) from error
+    return record
+
+
+def digest_of(text: str, *, is_id: bool = False) -> int:
+    """Return the digest of a text, or of an id."""
+    content = " ".join(text.split()).encode("utf-8", "surrogatepass")
+    person = b"longtail id" if is_id else b"longtail text"
+    found = hashlib.blake2b(content, digest_size=8, person=person).digest()
+    return int.from_bytes(found, "big") or 1
+
+
+def digests_of(texts: Iterable[str], *, is_id: bool = False) -> UInt64[np.ndarray, _]:
+    """Return the digests of texts, or of ids, in their order."""
+    return np.fromiter((digest_of(each, is_id=is_id) for each in texts), dtype=np.uint64)
+
+
+def _check(record: TrainedOn) -> None:
+    """Refuse a record of another form than `TrainedOn` describes.
+
+    Raises:
+        TypeError: It is one.
+    """
+    columns: Sequence[object] = record.text_columns
+    if not all(isinstance(name, str) for name in columns) or not isinstance(record.options, dict):
+        raise TypeError(f"columns {columns!r}, options {record.options!r}; expected names")
+    if record.divided_by not in _DIVISIONS:
+        raise TypeError(f"divided_by {record.divided_by!r}, expected one of {_DIVISIONS}")
+    if record.digests and set(record.digests) != set(_NAMES):
+        raise TypeError(f"arrays {sorted(record.digests)}, expected {sorted(_NAMES)}")
+    for name, found in record.digests.items():
+        if found.ndim != 1 or found.dtype != np.uint64 or np.any(found[1:] <= found[:-1]):
+            raise TypeError(f"array {name!r} is not of rising 64-bit digests")

@@ -1,0 +1,385 @@
+"""Figures keep their meaning however documents and versions are mixed up.
+
+The label of half of the documents is a word of the text; that of the others follows from nothing,
+so a model knows it only if it was trained on the document. P@1 of new documents is a half, that of
+training documents is near one. Whatever is measured, the figure is a half, or is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import longtail
+from longtail import CorpusOptions
+from models.bundle.registry import Registry
+from models.bundle.trained_on import DIGESTS_NAME, RECORD_NAME
+from models.errors import LongtailError
+from models.parts.storage import read_parts, write_parts
+
+NUM_DOCUMENTS, NUM_LABELS = 1_500, 25
+TRUE = (0.4, 0.62)
+"""P@1 of documents that are new; the standard error is 0.04."""
+TRAINED_ON = 0.9
+COLUMNS = ("Titel", "Text", "Art")
+OPTIONS = CorpusOptions(COLUMNS, "Tags", ",")
+WORDS = (
+    "--text-columns", ",".join(COLUMNS), "--label-column", "Tags", "--label-delimiter", ",",
+)  # fmt: skip
+SCORER = "neighbours"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A document of the corpus, in columns."""
+
+    id: str
+    Titel: str
+    Text: str
+    Art: str
+    Tags: str
+
+
+def rows_of(seed: int, count: int = NUM_DOCUMENTS) -> list[Row]:
+    """Half of them are told by their texts; another seed makes other documents."""
+    rng = random.Random(seed)  # noqa: S311
+    found = []
+    for number in range(count):
+        label = f"topic{rng.randrange(NUM_LABELS)}"
+        words = [f"w{rng.randrange(3000)}" for _ in range(14)]
+        title = f"{label} {label} {label}" if number % 2 else words.pop()
+        kind = f"kind{rng.randrange(4)}"
+        found.append(Row(f"s{seed}-{number}", title, " ".join(words), kind, label))
+    return found
+
+
+def write(path: Path, rows: Iterable[Row], names: Sequence[str] = (*COLUMNS, "Tags")) -> Path:
+    """Write columns of the rows as a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows([getattr(row, name) for name in names] for row in rows)
+    return path
+
+
+def edited(rows: Sequence[Row], every: int = 1) -> list[Row]:
+    """Correct a word of each row, or of some."""
+    return [
+        replace(row, Text=f"{row.Text}s") if number % every == 0 else row
+        for number, row in enumerate(rows)
+    ]
+
+
+def frame_of(rows: Iterable[Row]) -> pd.DataFrame:
+    texts = [(f"{x.Titel}\n{x.Text}\n{x.Art}", [x.Tags]) for x in rows]
+    return pd.DataFrame(texts, columns=["text", "labels"])
+
+
+@dataclass(frozen=True)
+class World:
+    """Files, and a registry whose versions were trained on them.
+
+    Version 1 was trained on the first half of the rows, version 2, the current one, on all of them,
+    version 3 on all of them with ids, and version 4 is version 2 without a record.
+    """
+
+    folder: Path
+    rows: list[Row]
+
+    @property
+    def registry(self) -> Path:
+        return self.folder / "registry"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "rows.csv"
+
+    @property
+    def with_ids(self) -> Path:
+        return self.folder / "ids.csv"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    made = World(tmp_path_factory.mktemp("world"), rows_of(0))
+    half = write(made.folder / "half.csv", made.rows[: NUM_DOCUMENTS // 2])
+    write(made.file, made.rows)
+    write(made.with_ids, made.rows, ("id", *COLUMNS, "Tags"))
+    for number, path in enumerate((half, made.file, made.with_ids)):
+        longtail.train(
+            path, corpus=OPTIONS, registry=made.registry, work=made.folder / f"run{number}",
+            scorers=["sparse", "neighbours"], warmup_texts=0,
+        )  # fmt: skip
+    registry = Registry(made.registry)
+    bundle = registry.open(2)
+    parts = read_parts(bundle)
+    registry.publish(
+        lambda folder: write_parts(folder, parts, bundle.manifest, made.folder / "scratch")
+    )
+    registry.activate(2)
+    return made
+
+
+def measured(world: World, data: Any, **options: Any) -> float:
+    """Return P@1, by `longtail.evaluate`."""
+    found = longtail.evaluate(data, registry=world.registry, **{"corpus": OPTIONS, **options})
+    return found.metrics[SCORER]["P@1"]
+
+
+def right(value: float) -> bool:
+    return TRUE[0] <= value <= TRUE[1]
+
+
+def test_the_corpus_shows_what_is_known_by_heart(world):
+    parts = longtail.load(world.registry)
+    found = parts.predict(
+        [frame_of([row])["text"][0] for row in world.rows[:200]], k=1, scorer=SCORER
+    )
+    hits = [x.labels[0].id == row.Tags for x, row in zip(found, world.rows[:200], strict=True)]
+    assert sum(hits) / len(hits) > TRAINED_ON - 0.1  # a fifth of them are dev and test
+
+
+Mix = Callable[[World, Path], float]
+
+
+def same_file(world: World, _: Path) -> float:
+    return measured(world, world.file)
+
+
+def without_options(world: World, _: Path) -> float:
+    return measured(world, world.file, corpus=None)
+
+
+def frame_instead_of_file(world: World, _: Path) -> float:
+    return measured(world, frame_of(world.rows), corpus=None)
+
+
+def frame_of_the_columns(world: World, _: Path) -> float:
+    frame = pd.DataFrame([vars(row) for row in world.rows]).drop(columns="id")
+    return measured(world, frame, corpus=None)
+
+
+def other_order(world: World, folder: Path) -> float:
+    rows = list(world.rows)
+    random.Random(1).shuffle(rows)  # noqa: S311
+    return measured(world, write(folder / "sorted.csv", rows))
+
+
+def doubled_rows(world: World, folder: Path) -> float:
+    return measured(world, write(folder / "doubled.csv", [*world.rows, *world.rows]))
+
+
+def more_rows(world: World, folder: Path) -> float:
+    return measured(world, write(folder / "more.csv", [*world.rows, *rows_of(1, 400)]))
+
+
+def some_edited_rows(world: World, folder: Path) -> float:
+    return measured(world, write(folder / "some.csv", edited(world.rows, 5)))
+
+
+def edited_rows_with_ids(world: World, folder: Path) -> float:
+    path = write(folder / "edited.csv", edited(world.rows), ("id", *COLUMNS, "Tags"))
+    return measured(world, path, version=3)
+
+
+def ids_that_training_had_and_are_gone(world: World, _: Path) -> float:
+    return measured(world, world.file, version=3)
+
+
+def renamed_columns(world: World, folder: Path) -> float:
+    path = write(folder / "renamed.csv", world.rows)
+    path.write_text(path.read_text().replace("Titel,Text,Art", "a,b,c", 1))
+    return measured(world, path, corpus=replace(OPTIONS, text_columns=("a", "b", "c")))
+
+
+def older_version(world: World, _: Path) -> float:
+    return measured(world, world.file, version=1)
+
+
+def new_test_file(world: World, folder: Path) -> float:
+    write(folder / "new" / "test.csv", rows_of(2, 300))
+    return measured(world, folder / "new")
+
+
+def new_frame(world: World, _: Path) -> float:
+    frame = pd.DataFrame([vars(row) for row in rows_of(3, 300)])
+    return longtail.load(world.registry).evaluate(frame).metrics[SCORER]["P@1"]
+
+
+def sub_folder_with_all_rows_and_new_ones(world: World, folder: Path) -> float:
+    write(folder / "sub" / "test.csv", [*world.rows[:100], *rows_of(2, 300)])
+    return measured(world, folder / "sub")
+
+
+def own_corpus_of_a_version_without_record(world: World, _: Path) -> float:
+    return measured(world, world.file, version=4)
+
+
+RIGHT: list[Mix] = [
+    same_file, without_options, frame_instead_of_file, frame_of_the_columns, other_order,
+    doubled_rows, more_rows, some_edited_rows, edited_rows_with_ids, renamed_columns,
+    older_version, new_test_file, new_frame,
+    sub_folder_with_all_rows_and_new_ones, own_corpus_of_a_version_without_record,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mix", RIGHT, ids=lambda mix: mix.__name__)
+def test_the_figure_is_right(mix, world, tmp_path):
+    assert right(mix(world, tmp_path))
+
+
+def training_split(world: World, _: Path) -> float:
+    return measured(world, world.file, split="train")
+
+
+def training_split_of_a_version_without_record(world: World, _: Path) -> float:
+    return measured(world, world.file, split="train", version=4)
+
+
+def all_rows_as_a_frame(world: World, _: Path) -> float:
+    return longtail.load(world.registry).evaluate(frame_of(world.rows)).metrics[SCORER]["P@1"]
+
+
+def all_rows_as_a_test_split(world: World, folder: Path) -> float:
+    write(folder / "sub" / "test.csv", world.rows)
+    return measured(world, folder / "sub")
+
+
+def edited_rows_without_ids(world: World, folder: Path) -> float:
+    return measured(world, write(folder / "edited.csv", edited(world.rows)))
+
+
+def all_edited_rows_as_a_test_split_with_ids(world: World, folder: Path) -> float:
+    write(folder / "sub" / "test.csv", edited(world.rows), ("id", *COLUMNS, "Tags"))
+    return measured(world, folder / "sub", version=3)
+
+
+def fewer_columns(world: World, _: Path) -> float:
+    return measured(world, world.file, corpus=replace(OPTIONS, text_columns=("Titel", "Text")))
+
+
+def other_order_of_columns(world: World, _: Path) -> float:
+    return measured(world, world.file, corpus=replace(OPTIONS, text_columns=COLUMNS[::-1]))
+
+
+def fewer_columns_under_other_names(world: World, folder: Path) -> float:
+    path = write(folder / "renamed.csv", world.rows)
+    path.write_text(path.read_text().replace("Titel,Text,Art", "a,b,c", 1))
+    return measured(world, path, corpus=replace(OPTIONS, text_columns=("a", "b")))
+
+
+def frame_of_fewer_columns(world: World, _: Path) -> float:
+    frame = pd.DataFrame([{"text": x.Text, "labels": [x.Tags]} for x in world.rows])
+    return longtail.load(world.registry).evaluate(frame).metrics[SCORER]["P@1"]
+
+
+REFUSED: list[Mix] = [
+    training_split, training_split_of_a_version_without_record, all_rows_as_a_frame,
+    all_rows_as_a_test_split, ids_that_training_had_and_are_gone, edited_rows_without_ids,
+    all_edited_rows_as_a_test_split_with_ids,
+    fewer_columns, other_order_of_columns, fewer_columns_under_other_names, frame_of_fewer_columns,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mix", REFUSED, ids=lambda mix: mix.__name__)
+def test_a_figure_without_meaning_is_refused(mix, world, tmp_path):
+    with pytest.raises(LongtailError, match="trained on"):
+        mix(world, tmp_path)
+
+
+# The other commands.
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(longtail.app, list(map(str, words)))
+
+
+def command(world: World, name: str, data: Path, folder: Path, *more: object) -> dict[str, Any]:
+    """Return the figures of a command that measures one version."""
+    output = folder / ("page.html" if name == "report" else "out")
+    figures = folder / "figures.json"
+    done = run(
+        name, data, *WORDS, "--registry", world.registry, "--output", output, "--no-baselines",
+        "--overwrite", "--json", figures, *more,
+    )  # fmt: skip
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    content: dict[str, Any] = json.loads(figures.read_text())
+    return content
+
+
+@pytest.mark.parametrize("name", ["evaluate", "report"])
+def test_a_command_counts_what_it_leaves_out(name, world, tmp_path):
+    write(tmp_path / "sub" / "test.csv", [*world.rows[:100], *rows_of(2, 300)])
+    found = command(world, name, tmp_path / "sub", tmp_path, "--split", "test")
+    counted = found["figures"]["trained_on"]
+    assert counted["documents"] == 400 and 80 <= counted["trained_on"] < 100
+    with pytest.raises(LongtailError, match="trained on"):
+        command(world, name, world.file, tmp_path, "--split", "train")
+
+
+def test_a_version_without_record_says_that_it_cannot_know(world, tmp_path, caplog):
+    write(tmp_path / "sub" / "test.csv", rows_of(2, 300))
+    found = longtail.evaluate(tmp_path / "sub", registry=world.registry, version=4, corpus=OPTIONS)
+    assert "can't be known" in repr(found) and "can't be known" in caplog.text
+    assert "can't be known" not in repr(
+        longtail.evaluate(world.file, registry=world.registry, version=4, corpus=OPTIONS)
+    )
+
+
+def test_promotion_judges_by_documents_that_neither_version_was_trained_on(world, tmp_path):
+    words = ("--registry", world.registry, *WORDS, "--candidate", 1, "--log", tmp_path / "log")
+    done = run("promote", "--data", world.file, "--split", "train", *words)
+    assert isinstance(done.exception, LongtailError) and "trained on" in str(done.exception)
+    write(tmp_path / "sub" / "test.csv", [*world.rows[:100], *rows_of(2, 300)])
+    labels = [{"id": f"topic{row}", "name": f"topic{row}"} for row in range(NUM_LABELS)]
+    (tmp_path / "sub" / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    done = run("promote", "--data", tmp_path / "sub", "--split", "test", *words)
+    assert (tmp_path / "log").exists(), done.exception
+    (line,) = [json.loads(x) for x in (tmp_path / "log").read_text().splitlines()]
+    assert line["data"]["documents"] + line["data"]["trained_on"]["trained_on"] == 400
+    for test in line["tests"]:
+        if test["metric"] == "P@1":
+            assert right(test["current"]) and right(test["candidate"])
+
+
+def test_rankings_are_compared_on_documents_that_no_model_was_trained_on(world, tmp_path):
+    for version in (1, 2):
+        command(
+            world, "evaluate", world.file, tmp_path, "--predictions", "--version", version,
+            "--output", tmp_path / str(version),
+        )  # fmt: skip
+    paths = [tmp_path / str(version) / "predictions" / f"{SCORER}.txt" for version in (1, 2)]
+    done = run("compare", *paths, world.file, "--json", tmp_path / "compared.json")
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "compared.json").read_text())
+    left_out = [json.loads((x.parent / "documents.json").read_text())["left_out"] for x in paths]
+    assert found["figures"]["trained_on"]["trained_on"] == len({*left_out[0], *left_out[1]})
+    assert run("compare", *paths, world.with_ids).exit_code != 0
+
+
+def test_a_dev_split_that_lies_in_train_is_refused(world, tmp_path):
+    write(tmp_path / "data" / "train.csv", world.rows)
+    write(tmp_path / "data" / "dev.csv", world.rows[:200])
+    words = ("--registry", tmp_path / "registry", "--work", tmp_path / "work")
+    done = run("train", tmp_path / "data", *WORDS, "--only-sparse", *words)
+    assert isinstance(done.exception, LongtailError)
+    assert "200 of 200 documents of dev" in str(done.exception)
+
+
+def test_the_record_tells_no_texts_and_can_be_left_out(world):
+    bundle = Registry(world.registry).open(2)
+    assert {RECORD_NAME, DIGESTS_NAME} <= set(bundle.manifest.files)
+    sizes = [len(x) for x in bundle.tensors(DIGESTS_NAME).values()]
+    assert sum(sizes) == len({tuple(vars(row).values())[1:4] for row in world.rows})

@@ -1,0 +1,82 @@
+"""The record of the documents that a model was trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from models.bundle.bundle import write_bundle
+from models.bundle.trained_on import (
+    DIGESTS_NAME,
+    NO_DIGEST,
+    RECORD_NAME,
+    TrainedOn,
+    digest_of,
+    digests_of,
+    read_trained_on,
+)
+from models.edit.split_shards import split_bundle
+from models.errors import BundleCorruptError
+
+NAMES = [f"{split}_{what}" for split in ("train", "dev", "test") for what in ("texts", "ids")]
+NONE = np.array([], dtype=np.uint64)
+
+
+def record_with(**digests: np.ndarray) -> TrainedOn:
+    return TrainedOn(("a", "b"), {"label_column": "c"}, "id", dict.fromkeys(NAMES, NONE) | digests)
+
+
+def test_white_space_makes_no_other_text_and_ids_are_no_texts():
+    assert digest_of(" a\n b ") == digest_of("a b") != digest_of("ab")
+    assert digest_of("a") != digest_of("a", is_id=True)
+
+
+def test_a_document_is_known_by_its_text_or_its_id():
+    record = record_with(
+        train_texts=np.sort(digests_of(["one", "two"])), train_ids=digests_of(["1"], is_id=True)
+    )
+    ids = np.array([NO_DIGEST, digest_of("1", is_id=True), NO_DIGEST], dtype=np.uint64)
+    found = record.knows("train", digests_of(["two", "edited", "new"]), ids)
+    assert found.tolist() == [True, True, False]
+    grown = record.with_documents("train", ["new"], ["9"])
+    assert grown.knows("train", digests_of(["new"]), ids[:1]).all()
+    assert TrainedOn().with_documents("train", ["new"], []) == TrainedOn()
+
+
+def written(tmp_path, bundle, record: TrainedOn):
+    manifest = write_bundle(
+        tmp_path / "bundle", manifest=bundle.manifest, catalogue=bundle.catalogue,
+        tensors=record.tensors(), texts=record.texts(), encoder_folder=None,
+    )  # fmt: skip
+    return replace(bundle, folder=tmp_path / "bundle", manifest=manifest)
+
+
+def test_what_is_written_is_read(tmp_path, sparse_bundle):
+    record = record_with(train_texts=np.sort(digests_of(["one", "two"])))
+    found = read_trained_on(written(tmp_path, sparse_bundle, record))
+    assert found is not None
+    assert replace(found, digests={}) == replace(record, digests={})
+    for name in NAMES:
+        assert np.array_equal(found.digests[name], record.digests[name])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        record_with(train_texts=np.array([2, 1], dtype=np.uint64)),
+        record_with(dev_ids=np.array([[1]], dtype=np.uint64)),
+        record_with(other=NONE),
+        TrainedOn(("a",), {}, "hash"),
+    ],
+)
+def test_a_record_of_another_form_is_refused(record, tmp_path, sparse_bundle):
+    with pytest.raises(BundleCorruptError, match="training documents can't be read"):
+        read_trained_on(written(tmp_path, sparse_bundle, record))
+
+
+def test_a_trained_bundle_and_its_shards_have_the_record(trained_sparse, tmp_path):
+    assert {RECORD_NAME, DIGESTS_NAME} <= set(trained_sparse.bundle.manifest.files)
+    manifest = split_bundle(trained_sparse.bundle, 2)[0](tmp_path / "shard")
+    assert {RECORD_NAME, DIGESTS_NAME} <= set(manifest.files)

@@ -1,0 +1,330 @@
+"""A version is measured only on documents that it was not trained on.
+
+The record in its bundle tells them (see `models.bundle.trained_on`). A corpus is read as it was
+when the version was trained: by the same columns, and divided in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from models.bundle.bundle import Bundle
+from models.bundle.trained_on import (
+    DEV,
+    NO_DIGEST,
+    TEST,
+    TRAIN,
+    TrainedOn,
+    read_trained_on,
+)
+from models.errors import DataError
+from models.labels.catalogue import LabelCatalogue
+from training.data.dataset import Dataset, open_dataset
+from training.formats.columns import TEXT_NAMES
+from training.formats.options import CorpusOptions
+from training.formats.raw import Division
+
+logger = logging.getLogger(__name__)
+
+MOST_TRAINED_ON = 0.5
+"""Share of a split's documents that may be left out."""
+LEAST_LEFT = 20
+"""Documents that are left to measure on, where some are left out of a split that had as many."""
+_LEAST_ALIKE = 0.05
+"""Share of a corpus's documents that a version knows if it was read as at training."""
+_FROM_FOLDER = ("vocabulary", "language")
+"""Options whose file a record doesn't hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Which documents of a split are left out, as versions were trained on them.
+
+    Attributes:
+        is_left_out: Whether each document of the split is.
+        num_unrecognised: How many of these are left out because nothing tells whether they were
+            trained on: a text that is new or edited, in a file that is divided by texts.
+        num_calibrated_on: Of the others, those that a version was calibrated on.
+        unknown: Names of versions of which it can't be known.
+    """
+
+    is_left_out: Bool[np.ndarray, document]
+    num_unrecognised: int = 0
+    num_calibrated_on: int = 0
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many are left out."""
+        return int(np.count_nonzero(self.is_left_out))
+
+    @property
+    def num_trained_on(self) -> int:
+        """How many of them were trained on."""
+        return self.count - self.num_unrecognised
+
+    def view(self, dataset: Dataset, split_name: str) -> Dataset:
+        """Return the corpus without them."""
+        if not self.count:
+            return dataset
+        return dataset.with_splits({split_name: dataset.split(split_name).part(~self.is_left_out)})
+
+    def check(self, where: object, split_name: str, who: str, *, num_by_id: int = 0) -> None:
+        """Refuse to measure on too few documents, or on what is left where most are left out.
+
+        Args:
+            where: The corpus, for the message.
+            split_name: The split.
+            who: The versions.
+            num_by_id: Documents that are recognised by their id alone.
+
+        Raises:
+            DataError: As said.
+        """
+        total, num_left = len(self.is_left_out), len(self.is_left_out) - self.count
+        is_few = num_left < LEAST_LEFT <= total
+        if not self.count or (self.count <= MOST_TRAINED_ON * total and not is_few):
+            return
+        ids = (
+            f" ({num_by_id} of them are recognised by their id; if equal ids are no equal "
+            "documents, name another column with --id-column)"
+            if num_by_id
+            else ""
+        )
+        unrecognised = (
+            f", {self.num_unrecognised} are new or edited and have no ids that tell which; give "
+            "documents that are all new a folder of their own, as its test split (test.csv), and "
+            "edited ones a column of ids before training"
+            if self.num_unrecognised
+            else ""
+        )
+        raise DataError(
+            f"{where}: {self.num_trained_on} of {total} documents of split {split_name!r} were "
+            f"trained on by {who}{ids}{unrecognised}; {num_left} are left to measure on; expected "
+            "documents that were not trained on, such as --split test of the corpus of the "
+            "training, read with the same options"
+        )
+
+    def __str__(self) -> str:
+        """Return what was done, in a sentence or several; empty where there is nothing to say."""
+        total = len(self.is_left_out)
+        said = []
+        if self.num_trained_on:
+            said.append(
+                f"{self.num_trained_on} of {total} documents were trained on and are left out."
+            )
+        if self.num_unrecognised:
+            said.append(
+                f"{self.num_unrecognised} of {total} documents are new or edited, have no ids that "
+                "tell which, and are left out."
+            )
+        if self.num_calibrated_on:
+            said.append(
+                f"{self.num_calibrated_on} of {total - self.count} documents are those that the "
+                "version was chosen and calibrated on."
+            )
+        if self.unknown:
+            said.append(
+                f"Whether documents were trained on can't be known: {', '.join(self.unknown)} has "
+                "no record of its training documents that tells."
+            )
+        return " ".join(said)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the counts."""
+        return {
+            "documents": len(self.is_left_out),
+            "trained_on": self.num_trained_on,
+            "unrecognised": self.num_unrecognised,
+            "calibrated_on": self.num_calibrated_on,
+            "unknown_to": list(self.unknown),
+        }
+
+
+def open_as_trained(
+    data: Path,
+    options: CorpusOptions,
+    bundles: Sequence[Bundle],
+    known: LabelCatalogue | None = None,
+    *,
+    skip_bad: bool = False,
+) -> Dataset:
+    """Open a corpus as the first of some versions that has a record read its own.
+
+    Args:
+        data: Folder of the corpus, or one file.
+        options: What is said of it; what is not said is as it was when the version was trained,
+            where the corpus has these columns.
+        bundles: The versions.
+        known: As in `open_dataset`.
+        skip_bad: As in `open_dataset`.
+
+    Raises:
+        DataError: As `open_dataset`.
+    """
+    records = [record for bundle in bundles if (record := read_trained_on(bundle)) is not None]
+    if not bundles:
+        return open_dataset(data, options, known, skip_bad=skip_bad)
+    if not records:  # releases without records divided by texts
+        return open_dataset(data, options, known, skip_bad=skip_bad, division="text")
+    division = division_named(records[0].divided_by)
+    return open_read_as(data, options, records[0].options, division, known, skip_bad=skip_bad)
+
+
+def open_read_as(
+    data: Path,
+    options: CorpusOptions,
+    before: Mapping[str, Any],
+    division: Division | None,
+    known: LabelCatalogue | None = None,
+    *,
+    skip_bad: bool = False,
+) -> Dataset:
+    """Open a corpus as one was read before.
+
+    Args:
+        data: Folder of the corpus, or one file.
+        options: What is said of it.
+        before: Options of before (see `CorpusOptions.to_json`), for what is not said.
+        division: What one file is divided by.
+        known: As in `open_dataset`.
+        skip_bad: As in `open_dataset`.
+
+    Raises:
+        DataError: As `open_dataset`.
+    """
+    filled = _filled(options, before)
+    if filled != options:
+        try:
+            dataset = open_dataset(data, filled, known, skip_bad=skip_bad, division=division)
+            dataset.text_columns  # noqa: B018  # refuses a corpus that lacks them
+        except DataError:
+            return open_dataset(data, options, known, skip_bad=skip_bad, division=division)
+        logger.warning("%s: read with the options of the training: %s", data, filled.to_json())
+        return dataset
+    return open_dataset(data, options, known, skip_bad=skip_bad, division=division)
+
+
+def _filled(options: CorpusOptions, before: Mapping[str, Any]) -> CorpusOptions:
+    given = options.to_json()
+    names = {each.name for each in fields(CorpusOptions)} - {*_FROM_FOLDER}
+    missing: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in before.items()
+        if name in names and name not in given
+    }
+    return replace(options, **missing)
+
+
+def division_named(name: str | None) -> Division | None:
+    """Return the division of this name."""
+    return name if name in {"id", "text"} else None  # type: ignore[return-value]
+
+
+def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str) -> LeftOut:
+    """Return which documents of a split are left out, as one of some versions was trained on them.
+
+    Those that a version was calibrated on are left out as well, but for the split "dev", which is
+    for that. So are, of a file that is divided into splits by texts, those that were neither
+    trained on nor set apart: edited texts are in any split.
+
+    Args:
+        bundles: The versions that are measured.
+        dataset: What they are measured on, read as they were trained (see `open_as_trained`).
+        split_name: Its split.
+
+    Raises:
+        DataError: The texts are made of other columns than in training; most documents were trained
+            on, or too few are left; or as `Split.scan`.
+    """
+    found = dataset.split(split_name).scan()
+    trained = np.zeros(len(found.texts), dtype=np.bool_)
+    calibrated, by_id, is_told, unknown = trained.copy(), trained.copy(), ~trained, []
+    for bundle in bundles:
+        record = read_trained_on(bundle)
+        if record is not None:
+            _check_columns(bundle, record, dataset)
+        if record is not None and record.digests:
+            trained |= record.knows(TRAIN, found.texts, found.ids)
+            by_id |= record.knows(TRAIN, np.zeros_like(found.texts), found.ids)
+            of_dev = record.knows(DEV, found.texts, found.ids)
+            calibrated |= of_dev
+            has_id = record.has_ids & (found.ids != NO_DIGEST)
+            is_told &= of_dev | has_id | record.knows(TEST, found.texts, found.ids)
+        elif _is_own_corpus(bundle, dataset):
+            trained |= split_name == TRAIN
+            calibrated |= split_name == DEV
+        else:
+            unknown.append(f"version {bundle.folder.name}")
+    if split_name != DEV:
+        trained |= calibrated
+    lacking = ~(is_told | trained)
+    if dataset.division is None:  # then the test split was made by a person
+        lacking[:] = False
+    num_calibrated = int(np.count_nonzero(calibrated & ~trained))
+    left_out = LeftOut(
+        trained | lacking, int(np.count_nonzero(lacking)), num_calibrated, tuple(unknown)
+    )
+    who = " and ".join(f"version {bundle.folder.name}" for bundle in bundles)
+    num_by_id = int(np.count_nonzero(by_id))
+    left_out.check(dataset.folder, split_name, who, num_by_id=num_by_id)
+    if said := str(left_out):
+        logger.warning("%s, split %r: %s", dataset.folder, split_name, said)
+    return left_out
+
+
+def _is_own_corpus(bundle: Bundle, dataset: Dataset) -> bool:
+    """Whether a version without digests was trained on this very corpus, and on nothing else."""
+    learned = bundle.manifest.learned_from
+    is_alone = learned is None or learned.corpus == dataset.fingerprint
+    return is_alone and bundle.manifest.data_fingerprint == dataset.fingerprint
+
+
+def _check_columns(bundle: Bundle, record: TrainedOn, dataset: Dataset) -> None:
+    """Refuse texts that are made of other columns than those that a version was trained on.
+
+    Its documents could not be recognised then, and another text may be in another split. Columns
+    may have been renamed: documents of the corpus are recognised then.
+
+    Raises:
+        DataError: As said.
+    """
+    before, now = _folded(record.text_columns), _folded(dataset.text_columns)
+    if not before or before == now or _share_known(record, dataset) >= _LEAST_ALIKE:
+        return
+    read_from = _listed(dataset.text_columns) or "columns that are not named"
+    where = f"{dataset.folder}: the text is that of {read_from}"
+    trained = f"version {bundle.folder.name} was trained on {_listed(record.text_columns)}"
+    if not now or (dataset.division is None and {*before} <= {*TEXT_NAMES}):
+        logger.warning(
+            "%s, and %s; none of its documents is recognised, which is right if none was trained "
+            "on", where, trained,
+        )  # fmt: skip
+        return
+    raise DataError(
+        f"{where}, but {trained}; its training documents can't be recognised so; name the same "
+        f"columns with --text-columns {','.join(record.text_columns)}, or rename those of the file"
+    )
+
+
+def _share_known(record: TrainedOn, dataset: Dataset) -> float:
+    if not record.digests:
+        return 0.0
+    scans = [dataset.split(name).scan() for name in dataset.split_names]
+    known = [record.knows(name, x.texts, x.ids).mean() for x in scans for name in (TRAIN, DEV)]
+    return float(max(known))
+
+
+def _folded(names: Sequence[str]) -> list[str]:
+    return [name.strip().lower() for name in names]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

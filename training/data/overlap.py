@@ -1,0 +1,113 @@
+"""Documents with equal texts in different splits of a corpus: they are measured on in one alone.
+
+Texts are equal if they differ in white space alone. A document of dev or test whose text is in
+train too, or of test whose text is in dev, would be known before it is measured.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+from jaxtyping import Bool
+
+from models.bundle.trained_on import NO_DIGEST, TrainedOn
+from models.errors import DataError
+from training.data.dataset import Dataset
+from training.data.splits import Split, SplitScan
+from training.formats.forms import SPLIT_NAMES
+
+logger = logging.getLogger(__name__)
+
+MOST_SHARED = 0.05
+"""Share of a split's documents that may be left out; more are no accident."""
+FEW_SHARED = 5
+"""So many may be, however small the split is."""
+
+
+def with_splits_apart(dataset: Dataset) -> Dataset:
+    """Return the corpus without documents of dev and test whose text an earlier split has.
+
+    The log says how many. Documents that are divided by a hash of their ids may be left out in any
+    number, for the division is not the user's.
+
+    Raises:
+        DataError: More than `MOST_SHARED` of a split would be left out, or all; or as `Split.scan`.
+    """
+    changed: dict[str, Split] = {}
+    for name in dataset.split_names[1:]:
+        split = dataset.split(name)
+        shared = _shared_with_earlier(dataset, name)
+        num_shared = int(np.count_nonzero(shared))
+        if num_shared:
+            _check_few(dataset, name, num_shared, len(shared))
+            logger.warning(
+                "%s: %d of %d documents of %s have the text of a document of %s, and are left out",
+                dataset.folder, num_shared, len(shared), name,
+                " or ".join(_earlier(dataset, name)),
+            )  # fmt: skip
+            changed[name] = split.part(~shared)
+    return dataset.with_splits(changed) if changed else dataset
+
+
+def _earlier(dataset: Dataset, name: str) -> list[str]:
+    return [
+        each for each in dataset.split_names if SPLIT_NAMES.index(each) < SPLIT_NAMES.index(name)
+    ]
+
+
+def _shared_with_earlier(dataset: Dataset, name: str) -> Bool[np.ndarray, document]:
+    texts = dataset.split(name).scan().texts
+    return np.isin(
+        texts, np.concatenate([dataset.split(x).scan().texts for x in _earlier(dataset, name)])
+    )
+
+
+def _check_few(dataset: Dataset, name: str, num_shared: int, num_documents: int) -> None:
+    is_few = num_shared <= max(FEW_SHARED, MOST_SHARED * num_documents)
+    if num_shared < num_documents and (is_few or dataset.division):
+        return
+    raise DataError(
+        f"{dataset.folder}: {num_shared} of {num_documents} documents of {name} have the text of a "
+        f"document of {' or '.join(_earlier(dataset, name))}; expected none, as figures and "
+        "probabilities from documents that were trained on are wrong; remove these documents from "
+        f"{name} or from the other split, or give {name} other documents"
+    )
+
+
+def record_of(dataset: Dataset, *, has_digests: bool = True) -> TrainedOn:
+    """Return the record of the documents that a model is trained on, for its bundle.
+
+    Ids are recorded if they tell documents apart: of splits that number their documents
+    independently, they don't.
+
+    Args:
+        dataset: The corpus, with its splits apart.
+        has_digests: Whether to record digests of texts and ids; False where a bundle is to reveal
+            nothing of them.
+
+    Raises:
+        DataError: As `Split.scan`.
+    """
+    record = TrainedOn(dataset.text_columns, dataset.options.to_json(), dataset.division)
+    if not has_digests:
+        return record
+    scans = {name: dataset.split(name).scan() for name in dataset.split_names}
+    none = np.array([], dtype=np.uint64)
+    is_told = _ids_tell_documents(scans)
+    digests = {}
+    for name in SPLIT_NAMES:
+        found = scans.get(name)
+        ids = none if found is None or not is_told else found.ids[found.ids != NO_DIGEST]
+        digests[f"{name}_texts"] = none if found is None else np.unique(found.texts)
+        digests[f"{name}_ids"] = np.unique(ids)
+    return TrainedOn(record.text_columns, record.options, record.divided_by, digests)
+
+
+def _ids_tell_documents(scans: dict[str, SplitScan]) -> bool:
+    """Whether few ids are in several splits."""
+    ids = [np.unique(found.ids[found.ids != NO_DIGEST]) for found in scans.values()]
+    num_ids = sum(map(len, ids))
+    num_shared = num_ids - len(np.unique(np.concatenate(ids)))
+    smallest = min(map(len, ids))
+    return num_ids > 0 and num_shared <= max(FEW_SHARED, MOST_SHARED * smallest)
