@@ -67,8 +67,12 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
     assert longtail.train(data, scorers=["sparse"], **folders) == 1
     assert longtail.train(data, scorers=["sparse"], **folders) == 1
     model = longtail.load(folders["registry"])
-    assert model.evaluate(data).metrics["sparse"]["P@1"] > 0.9
-    frame = pytest.importorskip("pandas").DataFrame({"text": data[0], "labels": data[1]})
+    with pytest.raises(LongtailError, match="60 of 60 documents of split 'test' were trained on"):
+        model.evaluate(data)
+    new = [f"{text} again" for text in data[0]], data[1]
+    assert model.evaluate(new).metrics["sparse"]["P@1"] > 0.9
+    columns = {"text": new[0], "labels": new[1], "id": range(60)}
+    frame = pytest.importorskip("pandas").DataFrame(columns)
     names = {"unseen": "a label without documents"}
     assert longtail.train(
         frame, scorers=["sparse"], label_texts=names,
@@ -78,7 +82,17 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
     with pytest.raises(LongtailError, match="2 labels that the model lacks: 'new', 'other'; add"):
         model.evaluate((["one", "two"], [["new", "other"], ["new"]]))
     found = model.evaluate(frame).to_frame()
-    assert found["P@1"][0] == model.evaluate(data).metrics["sparse"]["P@1"]
+    assert found["P@1"][0] == model.evaluate(new).metrics["sparse"]["P@1"]
+    with pytest.raises(LongtailError, match="60 of them are recognised by their id"):
+        longtail.load(folders["registry"]).evaluate(frame.assign(text=data[0]))
+    assert (
+        "sparse"
+        in longtail.evaluate(
+            frame.assign(text=data[0]).drop(columns="id"),
+            registry=folders["registry"],
+            split="train",
+        ).metrics
+    )
 
 
 def test_texts_of_labels_belong_into_the_folder_of_a_corpus(tmp_path, tiny_corpus):

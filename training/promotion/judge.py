@@ -90,10 +90,12 @@ def judge(
     counts = numbering.training_counts(old.bundle.catalogue)
     num_training = old.bundle.manifest.training_document_count
     tests = quality_tests(joined, counts, num_training, rules)
-    notes = [said.removesuffix(".")] if (said := str(left_out)) else []
+    notes: list[str] = []
     if held_out.feedback is not None:
         published_at = time_of(registry.published_at(candidate))
         tests += _feedback_tests(old, new, held_out.feedback, published_at, rules, notes)
+    if said := str(left_out):
+        notes.append(said.removesuffix("."))
     checks = [
         *_checks_of_answers(before, after, rules),
         *_checks_of_costs([old, new], texts, rules),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +41,16 @@ def registry(tmp_path, trained_sparse) -> Registry:
 
 
 @pytest.fixture
-def held_out(tiny_corpus) -> HeldOut:
-    return HeldOut(open_dataset(tiny_corpus), "train")  # it has the most documents
+def held_out(tiny_corpus, tmp_path) -> HeldOut:
+    """Documents like those of training, with other texts."""
+    folder = tmp_path / "new"
+    folder.mkdir()
+    for name in ("labels.jsonl", "dev.jsonl"):
+        shutil.copy(tiny_corpus / name, folder)
+    lines = map(json.loads, (tiny_corpus / "train.jsonl").read_text().splitlines())
+    new = (json.dumps(x | {"text": f"{x['text']} again"}) + "\n" for x in lines)
+    (folder / "train.jsonl").write_text("".join(new))
+    return HeldOut(open_dataset(folder), "train")
 
 
 def republish(
@@ -127,6 +136,22 @@ def test_lost_labels_are_named(registry, held_out):
 def test_too_few_documents_are_an_error(registry, held_out):
     with pytest.raises(DataError, match="has 60 documents; expected at least 100"):
         judge(registry, 1, 1, held_out, replace(LENIENT, min_documents=100))
+
+
+def test_documents_that_were_trained_on_judge_nothing(registry, held_out, tiny_corpus):
+    copy = republish(registry.open(1), registry)
+    with pytest.raises(DataError, match="60 of 60 documents of split 'train' were trained on"):
+        judge(registry, copy, 1, HeldOut(open_dataset(tiny_corpus), "train"), LENIENT)
+    on_dev = judge(registry, copy, 1, HeldOut(open_dataset(tiny_corpus), "dev"), LENIENT)
+    assert (
+        "20 of 20 documents are those that the version was chosen and calibrated on"
+        in (on_dev.notes[-1])
+    )
+    path = held_out.dataset.folder / "train.jsonl"
+    old = (tiny_corpus / "train.jsonl").read_text().splitlines()[:20]
+    path.write_text(path.read_text() + "\n".join(old))
+    verdict = judge(registry, copy, 1, HeldOut(open_dataset(path.parent), "train"), LENIENT)
+    assert verdict.data["documents"] == 60 and verdict.data["trained_on"]["trained_on"] == 20
 
 
 def test_versions_are_timed_in_turns(registry):

@@ -11,6 +11,7 @@ from models.errors import ConfigError, DataError
 from models.files.outputs import check_readable_file
 from training.configuration.run import TrainingConfig, read_config
 from training.data.dataset import Dataset, open_dataset
+from training.data.overlap import with_splits_apart
 from training.experiments.depl.ablations import ablation_trials, choose_ablations, with_epochs
 from training.experiments.depl.claims import ablation_record
 from training.experiments.depl.report import ablation_markdown, draw_ablations
@@ -48,7 +49,7 @@ def command(
 
     def make() -> Experiment:
         run = base if epochs is None else with_epochs(base, epochs)
-        return depl(open_dataset(data), split, seeds, settings, run, output)
+        return depl(with_splits_apart(open_dataset(data)), split, seeds, settings, run, output)
 
     typer.echo(run_experiment(make, output, data=data, json_file=json_file))
 
