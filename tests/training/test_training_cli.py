@@ -303,7 +303,9 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
     ]
     names += ["30-NN-tf-idf", "label-names"]
     written = [f"Written: out/predictions/{name}.txt" for name in names]
-    assert result.stdout.splitlines()[-len(names) :] == written
+    assert result.stdout.splitlines()[-len(names) - 1 : -1] == written
+    documents = json.loads(Path("out/predictions/documents.json").read_text())
+    assert (documents["split"], documents["left_out"], documents["is_known"]) == ("test", [], True)
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")
     texts = list(open_dataset(tiny_corpus).split("test").texts())
     expected = predictor.rank(predictor.read(texts), RankingOptions(20, "sparse"))
