@@ -287,9 +287,7 @@ class Split:
 
     def _document(self, raw: RawDocument, labels: LabelCatalogue) -> Document:
         rows = self._rows_of(raw, labels)
-        return Document(
-            raw.id or str(raw.line), raw.text, rows, raw.group, has_id=bool(raw.id)
-        )
+        return Document(raw.id or str(raw.line), raw.text, rows, raw.group, has_id=bool(raw.id))
 
     def _rows_of(self, raw: RawDocument, labels: LabelCatalogue) -> tuple[int, ...]:
         # Every label that is unknown is named, not the first alone.

@@ -29,7 +29,12 @@ def part_of(key: str) -> str:
 
 def part_of_document(document: RawDocument, division: Division) -> str:
     """Return the name of the split that a document is in."""
-    return part_of((document.id if division == "id" else None) or document.text)
+    return part_of((_id_of(document) if division == "id" else None) or document.text)
+
+
+def _id_of(document: RawDocument) -> str | None:
+    """Return what keeps documents in one split: their group, where they have one, or their id."""
+    return document.group or document.id
 
 
 def division_of(documents: Iterable[RawDocument]) -> Division | None:
@@ -42,8 +47,8 @@ def division_of(documents: Iterable[RawDocument]) -> Division | None:
     texts: set[int] = set()
     for document in documents:
         texts.add(_hash_of(document.text))
-        if document.id:
-            ids.add(_hash_of(document.id))
+        if name := _id_of(document):
+            ids.add(_hash_of(name))
         if len(texts) >= LEAST_DIVIDED and (len(ids) >= LEAST_DIVIDED or not ids):
             return "id" if ids else "text"
     return "text" if len(texts) >= LEAST_DIVIDED else None

@@ -348,8 +348,9 @@ def _publish(
 ) -> int:
     scratch = run.folder / "encoder"
     shutil.rmtree(scratch, ignore_errors=True)
+    record = record_of(run.dataset, has_digests=not run.config.confidential)
     return registry.publish(
-        lambda folder: write_parts(folder, parts, manifest, scratch, texts, record_of(run.dataset)),
+        lambda folder: write_parts(folder, parts, manifest, scratch, texts, record),
         activate=run.is_activated,
         action="train",
     )

@@ -13,6 +13,7 @@ from models.bundle.trained_on import digest_of, digests_of
 from models.errors import DataError
 from training.data.dataset import Dataset, open_dataset
 from training.data.overlap import record_of, with_splits_apart
+from training.formats.options import CorpusOptions
 
 
 def corpus(folder: Path, **splits: Iterable[tuple[str, str]]) -> Dataset:
@@ -59,6 +60,17 @@ def test_a_part_of_a_part_holds_its_own_documents(tmp_path):
     last = odd.part(np.arange(5) > 2)
     assert [each.id for each in last] == ["d7", "d9"]
     assert last.scan().texts.tolist() == [digest_of("text 7"), digest_of("text 9")]
+
+
+def test_documents_of_a_group_are_in_one_split(tmp_path):
+    lines = (
+        {"id": f"d{row}", "who": f"p{row // 3}", "text": f"text {row}", "labels": ["l"]}
+        for row in range(900)
+    )
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dataset = open_dataset(tmp_path / "all.jsonl", CorpusOptions(group_column="who"))
+    groups = [{x.group for x in dataset.split(name)} for name in ("train", "dev", "test")]
+    assert sum(map(len, groups)) == len(set.union(*groups)) == 300
 
 
 def test_ids_are_recorded_where_they_tell_documents_apart(tmp_path):
