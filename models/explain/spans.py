@@ -9,17 +9,28 @@ from jaxtyping import Int64
 
 from models.results import Span
 from models.scorers.character_terms import placed_terms
+from models.scorers.markup import placed_without_markup
 from models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel
 
 
 def spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[str, list[Span]]:
-    """Return where some tokens stand in a text, in rising order.
+    """Return where some tokens stand in a text, its HTML included, in rising order.
 
     Args:
         text: Any.
         tfidf: Whose words, lemmas and phrases the tokens are.
         requested: The tokens; those that the text does not have are not in the answer.
     """
+    if tfidf.removes_markup:
+        cleaned, starts, stops = placed_without_markup(text)
+        return {
+            token: [(int(starts[start]), int(stops[end - 1])) for start, end in each]
+            for token, each in _spans_of(cleaned, tfidf, requested).items()
+        }
+    return _spans_of(text, tfidf, requested)
+
+
+def _spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[str, list[Span]]:
     lowered = text.lower()
     placed = placed_terms(lowered) if tfidf.analyzer == CHAR else _placed_words(lowered, tfidf)
     spans: dict[str, list[Span]] = {}

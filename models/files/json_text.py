@@ -66,6 +66,17 @@ def whole_number_of(value: object, name: str, least: int, most: int) -> int:
     return value
 
 
+def truth_of(value: object, name: str) -> bool:
+    """Return a value that must be true or false.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} {str(value)[:40]}, expected true or false")
+    return value
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
 

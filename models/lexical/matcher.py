@@ -151,7 +151,7 @@ class NameMatcher:
 
     def match(self, texts: Sequence[str]) -> Matches:
         """Return the labels whose names occur in texts, in part at least."""
-        texts = [text.strip() for text in texts]
+        texts = [self.words.cleaned(text).strip() for text in texts]
         read = [self.words.read(text) for text in texts]
         starts = np.concatenate([[0], np.cumsum([len(each) for each in read])]).astype(np.int64)
         titles = np.array(

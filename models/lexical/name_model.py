@@ -36,6 +36,7 @@ class NameModel:
         history: Of each label.
         trees: Log-odds that a match is right, of `models.lexical.matcher.FEATURES`.
         lemmas: Lemma of each lower-case surface form that has another one.
+        removes_markup: Whether texts are read without HTML, as the sparse model reads them.
         scored: Rows of the labels that get scores: in a shard its own, else all. The others are
             found as well, for what they tell of these.
     """
@@ -45,12 +46,14 @@ class NameModel:
     history: FindHistory
     trees: BoostedTrees
     lemmas: Mapping[str, str] = field(default_factory=dict)
+    removes_markup: bool = False
     scored: range | None = None
 
     @cached_property
     def matcher(self) -> NameMatcher:
         """Finds the names; made when first asked for."""
-        return NameMatcher(self.catalogue, NameWords(self.counts.words, self.lemmas), self.counts)
+        words = NameWords(self.counts.words, self.lemmas, removes_markup=self.removes_markup)
+        return NameMatcher(self.catalogue, words, self.counts)
 
     def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
         """Return the log-odds that labels are right whose names are found in texts.
@@ -64,7 +67,8 @@ class NameModel:
 
     def num_known_words(self, texts: Sequence[str]) -> Int64[np.ndarray, text]:
         """Return how many different words of each text stand in a name of a label."""
-        read = (self.matcher.words.read(text) for text in texts)
+        words = self.matcher.words
+        read = (words.read(words.cleaned(text)) for text in texts)
         return np.array([len(np.unique(x[x >= 0])) for x in read], dtype=np.int64)
 
     def own(self, scores: Float32[csr_array, "text label"]) -> Float32[csr_array, "text scored"]:

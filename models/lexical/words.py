@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
+from models.scorers.markup import without_markup
 
 UNKNOWN = -1
 """Stands for a word that no name has."""
@@ -58,13 +59,21 @@ def without_accents(word: str) -> str:
 class NameWords:
     """Numbers the words of label names, and reads texts as such numbers."""
 
-    def __init__(self, words: Iterable[str], lemmas: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        words: Iterable[str],
+        lemmas: Mapping[str, str] | None = None,
+        *,
+        removes_markup: bool = False,
+    ) -> None:
         """Number the words.
 
         Args:
             words: In their compared form, each once.
             lemmas: Lemma of each lower-case surface form that has another one.
+            removes_markup: Whether texts, not names, are to be read without HTML.
         """
+        self._removes_markup = removes_markup
         self.words = tuple(words)
         self._lemmas = lemmas or {}
         self._numbers = {word: number for number, word in enumerate(self.words)}
@@ -72,13 +81,24 @@ class NameWords:
         self._by_form: dict[str, int] = {}
 
     @classmethod
-    def of_names(cls, names: Iterable[str], lemmas: Mapping[str, str] | None = None) -> NameWords:
+    def of_names(
+        cls,
+        names: Iterable[str],
+        lemmas: Mapping[str, str] | None = None,
+        *,
+        removes_markup: bool = False,
+    ) -> NameWords:
         """Return the words of names, in the order of the alphabet."""
         forms = {form for name in names for form in pieces(name) if form not in _IS_END}
-        return cls(sorted({compared_form(form, lemmas or {}) for form in forms}), lemmas)
+        words = sorted({compared_form(form, lemmas or {}) for form in forms})
+        return cls(words, lemmas, removes_markup=removes_markup)
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def cleaned(self, text: str) -> str:
+        """Return a text as it is to be read: without HTML, where that is removed."""
+        return without_markup(text) if self._removes_markup else text
 
     def read(self, text: str) -> Int32[np.ndarray, piece]:
         """Return the number of each word of a text, with `UNKNOWN` and `SENTENCE_END`."""

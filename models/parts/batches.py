@@ -101,9 +101,8 @@ class TextBatch:
         from models.encoders.tokens import tokenize_texts  # brings PyTorch
 
         dense = self._dense
-        tokens = tokenize_texts(
-            dense.tokenizer, self.texts, dense.max_tokens, dense.document_prefix
-        )
+        texts = [self._parts.sparse.tfidf.cleaned(text) for text in self.texts]
+        tokens = tokenize_texts(dense.tokenizer, texts, dense.max_tokens, dense.document_prefix)
         most, num_ids = int(tokens.ids.max(initial=0)), dense.encoder.num_token_ids
         if most >= num_ids:
             raise LongtailError(

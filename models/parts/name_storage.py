@@ -10,7 +10,7 @@ import numpy as np
 
 from models.bundle.bundle import Bundle
 from models.errors import BundleCorruptError, DataError
-from models.files.json_text import parse_own_json, string_map_of, strings_of
+from models.files.json_text import parse_own_json, string_map_of, strings_of, truth_of
 from models.labels.catalogue import LabelCatalogue
 from models.lexical.boosted_trees import BoostedTrees
 from models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
@@ -62,7 +62,9 @@ def arrays_of_names(model: NameModel) -> dict[str, np.ndarray]:
 
 def texts_of_names(model: NameModel) -> dict[str, str]:
     """Return the texts of a model of names, by file name."""
-    words = {"lemmas": dict(model.lemmas), "words": model.counts.words}
+    words: dict[str, object] = {"lemmas": dict(model.lemmas), "words": model.counts.words}
+    if model.removes_markup:
+        words["removes_markup"] = True
     return {
         NAME_WORDS_FILE: json.dumps(words, ensure_ascii=False, sort_keys=True),
         NAMED_LABELS_FILE: model.catalogue.to_jsonl(),
@@ -97,6 +99,7 @@ def names_of(
         history=FindHistory(arrays["found"], arrays["right"]),
         trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
         lemmas=string_map_of(content["lemmas"], "lemmas"),
+        removes_markup=truth_of(content.get("removes_markup", False), "removes_markup"),
         scored=scored,
     )  # fmt: skip
     _check(model)

@@ -14,9 +14,16 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from models.errors import BundleCorruptError
-from models.files.json_text import parse_own_json, string_map_of, strings_of, whole_number_of
+from models.files.json_text import (
+    parse_own_json,
+    string_map_of,
+    strings_of,
+    truth_of,
+    whole_number_of,
+)
 from models.names import MAX_NGRAM
 from models.scorers.character_terms import placed_terms, words_of
+from models.scorers.markup import without_markup
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
@@ -62,6 +69,8 @@ class TfidfModel:
         lemmas: Mapping[str, str] | None = None,
         max_ngram: int = 1,
         analyzer: Analyzer = WORD,
+        *,
+        removes_markup: bool = False,
     ) -> None:
         """Take what is learned from the training documents.
 
@@ -71,6 +80,7 @@ class TfidfModel:
             lemmas: Lemma of each surface form that has another one; the tokens are lemmas then.
             max_ngram: Words of the longest phrase; with 1, all tokens are words.
             analyzer: What texts are taken apart into.
+            removes_markup: Whether texts are read without HTML (`models.scorers.markup`).
         """
         assert len(tokens) == len(idf)
         self.tokens = tuple(tokens)
@@ -78,20 +88,26 @@ class TfidfModel:
         self.lemmas = dict(lemmas or {})
         self.max_ngram = max_ngram
         self.analyzer: Analyzer = analyzer
+        self.removes_markup = removes_markup
 
     @cached_property
     def _columns(self) -> dict[str, int]:
         return {token: column for column, token in enumerate(self.tokens)}
 
+    def cleaned(self, text: str) -> str:
+        """Return a text as all parts of the model read it: without HTML, where that is removed."""
+        return without_markup(text) if self.removes_markup else text
+
     def terms(self, text: str) -> list[str]:
         """Return all terms of a text, in the vocabulary or not."""
-        return terms_of(text, self.lemmas, self.max_ngram, self.analyzer)
+        return terms_of(self.cleaned(text), self.lemmas, self.max_ngram, self.analyzer)
 
     def num_words(self, text: str) -> tuple[int, int]:
         """Return how many words a text has, and how many of them are in the vocabulary.
 
         In scripts without spaces, characters are the words.
         """
+        text = self.cleaned(text)
         words = words_of(text) if self.analyzer == CHAR else tokenize(text, self.lemmas)
         return len(words), sum(map(self._columns.__contains__, words))
 
@@ -129,6 +145,8 @@ class TfidfModel:
             "tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram,
             "analyzer": self.analyzer,
         }  # fmt: skip
+        if self.removes_markup:
+            fields["removes_markup"] = True
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @classmethod
@@ -144,6 +162,7 @@ class TfidfModel:
             lemmas = string_map_of(fields["lemmas"], "lemmas")
             max_ngram = whole_number_of(fields["max_ngram"], "max_ngram", 1, MAX_NGRAM)
             analyzer = fields["analyzer"]
+            removes_markup = truth_of(fields.get("removes_markup", False), "removes_markup")
         except (ValueError, KeyError, TypeError) as error:
             raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
         if analyzer not in get_args(Analyzer):
@@ -154,7 +173,7 @@ class TfidfModel:
             raise BundleCorruptError(
                 f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
             )
-        found = cls(tokens, idf, lemmas, max_ngram, analyzer)
+        found = cls(tokens, idf, lemmas, max_ngram, analyzer, removes_markup=removes_markup)
         if len(found._columns) != len(tokens):
             raise BundleCorruptError("sparse vocabulary: a token occurs twice")
         return found

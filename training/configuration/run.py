@@ -135,6 +135,10 @@ class TrainingConfig(_Section):
     """Where the corpus has no dev split: share of the training documents that is held out to choose
     and calibrate on, at most 5,000 of them, equal texts together; 0: none. What needs no encoder is
     then trained again on all documents."""
+    remove_markup: bool | None = None
+    """Read texts without HTML, in training and in service: tags are left out, and references such
+    as "&szlig;" become characters. Null: where at least 1 % of the training documents have some.
+    Explanations point into the text as it was sent."""
     sparse: SparseConfig = SparseConfig()
     descriptions: DescriptionConfig = DescriptionConfig()
     classifier: ClassifierConfig = ClassifierConfig()

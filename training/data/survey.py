@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int64
 
 from models.scorers.character_terms import LetterCount
+from models.scorers.markup import without_markup
 from training.data.splits import Split
 
 MAX_CHARACTERS = 10_000
@@ -25,12 +25,15 @@ class Survey:
         sample: Texts at equal distances, none of them blank.
         warmup_texts: What the bundle carries as warm-up texts, the shortest first (see
             `models.bundle.warmup_texts`).
-        unspaced_share: Share of the letters that are of scripts without spaces between words.
+        unspaced_share: Share of the letters, HTML left out, that are of scripts without spaces
+            between words.
+        markup_share: Share of the texts that have HTML.
     """
 
     sample: list[str]
     warmup_texts: list[str]
     unspaced_share: float
+    markup_share: float
 
 
 def survey(split: Split, num_warmup_texts: int) -> Survey:
@@ -49,13 +52,18 @@ def survey(split: Split, num_warmup_texts: int) -> Survey:
     chosen = rows_by_length(lengths, num_warmup_texts)
     letters, texts = LetterCount(), dict[int, str]()
     wanted = {*sampled, *chosen}
-    for row, text in _counted(split.texts(), letters):
+    num_marked = 0
+    for row, text in enumerate(split.texts()):
+        cleaned = without_markup(text)
+        letters.add(cleaned)
+        num_marked += cleaned != text
         if row in wanted:
             texts[row] = text
     return Survey(
         sample=[texts[row] for row in sampled if texts[row].strip()],
         warmup_texts=[texts[row][:MAX_CHARACTERS] for row in chosen],
         unspaced_share=letters.unspaced_share,
+        markup_share=num_marked / max(1, len(lengths)),
     )
 
 
@@ -76,9 +84,3 @@ def rows_by_length(lengths: Int64[np.ndarray, text], count: int) -> list[int]:
     middles = (2 * np.arange(count) + 1) * len(by_length) // (2 * count)
     rows: list[int] = by_length[middles].tolist()
     return rows
-
-
-def _counted(texts: Iterable[str], letters: LetterCount) -> Iterator[tuple[int, str]]:
-    for row, text in enumerate(texts):
-        letters.add(text)
-        yield row, text

@@ -92,6 +92,7 @@ def fit_name_model(
     lemmas: Mapping[str, str],
     *,
     seed: int,
+    removes_markup: bool = False,
 ) -> NameModel | None:
     """Fit the classifier of matches by cross-fitting, and count finds in all documents.
 
@@ -101,11 +102,12 @@ def fit_name_model(
         catalogue: All labels.
         lemmas: Lemma of each lower-case surface form that has another one.
         seed: Of the folds, and of the documents that are learned from.
+        removes_markup: Whether texts are read without HTML.
 
     Returns:
         The model; None where names are hardly ever right, which teaches nothing.
     """
-    words = words_of(catalogue, lemmas)
+    words = words_of(catalogue, lemmas, removes_markup=removes_markup)
     if not len(words):
         logger.warning("names: no label has a name with a word in it, so there is no such scorer")
         return None
@@ -119,7 +121,7 @@ def fit_name_model(
     if trees is None:
         return None
     labels = LabelCatalogue(map(named_label, catalogue))
-    return NameModel(labels, counts, history, trees, dict(lemmas))
+    return NameModel(labels, counts, history, trees, dict(lemmas), removes_markup)
 
 
 def _find(

@@ -13,9 +13,12 @@ from models.lexical.terms import LabelTerms, names_of
 from models.lexical.words import NameWords
 
 
-def words_of(catalogue: LabelCatalogue, lemmas: Mapping[str, str]) -> NameWords:
+def words_of(
+    catalogue: LabelCatalogue, lemmas: Mapping[str, str], *, removes_markup: bool = False
+) -> NameWords:
     """Return the words of all names of labels."""
-    return NameWords.of_names((name for label in catalogue for name in names_of(label)), lemmas)
+    names = (name for label in catalogue for name in names_of(label))
+    return NameWords.of_names(names, lemmas, removes_markup=removes_markup)
 
 
 def count_words(texts: Iterable[str], catalogue: LabelCatalogue, words: NameWords) -> WordCounts:
@@ -31,7 +34,7 @@ def count_words(texts: Iterable[str], catalogue: LabelCatalogue, words: NameWord
     pair_documents = np.zeros(len(pairs), dtype=np.int64)
     num_documents = 0
     for text in texts:
-        read = words.read(text).astype(np.int64)
+        read = words.read(words.cleaned(text)).astype(np.int64)
         num_documents += 1
         documents[np.unique(read[read >= 0])] += 1
         pair_documents[_found_pairs(read, pairs)] += 1

@@ -26,6 +26,7 @@ from models.labels.text import pseudo_description
 from models.names import CLASSIFIER, LINEAR
 from models.parts.dense_parts import DenseParts
 from models.scorers.linear import LinearModel, LinearScorer
+from models.scorers.markup import without_markup
 from models.scorers.sparse import SparseModel, SparseSource
 from training.configuration.learning import TreeFitConfig
 from training.configuration.run import TrainingConfig
@@ -208,6 +209,8 @@ def read_training_texts(
 
 def _tokenized(start: DenseStart, config: TrainingConfig, texts: Iterable[str]) -> TokenizedTexts:
     """Return documents as the encoder reads them."""
+    if config.remove_markup:
+        texts = map(without_markup, texts)
     parts = [
         tokenize_texts(start.tokenizer, chunk, config.document_max_tokens, start.prefixes.document)
         for chunk in chunks(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,11 @@ from training.sparse.fit import fit_sparse_model
 from training.sparse.vocabulary import fit_tfidf_of
 from training.sparse.word_rule import word_rule_of
 
+logger = logging.getLogger(__name__)
+
+_LEAST_MARKUP = 0.01
+"""Share of the training documents that have HTML, from which on it is left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class EncoderFree:
@@ -45,6 +51,26 @@ class EncoderFree:
     neighbours: NeighbourMemory | None
     features: Float32[csr_array, "document feature"]
     truth: Float32[csr_array, "document label"]
+
+
+def with_markup_decided(config: TrainingConfig, share: float, folder: Path) -> TrainingConfig:
+    """Return a configuration that says whether HTML is left out of all texts.
+
+    Args:
+        config: Of a run; null leaves it to the texts.
+        share: Of the training documents that have HTML.
+        folder: Of the corpus, for the message.
+    """
+    if config.remove_markup is not None:
+        return config
+    is_removed = share >= _LEAST_MARKUP
+    if is_removed:
+        logger.warning(
+            "%s: %.0f%% of the training documents have HTML (tags, or references such as &amp;), "
+            "which is left out of all texts (remove_markup: true)",
+            folder, 100 * share,
+        )  # fmt: skip
+    return config.model_copy(update={"remove_markup": is_removed})
 
 
 def fit_encoder_free(
@@ -74,7 +100,11 @@ def fit_encoder_free(
     truth = training.scan().labels
     with stage_cost(folder, f"features{suffix}"):
         tfidf, features = fit_tfidf_of(
-            training, config.sparse, unspaced_share, word_rule_of(training, config)
+            training,
+            config.sparse,
+            unspaced_share,
+            word_rule_of(training, config),
+            removes_markup=bool(config.remove_markup),
         )
     with stage_cost(folder, f"sparse{suffix}"):
         sparse = fit_sparse_model(
@@ -90,7 +120,12 @@ def fit_encoder_free(
             names = kept_name_model(
                 folder / f"names{suffix}",
                 lambda: fit_name_model(
-                    training, truth, corpus.catalogue, tfidf.lemmas, seed=config.seed
+                    training,
+                    truth,
+                    corpus.catalogue,
+                    tfidf.lemmas,
+                    seed=config.seed,
+                    removes_markup=tfidf.removes_markup,
                 ),
             )
     neighbours = None

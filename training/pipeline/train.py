@@ -45,7 +45,7 @@ from training.pipeline.dense import (
 )
 from training.pipeline.dense_stages import TrainingInputs, train_stages
 from training.pipeline.dev_split import OnDev, finish_on_dev
-from training.pipeline.encoder_free import EncoderFree, fit_encoder_free
+from training.pipeline.encoder_free import EncoderFree, fit_encoder_free, with_markup_decided
 from training.runtime.claims import claim
 from training.runtime.distributed import ALONE, Processes
 from training.runtime.ray import LOCAL, Executor
@@ -95,6 +95,8 @@ def train(run: Run, registry: Registry) -> int:
     run = check_run(run, registry)
     corpus = with_dev_split(run)
     surveyed = survey(run.dataset.split("train"), run.config.warmup_texts)
+    config = with_markup_decided(run.config, surveyed.markup_share, run.dataset.folder)
+    run = replace(run, config=config)
     start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
     run.folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"

@@ -13,6 +13,7 @@ from jaxtyping import Int64
 from models.files.bad_lines import BadLine, ProblemList
 from models.labels.catalogue import LabelCatalogue
 from models.scorers.character_terms import words_of
+from models.scorers.markup import first_markup
 from training.data.dataset import Dataset
 from training.data.splits import Document, Split, UnknownLabels, num_repeats
 from training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
@@ -217,7 +218,8 @@ def _content(
 ) -> SplitContent:
     problems = {kind: ProblemList(split.path, 3) for kind in (EmptyText, UnknownLabels, BadLine)}
     lengths, texts, ids, labels = array("q"), array("q"), array("q"), array("q")
-    words = num_unlabelled = 0
+    words = num_unlabelled = num_marked = 0
+    marked = ""
     for item in split.lines():
         if not isinstance(item, Document):
             shown = replace(item, reason=_UNSAID) if is_confidential else item
@@ -230,6 +232,9 @@ def _content(
         labels.extend(item.labels)
         words += len(words_of(item.text))
         num_unlabelled += not item.labels
+        if found := first_markup(item.text):
+            num_marked += 1
+            marked = marked or found
     hashes = np.array(texts, dtype=np.int64)
     return SplitContent(
         num_documents=len(lengths),
@@ -243,6 +248,8 @@ def _content(
             num_unlabelled=num_unlabelled,
             num_repeated_texts=num_repeats(hashes),
             num_repeated_ids=num_repeats(np.array(ids, dtype=np.int64)),
+            num_marked=num_marked,
+            marked=marked,
             empty=problems[EmptyText],
             unknown=problems[UnknownLabels],
             other=problems[BadLine],

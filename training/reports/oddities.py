@@ -11,6 +11,7 @@ from jaxtyping import Int64
 
 from models.files.bad_lines import ProblemList, counted_lines
 from models.labels.catalogue import LabelCatalogue
+from models.scorers.markup import has_markup
 from training.data.labels import look_alikes, other_delimiter
 
 _MAX_SHOWN = 5
@@ -27,6 +28,8 @@ class SplitProblems:
         num_unlabelled: Of these, without labels.
         num_repeated_texts: Of these, with the text of an earlier one.
         num_repeated_ids: Of these, with the id of an earlier one.
+        num_marked: Of these, with HTML in the text.
+        marked: The first tag or character reference of the first of them.
         empty: Lines whose text is blank.
         unknown: Lines with labels that the label file lacks.
         other: Other lines that can't be used.
@@ -36,6 +39,8 @@ class SplitProblems:
     num_unlabelled: int
     num_repeated_texts: int
     num_repeated_ids: int
+    num_marked: int
+    marked: str
     empty: ProblemList
     unknown: ProblemList
     other: ProblemList
@@ -65,6 +70,8 @@ def find_oddities(
     for first, second in combinations(texts, 2):
         if shared := len(np.intersect1d(texts[first], texts[second], assume_unique=True)):
             yield f"{shared} texts of {second} are in {first} too, which makes measuring too easy"
+    if marked := [label.name for label in labels if has_markup(label.name)]:
+        yield f"{len(marked)} labels contain HTML, which stays as it is: {_shown(marked)}"
     yield from _of_labels(labels, counts)
 
 
@@ -78,6 +85,11 @@ def _of_split(name: str, found: SplitProblems) -> Iterator[str]:
     for what, count in oddities.items():
         if count:
             yield f"{name}: {count} {of_all} {what}"
+    if found.num_marked:
+        yield (
+            f"{name}: {found.num_marked} {of_all} have HTML, such as {found.marked!r}; training "
+            "leaves it out where at least 1 % have some (remove_markup)"
+        )
     if 2 * found.num_repeated_ids >= found.num_documents > 1:
         yield f"{name}: has it a row for each label? Then give --one-row-per-label"
     lines = {

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
 from models.errors import ConfigError
+from models.scorers.markup import without_markup
 from models.scorers.tfidf import CHAR, WORD, TfidfModel, terms_of, weigh_counts
 from training.configuration.sections import SparseConfig
 from training.sparse.fit import NoTokenError
@@ -22,7 +23,11 @@ from training.sparse.word_rule import ANY_WORD, WordRule
 
 
 def fit_tfidf(
-    texts: Iterable[str], config: SparseConfig, rule: WordRule = ANY_WORD
+    texts: Iterable[str],
+    config: SparseConfig,
+    rule: WordRule = ANY_WORD,
+    *,
+    removes_markup: bool = False,
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf, and return them with the training documents' tf-idf rows.
 
@@ -33,6 +38,7 @@ def fit_tfidf(
         texts: Training documents.
         config: Document frequency bounds, analyzer (automatic: words), lemmas, length of phrases.
         rule: Which words may become features besides.
+        removes_markup: Whether texts are read without HTML.
 
     Raises:
         NoTokenError: No token is within the bounds.
@@ -48,6 +54,8 @@ def fit_tfidf(
         max_df=config.max_document_share,
         dtype=np.float32,
     )
+    if removes_markup:
+        texts = map(without_markup, texts)
     try:
         counts = csr_array(counter.fit_transform(texts))
     except ValueError as error:
@@ -66,7 +74,8 @@ def fit_tfidf(
     kept = set(tokens)
     # A form that is itself a token must go on being read as its lemma, even one left out.
     used = {form: x for form, x in lemmas.items() if x in kept or form in kept}
-    return TfidfModel(tokens, idf, used, max_ngram, analyzer), weigh_counts(counts, idf)
+    model = TfidfModel(tokens, idf, used, max_ngram, analyzer, removes_markup=removes_markup)
+    return model, weigh_counts(counts, idf)
 
 
 def _no_token(config: SparseConfig, reason: str) -> str:

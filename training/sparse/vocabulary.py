@@ -29,6 +29,8 @@ def fit_tfidf_of(
     config: SparseConfig,
     unspaced: float | None = None,
     rule: WordRule = ANY_WORD,
+    *,
+    removes_markup: bool = False,
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf (see `fit_tfidf`); defaults that leave no token give way.
 
@@ -41,6 +43,7 @@ def fit_tfidf_of(
         config: As it was given; what is not at its default is kept.
         unspaced: Share of the letters in scripts without spaces; None: the texts are read for it.
         rule: Which words may become features besides; it never gives way.
+        removes_markup: Whether texts are read without HTML.
 
     Raises:
         NoTokenError: No token is left all the same.
@@ -51,7 +54,7 @@ def fit_tfidf_of(
     refusals: list[NoTokenError] = []
     for settings in _attempts(chosen, may_change=config.analyzer == "automatic"):
         try:
-            found = fit_tfidf(split.texts(), settings, rule)
+            found = fit_tfidf(split.texts(), settings, rule, removes_markup=removes_markup)
         except NoTokenError as error:
             refusals.append(error)
             continue

@@ -142,7 +142,9 @@ class ChangedDocuments:
         """
         texts = [said.text for said in self.texts[: self.num_new]]
         counts = Counter(
-            word for text in texts for word in set(terms_of(text, tfidf.lemmas, 1, tfidf.analyzer))
+            word
+            for text in texts
+            for word in set(terms_of(tfidf.cleaned(text), tfidf.lemmas, 1, tfidf.analyzer))
         )
         most = config.max_document_share * len(texts)
         words = [word for word, x in counts.items() if config.min_document_count <= x <= most]

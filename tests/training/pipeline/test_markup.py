@@ -1,0 +1,88 @@
+"""A corpus of texts with HTML: no tag and no reference is a feature, in training or in service."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.parts.storage import read_parts
+from models.predict.predictor import Predictor
+from tests.conftest import write_lines
+from training.configuration.run import TrainingConfig
+
+WORDS = ("Gießkanne", "Rucksack", "Lampe", "Stuhl")
+MARKED = "<p>Diese <b>{}</b> ist &quot;gut&quot;</p><ul><li>{} &amp; mehr</li></ul>"
+PLAIN = "Diese {} ist gut\n{} und mehr"
+
+
+def documents(form, number):
+    for row in range(number):
+        word = WORDS[row % len(WORDS)]
+        written = word.replace("ß", "&szlig;") if "<" in form else word
+        more = " ".join(f"wort{each}" for each in np.random.default_rng(row).integers(30, size=5))
+        text = f"{form.format(written, written)} {more}"
+        yield {"text": text, "labels": [f"{row % len(WORDS)}"]}
+
+
+@pytest.fixture(scope="module")
+def train_on(tmp_path_factory, train_in):
+    def train(train_texts, **settings):
+        folder = tmp_path_factory.mktemp("marked")
+        corpus = folder / "corpus"
+        corpus.mkdir()
+        labels = [{"id": f"{row}", "name": word} for row, word in enumerate(WORDS)]
+        write_lines(corpus / "labels.jsonl", labels)
+        write_lines(corpus / "train.jsonl", train_texts)
+        write_lines(corpus / "dev.jsonl", documents(MARKED, 40))
+        config = {"scorers": ["sparse", "names", "neighbours"], **settings}
+        return train_in(folder, TrainingConfig.model_validate(config), corpus).bundle
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def marked(train_on):
+    return train_on(documents(MARKED, 200))
+
+
+def test_tags_and_references_are_no_features_and_the_manifest_says_so(marked):
+    assert marked.manifest.training["remove_markup"] is True
+    parts = read_parts(marked)
+    assert not {"quot", "li", "amp", "szlig", "gie", "ul"} & set(parts.sparse.tfidf.tokens)
+    assert "gießkanne" in parts.sparse.tfidf.tokens
+    assert parts.names.removes_markup
+
+
+@pytest.mark.parametrize("scorer", ["sparse", "names", "neighbours"])
+def test_a_text_has_the_same_answer_with_and_without_html(marked, scorer):
+    texts = ["<p>Gie&szlig;<b>kanne</b>", "\nGießkanne"]
+    first, second = Predictor.of_bundle(marked, device="cpu").predict(texts, scorer=scorer, k=2)
+    assert first.labels[0].name == "Gießkanne"
+    assert first == second
+
+
+def test_explanations_point_into_the_text_that_was_sent(marked):
+    text = "<p>Eine Gie&szlig;<b>kanne</b>"
+    predictor = Predictor.of_bundle(marked, device="cpu")
+    (found,) = predictor.predict([text], scorer="sparse", k=1, explain=True)
+    spans = {part.token: part.spans for part in found.explanations[0].sparse.tokens}
+    ((start, stop),) = spans["gießkanne"]
+    assert text[start:stop] == "Gie&szlig;<b>kanne"
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "is_removed"),
+    [
+        ([*documents(PLAIN, 300), *documents(MARKED, 2)], {}, False),
+        ([*documents(PLAIN, 200)], {"remove_markup": True}, True),
+        ([*documents(MARKED, 200)], {"remove_markup": False}, False),
+    ],
+)
+def test_it_is_on_where_enough_texts_have_html_or_as_it_is_set(
+    train_on, texts, settings, is_removed
+):
+    bundle = train_on(texts, **settings)
+    assert bundle.manifest.training["remove_markup"] is is_removed
+    tfidf = read_parts(bundle).sparse.tfidf
+    assert tfidf.removes_markup is is_removed
+    assert bool({"quot", "szlig"} & set(tfidf.tokens)) is not is_removed
