@@ -66,6 +66,11 @@ def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
         if name.encode() in path.read_bytes().lower()
     }
     assert held == set()
+    # A file that is new here: what does it reveal? docs/how-to/confidential.md has to say so.
+    assert {path.name for path in bundle.iterdir()} <= {
+        "manifest.json", "labels.jsonl", "sparse.json", "sparse.safetensors", "names.json",
+        "names.jsonl", "names.safetensors", "aims.json", "familiar.json",
+    }  # fmt: skip
     audited = run("registry", "audit", "1", "--words", "all.txt")
     assert (audited.status, "none of 4 words" in audited.out) == (0, True)
     with TestClient(create_app(Settings(registry=Path("registry"), watch_interval_s=0))) as client:
@@ -102,6 +107,17 @@ def test_documents_of_one_group_count_once(here, run):
     bundle = train(run, CONFIDENTIAL, "grouped") / "1"
     tokens = json.loads((bundle / "sparse.json").read_text())["tokens"]
     assert "fever" in tokens and not {"morbus", "walpurgis"} & set(tokens)
+
+
+def test_what_people_say_of_texts_brings_no_names_into_the_model(here, run):
+    train(run, CONFIDENTIAL, "registry")
+    said = [{"text": f"{FIRST} {LAST} has gout {n}", "accepted": [RARE]} for n in range(20)]
+    Path("said.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in said))
+    done = run("learn", "notes.csv", "--feedback", "said.jsonl", "--group-column", "patient")
+    assert done.status == 0, done.err
+    assert Registry("registry").versions() == [1, 2]
+    assert run("registry", "audit", "2", "--words", "all.txt").status == 0
+    assert RARE in run("describe", RARE).out and "gout" not in run("describe", RARE).out
 
 
 def test_nothing_is_quoted_where_documents_are_confidential(here, run):
