@@ -31,8 +31,8 @@ class ArrayRule:
 
     dtypes: tuple[str, ...]
     axes: int
-    least: float = -np.inf
-    most: float = np.inf
+    least: int | float = -np.inf  # a checker of types takes no int for a float
+    most: int | float = np.inf
     is_finite: bool = True
 
     def check(self, name: str, array: np.ndarray) -> None:
