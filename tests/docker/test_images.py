@@ -225,7 +225,7 @@ def health(port: int, **environment: str) -> int:
     environment = {"LONGTAIL_PORT": str(port)} | environment
     command = [sys.executable, "-I", str(DOCKER / "healthcheck.py")]
     return subprocess.run(
-        command, env=environment, timeout=30, check=False, capture_output=True
+        command, env=environment, timeout=300, check=False, capture_output=True
     ).returncode
 
 
