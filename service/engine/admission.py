@@ -158,9 +158,11 @@ class Admission:
         speed = self._tokens_a_second.value
         if speed is None:  # nothing has been computed yet
             return 0.0
+        return self._tokens_ahead(tokens) / (speed * max(1, self._num_workers()))
+
+    def _tokens_ahead(self, tokens: int) -> int:
         shares = self._interactive
-        ahead = min(shares.taken, shares.num_clients * (shares.taken_by_client + tokens))
-        return ahead / (speed * max(1, self._num_workers()))
+        return min(shares.taken, shares.num_clients * (shares.taken_by_client + tokens))
 
     def check(self, tokens: int, timeout_s: float) -> None:
         """Refuse interactive work that there is no room for.
@@ -214,7 +216,9 @@ class Admission:
         """Hold room for interactive work as long as the context lasts.
 
         Yields:
-            The seconds that it will wait, about.
+            The seconds by which others may come later and go before it (see `Job.turn_s`). They
+            are those that it will wait, or, as the speed of batches leaves out tokenising, its
+            client's part of the queue times its time limit.
 
         Raises:
             QueueFullError: There is none (see `check`).
@@ -223,9 +227,10 @@ class Admission:
             reservation.release()
         self.check(tokens, timeout_s)
         self._size.add(tokens)
-        wait_s = self.expected_wait_s(tokens)
+        part = self._tokens_ahead(tokens) / self._max_tokens
+        turn_s = max(self.expected_wait_s(tokens), part * timeout_s)
         with self._interactive.hold(tokens):
-            yield wait_s
+            yield turn_s
 
     @asynccontextmanager
     async def admit_when_room(self, tokens: int) -> AsyncIterator[None]:

@@ -37,7 +37,7 @@ _BULK_TURN = 8
 
 
 class WorkQueue:
-    """Jobs and texts that wait, by priority and then by age."""
+    """Jobs and texts that wait, by priority, urgency and age."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class WorkQueue:
                 self._arrivals.add(sum(item.tokens for item in items), self._clock())
                 if job.deadline < math.inf:
                     for item in items:
-                        entry = job.deadline + job.turn_s, next(self._numbers), weakref.ref(item)
+                        entry = job.urgency, next(self._numbers), weakref.ref(item)
                         heapq.heappush(self._deadlines[job.priority], entry)
                 self._has_items.notify_all()  # one that may not help would sleep on
 
@@ -162,7 +162,7 @@ class WorkQueue:
             waiting = next(filter(None, self._jobs.values()))
             taken: list[Job] = []
             characters = 0
-            for job in waiting:
+            for job in sorted(waiting, key=lambda each: each.urgency):  # ties by age
                 characters += sum(map(len, job.texts))
                 if taken and characters > _TOKENISED_CHARACTERS:
                     break

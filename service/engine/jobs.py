@@ -58,9 +58,9 @@ class Job:
         seconds: Where its time went.
         added_at: When it began to wait, by `time.perf_counter`.
         deadline: When the query that began it waits no longer, by the same clock.
-        turn_s: Seconds by which others go before it that came within them: those that the work of
-            its client needs before (see `Admission.expected_wait_s`). So clients take turns,
-            however much each of them asks for: the virtual finish times of fair queueing.
+        turn_s: Seconds by which others may come later and go before it: the more its client has
+            waiting, the more (see `Admission.admit`). So clients take turns, however much each of
+            them asks for.
         last_deadline: When the last one of those that wait for it does not.
         is_over: Whether nobody waits for it any more.
         items: Its texts, once tokenised.
@@ -80,6 +80,11 @@ class Job:
     last_deadline: float = -math.inf
     is_over: bool = False
     items: Sequence[Item] = ()
+
+    @property
+    def urgency(self) -> float:
+        """What waiting jobs and texts are ordered by: the least goes first."""
+        return self.deadline + self.turn_s
 
     @property
     def scorer(self) -> str:

@@ -337,10 +337,20 @@ def test_a_client_waits_for_as_much_of_others_as_it_has_itself():
     admission = Admission(10**6)
     admission.note_speed(100, 1.0)
     set_client("greedy")
-    with admission.admit(5000, math.inf), admission.admit(1000, math.inf) as greedy_s:
+    with admission.admit(5000, 1000), admission.admit(1000, 1000) as greedy_s:
         set_client("polite")
         with admission.admit(100, 10) as polite_s:
             assert (greedy_s, polite_s) == (50, 2)
+
+
+def test_a_client_with_much_of_the_queue_gives_way_by_that_part_of_its_time_limit():
+    """Where tokenising takes longer than the batches by which the speed is known."""
+    admission = Admission(1000)
+    set_client("greedy")
+    with admission.admit(400, 30), admission.admit(100, 30) as greedy_s:
+        set_client("polite")
+        with admission.admit(10, 30) as polite_s:
+            assert (greedy_s, polite_s) == (12.0, 0.6)
 
 
 def test_many_clients_with_one_request_each_wait_for_all():

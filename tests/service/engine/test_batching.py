@@ -178,6 +178,15 @@ def test_clients_take_turns_however_much_one_of_them_asks_for():
     assert order == [*greedy[:2], polite, *greedy[2:]]
 
 
+def test_clients_take_turns_at_the_tokeniser():
+    queue, clock = queue_with(speed=1000, max_batch_tokens=10)
+    jobs = [job_of("x" * 2**16) for _ in range(3)]
+    for job, turn_s in zip(jobs, (0, 5, 0), strict=True):
+        job.deadline, job.turn_s = clock.now + 30, turn_s
+        queue.add(job)
+    assert [queue.next_jobs() for _ in jobs] == [[jobs[0]], [jobs[2]], [jobs[1]]]
+
+
 def test_streams_have_no_deadline_and_their_own_turns():
     queue, clock = queue_with(speed=1000, max_batch_tokens=10)
     bulk = waiting(queue, 10, priority=Priority.BULK)
