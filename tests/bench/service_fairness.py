@@ -16,7 +16,9 @@ import json
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +27,13 @@ from machine import begin
 from recording import add_json_option, keep
 from served_process import served
 
-GREEDY = "abuse {} duties on imports of olive oil and customs " * 8
+GREEDY = "duties on imports of olive oil and customs " * 8
 TRIES = 4
 MOST_WAIT_S = 20.0
 
 
 def ask_greedily(port: int, connections: int, seconds: float) -> Counter[int]:
-    """Return the statuses of a client that asks for 20 texts over each connection, again and again.
+    """Return the statuses of a client that asks again and again over each of its connections.
 
     Args:
         port: Of the service.
@@ -40,15 +42,30 @@ def ask_greedily(port: int, connections: int, seconds: float) -> Counter[int]:
     """
     requests = [
         post(
-            "/v1/predict", json.dumps({"texts": [f"{i} {j} {GREEDY}" for j in range(20)]}).encode()
+            "/v1/predict",
+            json.dumps({"texts": [f"{i} {j} {GREEDY}" for j in range(20)]}).encode(),
         )
         for i in range(2000)
     ]
     return run(saturate(port, requests, connections, seconds)).statuses
 
 
-def ask_politely(port: int, number: int) -> tuple[int, float]:
-    """Return the last status of a request that is asked again when it is refused, and its time."""
+@dataclass(frozen=True)
+class Ending:
+    """How a request ended that is asked again when it is refused.
+
+    Attributes:
+        statuses: One for each time that it was asked.
+        seconds: Of all, with the pauses between.
+    """
+
+    statuses: Sequence[int]
+    seconds: float
+
+
+def ask_politely(port: int, number: int) -> Ending:
+    """Return how a request ends that is asked again after the time that a refusal names."""
+    statuses: list[int] = []
     started = time.perf_counter()
     body = json.dumps({"text": f"polite {number} imports of olive oil", "k": 5})
     for _ in range(TRIES):
@@ -59,13 +76,14 @@ def ask_politely(port: int, number: int) -> tuple[int, float]:
         answer = connection.getresponse()
         answer.read()
         connection.close()
+        statuses.append(answer.status)
         if answer.status != http.client.TOO_MANY_REQUESTS:
             break
         time.sleep(min(float(answer.headers["Retry-After"]), MOST_WAIT_S))
-    return answer.status, time.perf_counter() - started
+    return Ending(statuses, time.perf_counter() - started)
 
 
-def polite_answers(port: int, seconds: float) -> list[tuple[int, float]]:
+def polite_answers(port: int, seconds: float) -> list[Ending]:
     """Return how the requests of a client end that asks once a second."""
     started = time.perf_counter()
     with ThreadPoolExecutor(64) as threads:
@@ -95,13 +113,16 @@ def main() -> None:
         beside = polite_answers(service.port, chosen.seconds - 3)
         statuses = load.result()
     rows = []
-    for name, answers in (("alone", alone), ("beside the greedy one", beside)):
-        success = np.mean([status == http.client.OK for status, _ in answers])
-        seconds = np.array([seconds for _, seconds in answers])
-        rows.append({"what": name, "success": float(success), "p50, s": float(np.median(seconds)),
-                     "p99, s": float(np.quantile(seconds, 0.99))})  # fmt: skip
-        print(f"{name}: {success:.0%} of {len(answers)} succeed (bar: 90 %), p50 "
-              f"{rows[-1]['p50, s']:.2f} s, p99 {rows[-1]['p99, s']:.2f} s")  # fmt: skip
+    for name, endings in (("alone", alone), ("beside the greedy one", beside)):
+        first, last = (
+            float(np.mean([each.statuses[i] == http.client.OK for each in endings]))
+            for i in (0, -1)
+        )
+        p50, p99 = np.quantile([each.seconds for each in endings], [0.5, 0.99])
+        print(f"{name}: {last:.0%} of {len(endings)} succeed (bar: 90 %), {first:.0%} at once, p50 "
+              f"{p50:.2f} s, p99 {p99:.2f} s")  # fmt: skip
+        rows.append({"what": name, "success": last, "success at once": first,
+                     "p50, s": float(p50), "p99, s": float(p99)})  # fmt: skip
     print(f"the greedy one: statuses {dict(statuses)}")
     keep(chosen.json, {"fairness": rows, "greedy statuses": dict(statuses)})
 
