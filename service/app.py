@@ -231,7 +231,10 @@ def _assemble(
         streams=Slots(settings.max_streams, "batches"),
         label_searches=Slots(MAX_SEARCHES, "label searches"),
         redeployer=_redeployer(
-            settings, manager, load or partial(load_predictor, settings, compute)
+            settings,
+            manager,
+            load or partial(load_predictor, settings, compute),
+            int if load else compute.prepare_trial,
         ),
         keys=Keys(
             admin=KeyRing("admin", settings.admin_keys, settings.admin_keys_file),
@@ -266,7 +269,10 @@ def _label_queue(settings: Settings) -> LabelQueue | None:
 
 
 def _redeployer(
-    settings: Settings, manager: ModelManager, load: Callable[[Bundle], Predictor]
+    settings: Settings,
+    manager: ModelManager,
+    load: Callable[[Bundle], Predictor],
+    prepare_thread: Callable[[], object],
 ) -> Redeployer:
     uri = settings.registry_source
     source = RegistrySource(uri, manager.registry) if uri else None
@@ -275,6 +281,8 @@ def _redeployer(
         load,
         source=source,
         memory_factor=settings.memory_factor,
+        warmup_timeout_s=settings.warmup_timeout_s,
+        prepare_thread=prepare_thread,
         available_gpu=partial(available_gpu_bytes, settings.device),
     )
     number = settings.canary_version

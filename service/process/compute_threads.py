@@ -108,6 +108,11 @@ class ComputeSetup:
         limit_blas()
         return self.num_workers > 1
 
+    def prepare_trial(self) -> None:
+        """Set up all on a thread that tries a model before that answers."""
+        self.prepare_thread()
+        self.prepare_work()
+
     def use_libraries(self) -> None:
         """Take note that a model needs PyTorch and FAISS; one without an encoder does not."""
         self.has_libraries = True
@@ -115,7 +120,10 @@ class ComputeSetup:
     def prepare_work(self) -> None:
         """Set the libraries up, once a model needs them; to be called before each piece of work."""
         if self.has_libraries and not hasattr(self._of_thread, "is_prepared"):
-            self.libraries = limit_threads(self._num_threads, self.num_workers)
+            # What one thread was given is what PyTorch tells the next one that there is.
+            before = self.libraries
+            total = before.torch_threads * self.num_workers if before else self._num_threads
+            self.libraries = limit_threads(total, self.num_workers)
             self._of_thread.is_prepared = True
 
 

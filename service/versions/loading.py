@@ -19,6 +19,7 @@ from service.errors import ChangeError
 from service.process.memory import available_bytes, available_gpu_bytes
 from service.versions.serving import LoadedModel
 from service.versions.sources import RegistrySource
+from service.versions.trial_thread import TrialThread
 from service.versions.warmup import (
     WorkRunner,
     best_labels,
@@ -58,6 +59,8 @@ class ModelLoader:
         *,
         source: RegistrySource | None = None,
         memory_factor: float = 0.0,
+        warmup_timeout_s: float = 600.0,
+        prepare_thread: Callable[[], object] = int,
         available: Callable[[], int | None] = available_bytes,
         available_gpu: Callable[[], int | None] = available_gpu_bytes,
     ) -> None:
@@ -68,6 +71,8 @@ class ModelLoader:
             load: Makes a verified bundle into a model that can answer.
             source: Where versions come from that the registry does not have yet.
             memory_factor: Memory that a model needs, as a multiple of its files; 0: not checked.
+            warmup_timeout_s: For the first predictions of a model, in seconds.
+            prepare_thread: Called first of all on the thread that makes them.
             available: Says how much memory there is; None: it can't tell.
             available_gpu: Says how much memory of the GPU there is; None: models are on none.
         """
@@ -77,6 +82,8 @@ class ModelLoader:
         self._load = load
         self._source = source
         self._memory_factor = memory_factor
+        self._warmup_timeout_s = warmup_timeout_s
+        self._prepare_thread = prepare_thread
         self._available = available
         self._available_gpu = available_gpu
 
@@ -104,7 +111,7 @@ class ModelLoader:
 
         Args:
             number: Its version.
-            run: Does model work.
+            run: Does work of the model that it replaces.
             observer: Is told how it went.
             before: The one that it replaces; how far their labels agree is reported.
 
@@ -118,13 +125,13 @@ class ModelLoader:
             self._check_memory(bundle)
             predictor = self._load(bundle)
             _ = predictor.label_search  # made here, so that nobody waits for it
-            warm_up(predictor, run)
             texts = warmup_texts_of(bundle)
-            check_scorers(predictor, run, texts)
+            with TrialThread(self._prepare_thread, self._warmup_timeout_s) as try_out:
+                warm_up(predictor, try_out)
+                check_scorers(predictor, try_out, texts)
+                ones = [] if before is None else best_labels(predictor, try_out, texts)
             if before is not None:
-                ones, others = (
-                    best_labels(each, run, texts) for each in (predictor, before.predictor)
-                )
+                others = best_labels(before.predictor, run, texts)
                 share = overlap(ones, others)
                 observer.set_overlap(number, share)
                 logger.info(

@@ -1,6 +1,7 @@
 """Checks that a model that was just loaded can answer: its first predictions, on known texts.
 
-They run where all model work runs, a few at a time, so that requests go in between.
+They run on a thread of their own (`service.versions.trial_thread`), a few texts at a time, so that
+the time limit is looked at in between.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _TOGETHER = 8
 
 
 class WorkRunner(Protocol):
-    """Does something where all model work is done, and waits for it."""
+    """Does something on a thread for model work, and waits for it."""
 
     def __call__(self, work: Callable[[], T], /) -> T:
         """Return what the work returns, or raise what it raises."""

@@ -42,6 +42,7 @@ SECONDS = 10
 WAIT_SECONDS = 300
 """A child that neither computes nor ends: on a busy machine it may wait for its turn for long."""
 FREE_BYTES = 2**28
+_REPORTED = 500
 ADDRESS_BYTES = 2**31
 """Beyond what a child begins with: threads reserve addresses that they never use."""
 TEXTS = (
@@ -86,6 +87,8 @@ def _run(
         base = folders[number % len(folders)]
         child = _Child(base, scratch / f"{number % (2 * jobs)}", seed, number)
         running[child.pid] = child
+        if number and not number % _REPORTED:
+            print(f"{number} changes: {dict(sorted(counts.items()))}", flush=True)
     while running:
         _reap(running, counts)
     print(f"seed {seed}: {sum(counts.values())} changes: {dict(sorted(counts.items()))}")

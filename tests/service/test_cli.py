@@ -92,9 +92,15 @@ def test_log_shows_who_changed_what(run, registry):
     assert f"{last['user']}  activate" in run("registry", "log")
 
 
-def test_verify_says_that_a_bundle_is_whole(run, registry):
-    assert "Version 2 is whole: 3 files" in run("registry", "verify")
-    assert json.loads(run("registry", "verify", "1", "--json"))["version"] == 1
+def test_verify_says_that_a_bundle_is_whole(run, trained_sparse):
+    at = trained_sparse.registry.folder
+    assert "Version 1 is whole: " in run("registry", "verify", at=at)
+    assert json.loads(run("registry", "verify", "1", "--json", at=at))["version"] == 1
+
+
+def test_verify_fails_on_files_that_fit_the_manifest_and_make_no_model(run):
+    with pytest.raises(BundleCorruptError, match=r"can't be used"):
+        run("registry", "verify")
 
 
 def test_verify_fails_on_a_changed_file(run, registry):

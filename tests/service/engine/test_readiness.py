@@ -45,7 +45,7 @@ def test_the_first_prediction_is_made_before_the_service_is_ready(open_client, m
     with open_client(loader) as client:
         assert client.get("/readyz").status_code == 200
         assert len(loader.loaded[0].calls) > 1
-        assert loader.loaded[0].threads == {"compute_0"}
+        assert loader.loaded[0].threads == {"warm-up"}
 
 
 def test_a_model_that_fails_its_first_prediction_is_not_served(

@@ -251,3 +251,26 @@ def test_answered_requests_leave_nothing_that_holds_a_model_swapped_out(open_adm
             assert freed.wait(60)
         finally:
             gc.enable()
+
+
+def test_while_a_new_version_warms_up_the_old_one_answers_all(
+    open_admin, make_loader, fake_predictor
+):
+    gate, busy = threading.Event(), threading.Event()
+
+    class Endless(fake_predictor):
+        def predict(self, texts, **options):
+            busy.set()
+            assert gate.wait(60)
+            return super().predict(texts, **options)
+
+    loader = make_loader()
+    with open_admin(loader) as client, ThreadPoolExecutor(1) as pool:
+        loader.predictor_class = Endless
+        load = pool.submit(client.post, "/v1/admin/models/1/load")
+        assert busy.wait(60)
+        predicted = client.post("/v1/predict", json={"text": "a"})
+        labelled = client.get("/v1/labels/L1")
+        gate.set()
+        assert (predicted.status_code, labelled.status_code) == (200, 200)
+        assert load.result().status_code == 200

@@ -323,7 +323,7 @@ def test_search_and_labels_work_while_the_model_is_busy_or_wait_for_it(
         label = pool.submit(client.get, "/v1/labels/L1")
         gate.set()
         assert (answer.result().status_code, label.result().status_code) == (200, 200)
-    assert loader.loaded[0].threads == {"compute_0"}
+    assert loader.loaded[0].threads == {"warm-up", "compute_0"}
 
 
 # ---- real models ----

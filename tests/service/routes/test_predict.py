@@ -102,7 +102,7 @@ def test_all_model_work_runs_on_one_thread(open_client, make_loader):
         answers = list(pool.map(lambda body: client.post("/v1/predict", json=body), bodies))
     best = [answer.json()["results"][0]["labels"][0]["score"] for answer in answers]
     assert best == [float(1 + i) for i in range(40)]
-    assert loader.loaded[0].threads == {"compute_0"}
+    assert loader.loaded[0].threads == {"warm-up", "compute_0"}
 
 
 def test_probes_answer_while_the_model_is_busy(open_client, make_loader, fake_predictor):

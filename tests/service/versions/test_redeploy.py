@@ -27,12 +27,18 @@ WAIT_S = 60
 class Deployment:
     """A redeployer with all that it needs, and no service around it."""
 
-    def __init__(self, registry, load, *, available=None, memory_factor=0.0, **policy):
+    def __init__(
+        self, registry, load, *, available=None, memory_factor=0.0, warmup_timeout_s=60.0, **policy
+    ):
         self.metrics = CollectorRegistry()
         self.registry = registry
         self.manager = ModelManager(registry)
         self.loader = ModelLoader(
-            registry, load, memory_factor=memory_factor, available=lambda: available
+            registry,
+            load,
+            memory_factor=memory_factor,
+            warmup_timeout_s=warmup_timeout_s,
+            available=lambda: available,
         )
         self.redeployer = Redeployer(self.manager, self.loader, Policy(**policy))
         self.started = self.redeployer.start(lambda work: work(), ModelMetrics(self.metrics))
@@ -303,6 +309,28 @@ def test_what_failed_at_the_start_is_tried_again(deploy, registry, make_loader):
     for _ in range(4):
         deployment.look()
     assert deployment.default == 2
+
+
+def test_a_warm_up_that_does_not_end_fails_the_load_and_the_old_model_stays(
+    deploy, make_loader, fake_predictor
+):
+    gate = threading.Event()
+
+    class Endless(fake_predictor):
+        def predict(self, texts, **keywords):
+            assert gate.wait(WAIT_S)
+            return super().predict(texts, **keywords)
+
+    loader = make_loader()
+    deployment = deploy(loader, warmup_timeout_s=0.5)
+    assert deployment.loaded == [2]
+    loader.predictor_class = Endless
+    with pytest.raises(ChangeError, match=r"version 1 can't be loaded: .* more than 0.5 s"):
+        deployment.do("load", 1)
+    gate.set()
+    assert deployment.loaded == [2]
+    state, problem = deployment.redeployer.state_of(1)
+    assert state == "failed" and "LONGTAIL_WARMUP_TIMEOUT_S" in problem
 
 
 def test_an_alias_that_cannot_be_moved_keeps_the_old_model(deploy, registry, monkeypatch):
