@@ -58,6 +58,7 @@ def train(run, config: str, registry: str) -> Path:
 
 def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
     bundle = train(run, CONFIDENTIAL, "registry") / "1"
+    assert not (bundle / "trained_on.safetensors").exists()  # digests of the texts
     held = {
         (name, path.name)
         for path in bundle.rglob("*")

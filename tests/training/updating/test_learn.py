@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 import longtail
 from models.bundle.registry import Registry
+from models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
 from models.edit.split_shards import split_bundle
 from models.errors import BundleError, ConfigError, DataError
 from models.memory.memory import NeighbourMemory
@@ -207,6 +208,17 @@ def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, t
     assert here.learn() == Learned(2, None)
     assert here.registry.versions() == [1, 2]
     assert here.registry.rollback() == 1
+
+
+def test_the_new_version_records_what_it_was_learned_from(place, trained_sparse):
+    here = place(trained_sparse)
+    here.learn()
+    old, new = (read_trained_on(here.registry.open(version)) for version in (1, 2))
+    assert old is not None and new is not None
+    text, no_id = digests_of([NEW_TEXT]), np.array([NO_DIGEST], dtype=np.uint64)
+    assert new.knows("train", text, no_id).all() and not old.knows("train", text, no_id).any()
+    assert len(new.digests["train_texts"]) == len(old.digests["train_texts"]) + 1
+    assert new.digests["test_texts"].tolist() == old.digests["test_texts"].tolist()
 
 
 def test_no_copy_of_the_dev_texts_is_left_in_the_work_folder(place, trained_sparse):
