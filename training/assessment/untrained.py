@@ -252,8 +252,9 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
         if record is not None:
             _check_columns(bundle, record, dataset)
         if record is not None and record.digests:
-            trained |= record.knows(TRAIN, found.texts, found.ids)
-            by_id |= record.knows(TRAIN, np.zeros_like(found.texts), found.ids)
+            of_train = record.knows(TRAIN, found.texts, found.ids)
+            trained |= of_train
+            by_id |= of_train & ~record.knows(TRAIN, found.texts, np.zeros_like(found.ids))
             of_dev = record.knows(DEV, found.texts, found.ids)
             calibrated |= of_dev
             has_id = record.has_ids & (found.ids != NO_DIGEST)
