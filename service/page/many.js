@@ -8,6 +8,7 @@ const MAX_FILE_BYTES = 200_000_000;
 const PART_TEXTS = 256;
 const PART_CHARACTERS = 500_000;
 const SHOWN = 20;
+const UNLIKE = "unlike-training";
 const find = (id) => document.getElementById(id);
 
 export class ManyView {
@@ -156,20 +157,29 @@ export class ManyView {
 
   tell() {
     const failed = this.answers.filter((answer) => answer.error).length;
+    const unlike = this.answers.filter(isUnlike).length;
     const all = this.table.rows.length;
     const done = this.answers.length < all ? `Stopped after ${count(this.answers.length)} of ${plural(all, "text")}` : `${plural(all, "text")} done`;
-    find("many-said").textContent = `${done}${failed ? `, ${plural(failed, "text")} without an answer (see the download)` : ""}.`;
+    const doubts = [
+      failed && `, ${plural(failed, "text")} without an answer (see the download)`,
+      unlike && `, ${plural(unlike, "text")} unlike those that the model was made for`,
+    ];
+    find("many-said").textContent = `${done}${doubts.filter(Boolean).join("")}.`;
   }
 
   csv() {
     const rows = [["id", "place", "label_id", "label", "probability", "score", "problem"]];
-    for (const { id, labels = [], error } of this.answers) {
+    for (const answer of this.answers) {
+      const { id, labels = [], error } = answer;
+      const doubt = isUnlike(answer) ? UNLIKE : "";
       if (error) rows.push([id, "", "", "", "", "", error.detail || error.title]);
-      labels.forEach((label, index) => rows.push([id, index + 1, label.id, label.name, label.probability ?? "", label.score, ""]));
+      labels.forEach((label, index) => rows.push([id, index + 1, label.id, label.name, label.probability ?? "", label.score, doubt]));
     }
     return toCsv(rows);
   }
 }
+
+const isUnlike = ({ warnings = [] }) => warnings.some(({ code }) => code === UNLIKE);
 
 const worth = (label) => (label.probability === null ? `score ${score(label.score)}` : percent(label.probability));
 

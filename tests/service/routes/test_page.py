@@ -186,6 +186,13 @@ def test_a_cell_of_a_downloaded_table_is_never_a_formula(text):
     assert table == f"\ufeff{quoted},a=b,-0.5\r\n"
 
 
+def test_a_downloaded_table_tells_the_texts_that_are_unlike_training():
+    label = "{id: 'a', name: 'A', probability: 0.5, score: 1}"
+    answers = f"[{{id: 'x', labels: [{label}], warnings: [{{code: 'unlike-training'}}]}}]"
+    table = evaluated(f"page.ManyView.prototype.csv.call({{answers: {answers}}})", "many.js")
+    assert table.splitlines()[1] == "x,1,a,A,0.5,1,unlike-training"
+
+
 def test_a_warning_about_the_text_is_shown():
     result = "{labels: [{probability: 0.5}], warnings: [{code: 'unlike-training', detail: 'too'}]}"
     assert evaluated(f"page.cautionsOf({{}}, {result})", "panel.js") == ["Too."]
