@@ -13,6 +13,7 @@ asked for, so that the import itself takes next to nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -220,6 +221,9 @@ def learn(
 ) -> int:
     """Learn from feedback, publish a version made from one that there is, and return its number.
 
+    The version becomes current only if it answers more judged texts as people said than before, or
+    all of them; else a warning is logged.
+
     Args:
         feedback: Folder, or URL of a database, that a service keeps feedback in, or an export.
         data: The corpus that the model was trained on; None: probabilities and blends stay.
@@ -234,6 +238,7 @@ def learn(
     """
     from models.bundle.registry import Registry
     from training.assessment.untrained import open_as_trained
+    from training.commands.learn import not_current, verdicts_in_words
     from training.formats.options import RECOGNISED
     from training.updating.feedback import open_feedback
     from training.updating.learn import LearningRun
@@ -243,7 +248,11 @@ def learn(
     if data is not None:
         bundle = store.open(version)
         dataset = open_as_trained(Path(data), corpus or RECOGNISED, [bundle], skip_bad=skip_bad)
-    return learn_from(LearningRun(said, dataset, store, version, Path(work))).version
+    done = learn_from(LearningRun(said, dataset, store, version, Path(work)))
+    if done.learned is not None and not done.learned.is_better:
+        told = f"{verdicts_in_words(done.learned)} {not_current(done.version)}"
+        logging.getLogger(__name__).warning("%s", told)
+    return done.version
 
 
 def _export_feedback(place: str | Path, target: Path) -> None:

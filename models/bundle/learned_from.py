@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -20,6 +20,30 @@ class Moved:
     pairs: int
     moved: int
     largest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Verdicts of people on the labels of texts: all of them, or those that answers follow.
+
+    A text is answered as people said when each accepted label is among the first five of the
+    default scorer's answer or has a probability from the scorer's threshold on, and each rejected
+    label has a lower probability, and none above that of an accepted label.
+
+    Attributes:
+        texts: Judged texts, or those that are answered as people said.
+        accepted: Pairs of a text and a label that was accepted, added or proposed.
+        rejected: Pairs of a text and a label that was rejected.
+    """
+
+    texts: int
+    accepted: int
+    rejected: int
+
+    @property
+    def verdicts(self) -> int:
+        """Pairs of a text and a label."""
+        return self.accepted + self.rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +69,8 @@ class LearnedFrom:
             new documents would have.
         is_calibrated: Whether probabilities, blends and aims were fitted again.
         moved: By scorer.
+        judged: What people said ("said"), and how much of it the answers of the version before
+            ("before") and of this one ("now") follow; empty in versions of older releases.
     """
 
     version: int
@@ -63,6 +89,15 @@ class LearnedFrom:
     unknown_words: float
     is_calibrated: bool
     moved: dict[str, Moved]
+    judged: dict[str, Followed] = field(default_factory=dict)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether more texts are answered as people said than before, or all of them are."""
+        if not self.judged:
+            return True
+        said, before, now = (self.judged[name].texts for name in ("said", "before", "now"))
+        return now > before or now == said
 
 
 def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
@@ -75,14 +110,19 @@ def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
     if content is None:
         return None
     moved = {name: Moved(**found) for name, found in content["moved"].items()}
-    learned = LearnedFrom(**{**content, "moved": moved})
+    judged = {name: Followed(**found) for name, found in content.get("judged", {}).items()}
+    learned = LearnedFrom(**{**content, "moved": moved, "judged": judged})
     _check(learned)
+    if judged and judged.keys() != {"said", "before", "now"}:
+        raise TypeError(f"judged has the fields {', '.join(judged)}, expected said, before, now")
     for each in moved.values():
         _check(each)
+    for verdicts in judged.values():
+        _check(verdicts)
     return learned
 
 
-def _check(found: LearnedFrom | Moved) -> None:
+def _check(found: LearnedFrom | Moved | Followed) -> None:
     """Refuse values of another type than the field says.
 
     Raises:

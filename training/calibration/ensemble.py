@@ -75,8 +75,7 @@ def fit_blending(
         members: By the name of a blend, the scorers that it is made of where that was chosen
             before.
     """
-    pairs, catalogue = dev.pairs, dev.catalogue
-    calibrations = _calibrated(pairs)
+    calibrations = _calibrated(dev.pairs)
     found = {}
     for blend, candidates in blends.items():
         known = members.get(blend)
@@ -85,17 +84,29 @@ def fit_blending(
             logger.warning("dev split: no scorer could be calibrated, so there is no %r", blend)
             continue
         chosen = calibrated if known else dev.choose(calibrated, calibrations)
-        fitted = _without_idle(dev.blend(chosen, calibrations))
+        fitted = without_idle(dev.blend(chosen, calibrations))
         logger.info("%s: %s", blend, in_words(fitted))
         found[blend] = fitted
+    return with_blends(dev, Blending(calibrations, {}), found)
+
+
+def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBlend]) -> Blending:
+    """Return calibrated scorers with these blends, which are calibrated, and all thresholds.
+
+    Args:
+        dev: The dev split.
+        blending: With the calibrations of the blended scorers.
+        blends: By the name of the scorer that they make.
+    """
+    pairs, calibrations = dev.pairs, blending.calibrations
     scores = {
-        name: blended(fitted, calibrations, pairs, catalogue) for name, fitted in found.items()
+        name: blended(fitted, calibrations, pairs, dev.catalogue) for name, fitted in blends.items()
     }
-    calibrations |= _calibrated(replace(pairs, scores=scores))
+    calibrations = calibrations | _calibrated(replace(pairs, scores=scores))
     pairs = replace(pairs, scores=pairs.scores | scores)
     best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
     thresholds = {name: each.threshold for name, each in best.items() if each is not None}
-    return Blending(calibrations, found, thresholds)
+    return Blending(calibrations, blends, thresholds)
 
 
 def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
@@ -106,7 +117,7 @@ def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
     return {name: calibration for name, calibration in found.items() if calibration is not None}
 
 
-def _without_idle(blend: RarityBlend) -> RarityBlend:
+def without_idle(blend: RarityBlend) -> RarityBlend:
     """Return a blend without the scorers of weight 0 everywhere, which would only take time."""
     used = [name for name, weights in blend.weights.items() if any(weights)]
     used = used or list(blend.weights)[:1]

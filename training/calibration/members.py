@@ -23,10 +23,9 @@ from training.calibration.blends import fit_blend
 from training.calibration.scored_pairs import ScoredPairs, spread_rows
 from training.evaluation.metrics import (
     RankedEvaluation,
+    document_values_at,
     inverse_propensities,
     join_truth,
-    ndcg_at,
-    propensity_scored_precision_at,
 )
 
 logger = logging.getLogger(__name__)
@@ -129,12 +128,16 @@ class DevRanking:
         found: Float64[np.ndarray, document] = joined.is_hit.sum(axis=1) / k
         return found
 
+    def values(self, scores: Float32[np.ndarray, "document m"]) -> Float64[np.ndarray, document]:
+        """Return nDCG@5 + PSP@5 of each document (see `document_values_at`), ranked by scores."""
+        k = min(CUT_OFF, scores.shape[1])
+        found = document_values_at(self._joined(scores, k), k, self.propensity_weights)
+        both: Float64[np.ndarray, document] = found[f"nDCG@{k}"] + found[f"PSP@{k}"]
+        return both
+
     def _value(self, members: Sequence[str], calibrations: Mapping[str, Calibration]) -> float:
         """Return nDCG@5 + PSP@5 of cross-fitted blends of some scorers."""
-        scores = self.cross_fitted(members, calibrations)
-        k = min(CUT_OFF, scores.shape[1])
-        joined, weights = self._joined(scores, k), self.propensity_weights
-        return ndcg_at(joined, k) + propensity_scored_precision_at(joined, k, weights)
+        return float(self.values(self.cross_fitted(members, calibrations)).mean())
 
     def cross_fitted(
         self,

@@ -94,8 +94,13 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
             f"Version {done.version} of {str(registry)!r} is learned from version "
             f"{done.learned.version}, in {time.monotonic() - started:.0f} s."
         )
+        bundle = store.open(done.version)
         print("\n".join(in_words(done.learned)))
-        print(f"Digest {store.open(done.version).manifest.digest}")
+        print(f"Default scorer: {bundle.manifest.default_scorer}.")
+        print(f"Digest {bundle.manifest.digest}")
+        print(verdicts_in_words(done.learned))
+        if activate and not done.learned.is_better:
+            print(not_current(done.version))
 
     return learn
 
@@ -153,6 +158,31 @@ def in_words(learned: LearnedFrom) -> Iterator[str]:
     advice = "; train again to learn them" if learned.unknown_words >= MANY_UNKNOWN_WORDS else ""
     if learned.new_documents:
         yield f"Words: {share}{advice}."
+
+
+def verdicts_in_words(learned: LearnedFrom) -> str:
+    """Return how many judged texts are answered as people said, for a person."""
+    said, before, now = (learned.judged[name] for name in ("said", "before", "now"))
+    verdicts = [
+        f"{after} of {total} labels that were {what} ({first} before)"
+        for what, total, after, first in (
+            ("accepted", said.accepted, now.accepted, before.accepted),
+            ("rejected", said.rejected, now.rejected, before.rejected),
+        )
+        if total
+    ]
+    return (
+        f"Of {said.texts} judged texts, {now.texts} are now answered as people said "
+        f"({before.texts} before); followed are {' and '.join(verdicts)}."
+    )
+
+
+def not_current(version: int) -> str:
+    """Return what is said of a version that follows what people said no better than before."""
+    return (
+        f"That is no better, so version {version} is published but not current; 'longtail registry "
+        f"activate {version}' makes it current."
+    )
 
 
 def _left_out(learned: LearnedFrom) -> str:

@@ -43,11 +43,11 @@ class Lead(NamedTuple):
 
     Attributes:
         mean: Mean difference of P@k over the documents, as a fraction.
-        margin: Difference that chance explains: `CONFIDENCE_Z` standard errors.
+        error: Its standard error.
     """
 
     mean: float
-    margin: float
+    error: float
 
     @classmethod
     def of(cls, differences: Float64[np.ndarray, document], k: int) -> Lead:
@@ -57,7 +57,12 @@ class Lead(NamedTuple):
         """
         values = np.append(differences, -1 / k)
         error = float(values.std(ddof=1)) / math.sqrt(len(values))
-        return cls(float(values.mean()), CONFIDENCE_Z * error)
+        return cls(float(values.mean()), error)
+
+    @property
+    def margin(self) -> float:
+        """Difference that chance explains."""
+        return CONFIDENCE_Z * self.error
 
     @property
     def is_beyond_chance(self) -> bool:
@@ -76,7 +81,9 @@ def kept_default(folder: Path, choose: Callable[[], DefaultScorer]) -> DefaultSc
     return chosen
 
 
-def choose_default(dev: DevRanking, blending: Blending, scorers: Sequence[str]) -> DefaultScorer:
+def choose_default(
+    dev: DevRanking, blending: Blending, scorers: Sequence[str], where: str = "dev"
+) -> DefaultScorer:
     """Return the blend, or the scorer that has a higher P@k on dev than the blend beyond chance.
 
     The blend is `ensemble`, else `fast`. Blends are cross-fitted: each part of the documents is
@@ -87,6 +94,7 @@ def choose_default(dev: DevRanking, blending: Blending, scorers: Sequence[str]) 
         dev: The dev split; of many documents, some decide.
         blending: Of its scorers.
         scorers: All names, in their order; `cascade` is never chosen: it trades precision for time.
+        where: What the documents are called in the reason.
     """
     dev = dev.thinned()
     k = 5 if len(dev.catalogue) >= 5 else 1
@@ -100,13 +108,13 @@ def choose_default(dev: DevRanking, blending: Blending, scorers: Sequence[str]) 
     if blend is None or best == blend:
         others = ", ".join(f"{x} {_percent(values[x])}" for x in values if x != best)
         highest = (
-            f"{best} has the highest P@{k} on dev, {_percent(values[best])} (others: {others})"
+            f"{best} has the highest P@{k} on {where}, {_percent(values[best])} (others: {others})"
         )
         return DefaultScorer(best, highest)
     lead = Lead.of(values[best] - values[blend], k)
     measured = (
-        f"P@{k} on dev is {_percent(values[best])} with {best} and {_percent(values[blend])} with "
-        f"{blend} on documents that it was not fitted on; the difference is"
+        f"P@{k} on {where} is {_percent(values[best])} with {best} and {_percent(values[blend])} "
+        f"with {blend} on documents that it was not fitted on; the difference is"
     )
     chance = f"chance (95 %: {100 * lead.margin:.2f} points)"
     if lead.is_beyond_chance:

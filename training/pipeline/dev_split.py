@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float32
 from scipy.sparse import csr_array
@@ -62,6 +62,19 @@ class OnDev(NamedTuple):
     default: DefaultScorer | None
 
 
+@runtime_checkable
+class Heed(Protocol):
+    """Changes what is fitted on the dev split by something else that is known."""
+
+    def blending(self, dev: DevRanking, fitted: Blending) -> Blending:
+        """Return other blends than those that were fitted on dev, or the same."""
+        ...
+
+    def default(self, dev: DevRanking, fitted: Blending, names: Sequence[str]) -> DefaultScorer:
+        """Return the default scorer."""
+        ...
+
+
 def finish_on_dev(
     corpus: Dataset,
     parts: ModelParts,
@@ -72,6 +85,7 @@ def finish_on_dev(
     max_loss: float,
     precision: Precision = "float32",
     members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    heed: Heed | None = None,
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends, aims and cascade, and what it reaches with them.
 
@@ -84,6 +98,7 @@ def finish_on_dev(
         max_loss: Of P@k, a fraction, that the cascade may lose.
         precision: What its encoder computes in.
         members: By the name of a blend, the scorers that it is made of; else they are chosen.
+        heed: Changes blends and default; None: they are those that dev prefers.
     """
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
     wanted: dict[str, tuple[str, ...]] = {
@@ -91,6 +106,7 @@ def finish_on_dev(
     }
     with stage_cost(folder, "probabilities"):
         dev = DevSplit.of(corpus, parts, num_training_documents, precision)
+        dev.heed = heed
         found = dev.blending(wanted, folder / "blending", members)
         aims = dev.aims(found, folder / "blending")
         default = dev.default(found, folder / "blending")
@@ -120,12 +136,14 @@ class DevSplit:
         predictor: The model, without probabilities and ensemble.
         num_training_documents: For the propensities.
         names: Of the model, where it has them.
+        heed: Changes blends and default; None: nothing does.
     """
 
     dataset: Dataset
     predictor: Predictor
     num_training_documents: int
     names: NameModel | None
+    heed: Heed | None = None
     _batches: list[TextBatch] = field(default_factory=list)
     _rankings: Mapping[str, Ranking] = field(default_factory=dict)
     _pairs: ScoredPairs | None = None
@@ -193,7 +211,8 @@ class DevSplit:
             folder: Of the run's blending.
         """
         names = self.predictor.with_blending(blending.calibrations, blending.blends).scorers
-        return kept_default(folder, lambda: choose_default(self._dev_ranking(), blending, names))
+        choose = choose_default if self.heed is None else self.heed.default
+        return kept_default(folder, lambda: choose(self._dev_ranking(), blending, names))
 
     def familiar(self, folder: Path) -> FamiliarRange | None:
         """Return what the folder holds, or what the split is like, and keep it; None: too few.
@@ -241,7 +260,9 @@ class DevSplit:
     def _fitted(
         self, blends: Mapping[str, tuple[str, ...]], members: Mapping[str, tuple[str, ...]]
     ) -> Blending:
-        return fit_blending(self._dev_ranking(), blends, members)
+        dev = self._dev_ranking()
+        fitted = fit_blending(dev, blends, members)
+        return fitted if self.heed is None else self.heed.blending(dev, fitted)
 
     def _dev_ranking(self) -> DevRanking:
         """Return the documents that blends are fitted on."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from models.bundle.bundle import Bundle
-from models.bundle.learned_from import LearnedFrom, Moved
+from models.bundle.learned_from import Followed, LearnedFrom, Moved
 from models.bundle.manifest import Manifest
 from models.bundle.registry import CURRENT, Registry
 from models.bundle.trained_on import DEV, TRAIN, read_trained_on
@@ -27,11 +27,14 @@ from models.scorers.tfidf import TfidfModel
 from training.configuration.sections import CascadeConfig, SparseConfig
 from training.data.dataset import Dataset
 from training.data.overlap import with_splits_apart
+from training.pipeline.default_scorer import DefaultScorer
 from training.pipeline.dev_split import OnDev, finish_on_dev
 from training.runtime.run_log import stage_cost
 from training.updating.dev_corpus import corpus_part, write_dev_corpus
 from training.updating.documents import ChangedDocuments, TrainingDocuments, change_documents
 from training.updating.feedback import Feedback
+from training.updating.heeding import Heeding
+from training.updating.judged import JudgedTexts, count_followed
 from training.updating.labels import SaidOfLabels, read_labels
 from training.updating.movement import MOST_TEXTS, measure_movement
 from training.updating.names import update_names
@@ -146,13 +149,26 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     dev_texts: list[str] = []
     if run.corpus is not None and _can_calibrate(bundle, run.corpus):
         dev = write_dev_corpus(run.corpus, changed.dev, folder / _DEV)
-        after, on_dev = _fitted_on_dev(after, run.corpus, dev, num_documents, settings, folder)
+        default = DefaultScorer(manifest.default_scorer, manifest.default_scorer_reason)
+        trained_on = JudgedTexts.of([text for text in said.texts if text not in changed.dev])
+        after, on_dev = _fitted_on_dev(
+            after, run.corpus, dev, num_documents, settings, folder, trained_on, default
+        )
         manifest = _with_dev(manifest, after, on_dev)
         dev_texts = list(islice(dev.split("dev").texts(), MOST_TEXTS))
     with stage_cost(folder, "movement"):
         texts = dev_texts or [text.text for text in said.texts]
         moved = measure_movement(before, after, texts, changed.touched)
-    learned = _learned_from(run, number, bundle, gathered, said, changed, moved, after.sparse.tfidf)
+    with stage_cost(folder, "verdicts"):
+        judged = JudgedTexts.of(said.texts)
+        followed = {
+            "said": judged.said,
+            "before": count_followed(before, bundle.manifest, judged),
+            "now": count_followed(after, manifest, judged),
+        }
+    learned = _learned_from(
+        run, number, bundle, gathered, said, changed, moved, followed, after.sparse.tfidf
+    )
     manifest = replace(manifest, learned_from=learned)
     record = _record(bundle, said, changed)
     with stage_cost(folder, "bundle"):
@@ -160,7 +176,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
             lambda to: rewrite(
                 to, bundle, manifest, after.catalogue, tensors_of(after) | record, texts_of(after)
             ),
-            activate=run.is_activated,
+            activate=run.is_activated and learned.is_better,
             action="learn",
         )
     return Learned(version, learned)
@@ -303,18 +319,25 @@ def _fitted_on_dev(
     num_documents: int,
     settings: Mapping[str, Any],
     folder: Path,
+    judged: JudgedTexts,
+    default: DefaultScorer,
 ) -> tuple[ModelParts, OnDev]:
-    """Return the model with all that is fitted on dev documents.
+    """Return the model with all that is fitted on dev documents, heeding judged texts.
 
-    A blend is made of the scorers that training chose for it: the choice needs all dev documents.
+    A blend keeps the scorers that training chose for it: the choice needs all dev documents.
     """
     whole = corpus_part(parts, corpus)
     bare = replace(whole, calibrations={}, blends={}, aims={}, cascade=None)
     cascade = CascadeConfig.model_validate(settings.get("cascade", {}))
+    heed = None
+    if judged.texts:
+        bare_whole = replace(parts, calibrations={}, blends={}, aims={}, cascade=None)
+        heed = Heeding.of(bare_whole, judged, num_documents, default)
     fitted, on_dev = finish_on_dev(
         dev, bare, num_documents, settings["scorers"], folder,
         max_loss=cascade.max_loss,
         members={name: tuple(blend.weights) for name, blend in parts.blends.items()},
+        heed=heed,
     )  # fmt: skip
     return replace(
         parts,
@@ -327,12 +350,15 @@ def _fitted_on_dev(
 
 
 def _with_dev(manifest: Manifest, parts: ModelParts, on_dev: OnDev) -> Manifest:
-    """Return the manifest with what was fitted on the dev split; the default scorer stays."""
-    default = manifest.default_scorer
+    """Return the manifest with what was fitted on the dev split."""
+    default = on_dev.default
+    if default is None or default.name not in parts.scorers:
+        default = DefaultScorer(parts.scorers[0], "")
     return replace(
         manifest,
         scorers=parts.scorers,
-        default_scorer=default if default in parts.scorers else parts.scorers[0],
+        default_scorer=default.name,
+        default_scorer_reason=default.reason,
         metrics={"dev": on_dev.metrics},
         calibrations=dict(parts.calibrations),
         blends=dict(parts.blends),
@@ -348,6 +374,7 @@ def _learned_from(
     said: SaidOfLabels,
     changed: ChangedDocuments,
     moved: dict[str, Moved],
+    judged: dict[str, Followed],
     tfidf: TfidfModel,
 ) -> LearnedFrom:
     sparse = SparseConfig.model_validate(bundle.manifest.training["sparse"])
@@ -368,4 +395,5 @@ def _learned_from(
         unknown_words=changed.unknown_share(tfidf, sparse),
         is_calibrated=_can_calibrate(bundle, run.corpus),
         moved=moved,
+        judged=judged,
     )

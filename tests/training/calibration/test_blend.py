@@ -253,10 +253,10 @@ def test_scorers_of_weight_0_everywhere_are_left_out():
     blend = RarityBlend(
         (0, 1), (0.0, 0.0), {"a": (0.0, 0.0), "b": (0.0, 0.5)}, {"a": -1.0, "b": -2.0}
     )
-    found = ensemble._without_idle(blend)
+    found = ensemble.without_idle(blend)
     assert (found.weights, found.floors) == ({"b": (0.0, 0.5)}, {"b": -2.0})
     nothing = replace(blend, weights={"a": (0.0, 0.0), "b": (0.0, 0.0)})
-    assert list(ensemble._without_idle(nothing).weights) == ["a"]
+    assert list(ensemble.without_idle(nothing).weights) == ["a"]
 
 
 def test_without_blends_every_scorer_is_calibrated(pairs, catalogue):
