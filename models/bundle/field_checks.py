@@ -52,7 +52,7 @@ def check_bends(name: str, knots: tuple[float, ...], slopes: tuple[float, ...]) 
         raise TypeError(f"the slopes of {name!r}, {slopes}, expected {len(knots) + 1} above 0")
 
 
-def check_knots(name: str, knots: tuple[float, ...]) -> None:
+def check_knots(name: str, knots: tuple[int | float, ...]) -> None:
     """Refuse knots that do not rise, or too many.
 
     Args:
