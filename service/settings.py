@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     """Most bytes in the body of one request."""
     max_k: int = Field(1000, ge=1)
     """Most labels that a request may ask for per text."""
-    max_filter_labels: int = Field(10_000, ge=0)
+    max_filter_labels: int = Field(10_000, ge=0, le=300_000)
     """Most label ids that a request may include and exclude."""
     max_explained_labels: int = Field(100, ge=0)
     """Most labels that a request may have explained. They are its `k` times its texts."""

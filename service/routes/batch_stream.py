@@ -63,6 +63,8 @@ _LINES_A_TURN = 50
 """Lines after which other requests get their turn, however little there was to wait for."""
 _BYTES_A_TURN = 2**13
 """A line of more bytes than these counts as a turn."""
+_LABELS_A_TURN = 100
+"""An answer of more labels, which takes milliseconds to write, has a turn of its own."""
 _CHUNK_BYTES = 2**16
 """Answers that are ready go out together up to this size."""
 
@@ -154,6 +156,7 @@ class BatchResponse(Response):
         self._tally = Tally()
         self._num_read = self._num_wasted = 0
         self._window = _Window(_WINDOW_BYTES)
+        self._long_answers = asyncio.Lock()
         self._entries: deque[_Entry] = deque()
         self._has_entries = asyncio.Event()
         self._is_read = False
@@ -313,7 +316,11 @@ class BatchResponse(Response):
             query = query_of(line, (line.text,))
             answer = await self._engine.predict_in_stream(query)
             self._telemetry.observe_texts(query, answer)
-            return self._result_line(index, line, answer)
+            if len(answer.predictions[0].labels) <= _LABELS_A_TURN:
+                return self._result_line(index, line, answer)
+            async with self._long_answers:  # computed together, but written one in a turn
+                await asyncio.sleep(0)
+                return self._result_line(index, line, answer)
         except asyncio.CancelledError:
             if not self._is_given_up:
                 raise

@@ -30,10 +30,10 @@ _FIELDS = "$a " * 100
 _TAXONOMY = "<Taxonomy name='c' toName='t' apiUrl='x'/>"
 _CONFIGS = {
     "template": f"<View><Text name='t' value='{_FIELDS}'/>{_TAXONOMY}</View>",
-    "choices": f"<View>{_TEXT}<Choices name='c' toName='t'>{_CHOICE * 33_000}</Choices></View>",
-    "attributes": "<View " + " ".join(f"a{i}=''" for i in range(99_000)) + "/>",
+    "choices": f"<View>{_TEXT}<Choices name='c' toName='t'>{_CHOICE * 19_000}</Choices></View>",
+    "attributes": "<View " + " ".join(f"a{i}=''" for i in range(59_000)) + "/>",
     "too many tags": "<View>" + "<a/>" * 900_000 + "</View>",
-    "deep tags": "<a>" * 49_000 + "</a>" * 49_000,
+    "deep tags": "<a>" * 29_000 + "</a>" * 29_000,
 }
 """Labelling configurations of Label Studio, in fields of these names."""
 _CONFIG_FIELDS = ("label_config", "schema")

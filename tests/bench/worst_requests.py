@@ -20,6 +20,7 @@ import time
 import urllib.request
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,8 +31,6 @@ from served_process import served
 from worst_cases import Case, cases_of
 
 from service.web.api_keys import make_key
-
-BARS = {"delay": 0.1, "memory": 64.0}
 
 
 def probe(port: int, pipe: Connection) -> None:
@@ -117,7 +116,7 @@ def main() -> None:
                 found = measured(service.port, service.pid, pipe, case, headers)
                 worst.setdefault(case.operation, []).append(found)
         pipe.send(False)
-    keep(chosen.json, {"worst requests": show(worst)})
+    keep(chosen.json, {"routes": show(worst)})
 
 
 def show(found: Mapping[str, list[dict[str, Any]]]) -> Table:
@@ -128,8 +127,7 @@ def show(found: Mapping[str, list[dict[str, Any]]]) -> Table:
     })  # fmt: skip
     for operation, rows in found.items():
         delay, memory, seconds = (
-            max(rows, key=lambda row, name=name: row[name])
-            for name in ("delay", "memory", "seconds")
+            sorted(rows, key=itemgetter(name))[-1] for name in ("delay", "memory", "seconds")
         )
         failed = sum(isinstance(row["status"], int) and row["status"] >= 500 for row in rows)
         table.add(
