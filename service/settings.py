@@ -71,15 +71,15 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535)
     """TCP port to listen on; 0 takes a free one."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Names by which clients reach this service, separated by commas; `*.example.org` for all below
-    a domain, `*` for all names. Requests to other names are refused with 421, so that no page of
-    another site can use the service by a name that resolves to it. IP addresses are always allowed,
-    and so are names without a dot and names below `localhost`, `internal`, `svc` and
+    """Names by which clients reach this service, separated by commas. `*.example.org` stands for
+    all below a domain, `*` for all names. Requests to other names are refused with 421, so that no
+    page of another site can use the service by a name that resolves to it. IP addresses are always
+    allowed, and so are names without a dot and names below `localhost`, `internal`, `svc` and
     `cluster.local`. Where `api_keys` or `api_keys_file` is set, all names are allowed."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
-    """Addresses or networks of proxies whose header `X-Forwarded-For` says who the client is,
-    separated by commas. Of other senders it is ignored. Where no key is required, clients are told
-    apart by their addresses, and none may take the whole queue."""
+    """Addresses or networks of proxies in front, separated by commas. Their header
+    `X-Forwarded-For` says who the client is; that of other senders is ignored. Where no key is
+    required, clients are told apart by their addresses, and none may take the whole queue."""
     root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path under which a proxy in front serves this service, such as `/labels`. It is used for
     redirects and for the documentation; the proxy may strip it from the requests that it passes on,
