@@ -215,7 +215,7 @@ def _limits(manifest: Manifest) -> str:
     )
 
 
-def _cells(values: Mapping[str, float], names: Sequence[str]) -> list[str]:
+def _cells(values: object, names: Sequence[str]) -> list[str]:
     found = (values.get(name) if isinstance(values, Mapping) else None for name in names)
     return [f"{100 * x:.1f}" if isinstance(x, int | float) else "-" for x in found]
 
