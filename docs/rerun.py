@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))  # the code beside these pages, not an installed o
 
 from docs import render  # noqa: E402
 from docs.generation.leaderboard import read_rows  # noqa: E402
-from training.evaluation.record import make_record, write_record  # noqa: E402
+from longtail.training.evaluation.record import make_record, write_record  # noqa: E402
 
 _MEASURE = re.compile(r"(P|R|RP|nDCG|PSP|macro-F1|hP|hR|ECE|micro-F1|coverage)(@\d+)?\b")
 _NUMBERS = ("printed", "again", "half of the interval")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
-from models.errors import LongtailError, RequestError
+from longtail.models.errors import LongtailError, RequestError
 
 _MAX_SHOWN_CHARACTERS = 40
 

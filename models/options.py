@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn, TypedDict
 
-from models.errors import RequestError
-from models.labels.filters import LabelFilter
-from models.names import AIM_NAMES
+from longtail.models.errors import RequestError
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.names import AIM_NAMES
 
 DEFAULT_K = 5
 """Labels of a text where nobody says how many; of a model with fewer, all of them."""
@@ -34,8 +34,8 @@ class RankingOptions:
             al. 2021). Above 0, scores are no log-odds any more, and labels have no probabilities.
         aim: What the answer is to be good at, one of `AIM_NAMES`: "precision" (P@k), "rare_labels"
             (macro-F1@k), "coverage" (labels that are found for some text) or "propensity" (PSP@k).
-            With one of the last three, scores are gains (see `models.scorers.aims`) and labels keep
-            their probabilities. None: by score, which is what is best for precision.
+            With one of the last three, scores are gains (see `longtail.models.scorers.aims`) and
+            labels keep their probabilities. None: by score, which is what is best for precision.
         label_filter: Whose labels are returned; None: all.
         explain: Whether to say why a text got each label; some milliseconds a label.
     """

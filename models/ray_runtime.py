@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Any
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from models.labels.catalogue import Label
-from models.names import CorrectionName, WarningCode
-from models.tables import frame_of, html_table
+from longtail.models.labels.catalogue import Label
+from longtail.models.names import CorrectionName, WarningCode
+from longtail.models.tables import frame_of, html_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +275,8 @@ class Prediction:
             With 0 the labels say nothing about the text.
         explanations: Why, of each label; empty where none were requested.
         warnings: What to know about labels before relying on them: that their probabilities are
-            often too high (see `models.scorers.reliability`), or that the text is unlike those that
-            the model was made for (see `models.scorers.familiar_range`).
+            often too high (see `longtail.models.scorers.reliability`), or that the text is unlike
+            those that the model was made for (see `longtail.models.scorers.familiar_range`).
         familiarity: How much the text is like those that the model learned from; None where nobody
             looked.
         stage: The scorer of `cascade` whose answer this is; None where another one was asked.

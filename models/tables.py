@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The application factory: `uvicorn --factory service.app:create_app`."""
+"""The application factory: `uvicorn --factory longtail.service.app:create_app`."""
 
 from __future__ import annotations
 
@@ -11,69 +11,69 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from models.bundle.bundle import Bundle
-from models.bundle.registry import Registry
-from models.predict.protocol import Predictor
-from service.engine.answer_cache import AnswerCache
-from service.engine.engine import Engine
-from service.engine.label_sets import LabelSets
-from service.engine.queries import Limits
-from service.engine.self_check import SelfCheck
-from service.engine.shares import Slots
-from service.feedback.queue import LabelQueue
-from service.feedback.store import FeedbackStore
-from service.feedback.writer import FeedbackWriter
-from service.middleware.body_limits import BodyLimitMiddleware
-from service.middleware.head_requests import HeadMiddleware
-from service.middleware.load_shedding import LoadSheddingMiddleware
-from service.middleware.request_heads import CloseUpgradesMiddleware, RequestHeadMiddleware
-from service.middleware.root_path import RootPathMiddleware
-from service.middleware.security import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.predict.protocol import Predictor
+from longtail.service.engine.answer_cache import AnswerCache
+from longtail.service.engine.engine import Engine
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.engine.queries import Limits
+from longtail.service.engine.self_check import SelfCheck
+from longtail.service.engine.shares import Slots
+from longtail.service.feedback.queue import LabelQueue
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.feedback.writer import FeedbackWriter
+from longtail.service.middleware.body_limits import BodyLimitMiddleware
+from longtail.service.middleware.head_requests import HeadMiddleware
+from longtail.service.middleware.load_shedding import LoadSheddingMiddleware
+from longtail.service.middleware.request_heads import CloseUpgradesMiddleware, RequestHeadMiddleware
+from longtail.service.middleware.root_path import RootPathMiddleware
+from longtail.service.middleware.security import (
     AuthMiddleware,
     HeadersMiddleware,
     client_of,
     describe_security,
 )
-from service.middleware.telemetry import TelemetryMiddleware
-from service.middleware.tracing import TracingMiddleware
-from service.middleware.unexpected_errors import UnexpectedErrorMiddleware
-from service.offline.queue import read_queue
-from service.process.compute_threads import ComputeSetup
-from service.process.memory import available_gpu_bytes
-from service.protocols.annif import router as annif_router
-from service.protocols.annif_schemas import SuggestForm
-from service.protocols.label_studio import event_schemas
-from service.protocols.label_studio import router as studio_router
-from service.protocols.open_inference import router as protocol_router
-from service.protocols.output_tensors import InferAnswer
-from service.protocols.tensors import InferRequest
-from service.routes.admin import router as admin_router
-from service.routes.batch import router as batch_router
-from service.routes.feedback import router as feedback_router
-from service.routes.health import router as health_router
-from service.routes.labels import router as label_router
-from service.routes.models import router as model_router
-from service.routes.page import read_page
-from service.routes.page import router as page_router
-from service.routes.predict import router as predict_router
-from service.routes.queue import router as queue_router
-from service.routes.shards import router as shard_router
-from service.schemas.base import schemas_of
-from service.schemas.batch import batch_schemas
-from service.schemas.predict import PredictRequest
-from service.settings import Settings, load_settings
-from service.telemetry.logs import REQUEST_ID_HEADER
-from service.telemetry.metrics import Telemetry
-from service.telemetry.tracing import Tracing, make_tracing
-from service.versions.changes import Policy
-from service.versions.loading import ModelLoader
-from service.versions.redeploy import Redeployer
-from service.versions.serving import Canary, ModelManager
-from service.versions.sources import RegistrySource
-from service.web.api_keys import KeyRing, Keys
-from service.web.deps import MAX_SEARCHES, Service
-from service.web.json_body import describe_bodies
-from service.web.problem_handlers import add_handlers, set_media_types
+from longtail.service.middleware.telemetry import TelemetryMiddleware
+from longtail.service.middleware.tracing import TracingMiddleware
+from longtail.service.middleware.unexpected_errors import UnexpectedErrorMiddleware
+from longtail.service.offline.queue import read_queue
+from longtail.service.process.compute_threads import ComputeSetup
+from longtail.service.process.memory import available_gpu_bytes
+from longtail.service.protocols.annif import router as annif_router
+from longtail.service.protocols.annif_schemas import SuggestForm
+from longtail.service.protocols.label_studio import event_schemas
+from longtail.service.protocols.label_studio import router as studio_router
+from longtail.service.protocols.open_inference import router as protocol_router
+from longtail.service.protocols.output_tensors import InferAnswer
+from longtail.service.protocols.tensors import InferRequest
+from longtail.service.routes.admin import router as admin_router
+from longtail.service.routes.batch import router as batch_router
+from longtail.service.routes.feedback import router as feedback_router
+from longtail.service.routes.health import router as health_router
+from longtail.service.routes.labels import router as label_router
+from longtail.service.routes.models import router as model_router
+from longtail.service.routes.page import read_page
+from longtail.service.routes.page import router as page_router
+from longtail.service.routes.predict import router as predict_router
+from longtail.service.routes.queue import router as queue_router
+from longtail.service.routes.shards import router as shard_router
+from longtail.service.schemas.base import schemas_of
+from longtail.service.schemas.batch import batch_schemas
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.settings import Settings, load_settings
+from longtail.service.telemetry.logs import REQUEST_ID_HEADER
+from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.telemetry.tracing import Tracing, make_tracing
+from longtail.service.versions.changes import Policy
+from longtail.service.versions.loading import ModelLoader
+from longtail.service.versions.redeploy import Redeployer
+from longtail.service.versions.serving import Canary, ModelManager
+from longtail.service.versions.sources import RegistrySource
+from longtail.service.web.api_keys import KeyRing, Keys
+from longtail.service.web.deps import MAX_SEARCHES, Service
+from longtail.service.web.json_body import describe_bodies
+from longtail.service.web.problem_handlers import add_handlers, set_media_types
 
 ROUTERS = (
     predict_router,  # asked most, so looked at first
@@ -180,7 +180,9 @@ def create_app(
 
 def load_predictor(settings: Settings, compute: ComputeSetup, bundle: Bundle) -> Predictor:
     """Return the real model of a bundle."""
-    from models.predict.predictor import Predictor as BundlePredictor  # PyTorch, with an encoder
+    from longtail.models.predict.predictor import (
+        Predictor as BundlePredictor,  # PyTorch, with an encoder
+    )
 
     if bundle.manifest.encoder is not None:
         compute.use_libraries()

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from service.commands.audit import audit, log
-from service.commands.doctor import doctor
-from service.commands.feedback import feedback_app
-from service.commands.options import JsonOption, print_json
-from service.commands.predict import predict
-from service.commands.registry import registry_app
-from service.commands.select import select
-from service.commands.serve import PASSED_ON, serve
-from service.commands.sharing import pull, push
+from longtail.service.commands.audit import audit, log
+from longtail.service.commands.doctor import doctor
+from longtail.service.commands.feedback import feedback_app
+from longtail.service.commands.options import JsonOption, print_json
+from longtail.service.commands.predict import predict
+from longtail.service.commands.registry import registry_app
+from longtail.service.commands.select import select
+from longtail.service.commands.serve import PASSED_ON, serve
+from longtail.service.commands.sharing import pull, push
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ def key(
     as_json: JsonOption = False,
 ) -> None:
     """Make a key for the service, and the line that lets it in; the key is shown only here."""
-    from service.web.api_keys import make_key
+    from longtail.service.web.api_keys import make_key
 
     made, entry = make_key(name)
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.errors import LongtailError, OverloadedError
+from longtail.models.errors import LongtailError, OverloadedError
 
 
 class QueueFullError(OverloadedError):

@@ -4,10 +4,10 @@
 serve run service.ray_serve:build registry=/shared/registry max_replicas=8
 ```
 
-A replica is the service of `service.app`, with one version of the registry. It takes requests when
-that version has answered its first texts, and not before; where it can't be loaded, the replica
-fails, and the ones before it stay. Deploying again with another version lets Serve start replicas
-of it, and stop the others when these have answered what they have.
+A replica is the service of `longtail.service.app`, with one version of the registry. It takes
+requests when that version has answered its first texts, and not before; where it can't be loaded,
+the replica fails, and the ones before it stay. Deploying again with another version lets Serve
+start replicas of it, and stop the others when these have answered what they have.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any, Literal
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from models.bundle.registry import Registry
-from models.errors import ConfigError, NotReadyError
-from models.files.validation import problem_in_words
-from models.ray_runtime import import_ray
-from service.app import create_app
-from service.process.compute_threads import prepare_process
-from service.settings import Settings
-from service.web.deps import Service
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ConfigError, NotReadyError
+from longtail.models.files.validation import problem_in_words
+from longtail.models.ray_runtime import import_ray
+from longtail.service.app import create_app
+from longtail.service.process.compute_threads import prepare_process
+from longtail.service.settings import Settings
+from longtail.service.web.deps import Service
 
 NAME = "longtail"
 _LOOK_S = 0.05
@@ -60,7 +60,7 @@ class Arguments(BaseModel):
     num_gpus: float = Field(0, ge=0)
     """GPUs of a replica."""
     settings: dict[str, Any] = {}
-    """More settings of the service, by their names in `service.settings.Settings`."""
+    """More settings of the service, by their names in `longtail.service.settings.Settings`."""
 
 
 def build(arguments: Mapping[str, Any]) -> Any:
@@ -73,7 +73,7 @@ def build(arguments: Mapping[str, Any]) -> Any:
         ConfigError: Ray is not installed, or an argument or setting is wrong.
         BundleNotFoundError: There is no such version.
     """
-    import_ray("service.ray_serve")
+    import_ray("longtail.service.ray_serve")
     from ray import serve
 
     given = _checked(arguments)
@@ -159,7 +159,7 @@ def _checked(arguments: Mapping[str, Any]) -> Arguments:
     try:
         return Arguments.model_validate(dict(arguments))
     except ValidationError as error:
-        raise ConfigError(f"service.ray_serve: {_first(error)}") from error
+        raise ConfigError(f"longtail.service.ray_serve: {_first(error)}") from error
 
 
 def _first(error: ValidationError) -> str:

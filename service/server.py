@@ -24,9 +24,9 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 
-from service.middleware.connections import protocol_with
-from service.settings import Settings
-from service.web.deps import Service
+from longtail.service.middleware.connections import protocol_with
+from longtail.service.settings import Settings
+from longtail.service.web.deps import Service
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _FORCED_S = 1.0
 
 
 def serve(app: FastAPI) -> None:
-    """Serve an application of `service.app` until a signal ends it."""
+    """Serve an application of `longtail.service.app` until a signal ends it."""
     service: Service = app.state.service
     settings = service.settings
     server = DrainingServer(uvicorn.Config(app, **uvicorn_options(settings)), service)

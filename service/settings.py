@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from models.errors import ConfigError
-from models.files.validation import problem_in_words
+from longtail.models.errors import ConfigError
+from longtail.models.files.validation import problem_in_words
 
 PREFIX = "LONGTAIL_"
 FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG", "LONGTAIL_TEST_POSTGRESQL"})

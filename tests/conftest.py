@@ -22,11 +22,11 @@ from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from models.bundle.bundle import Bundle
-from models.bundle.registry import Registry
-from training.configuration.run import TrainingConfig
-from training.data.dataset import open_dataset
-from training.pipeline.train import Run, train
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.pipeline.train import Run, train
 
 # A busy machine is no failure; and CI tries the same examples every time.
 settings.register_profile("longtail", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -58,8 +58,7 @@ def one_thread() -> Iterator[None]:
 def own_log_levels() -> Iterator[None]:
     """What a command sets for its log is not left to the next test."""
     yield
-    for name in ("models", "service", "training"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.getLogger("longtail").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

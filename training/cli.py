@@ -1,4 +1,4 @@
-"""The offline commands: `longtail train` here, the others in `training.commands`."""
+"""The offline commands: `longtail train` here, the others in `longtail.training.commands`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from training.commands.compare import compare
-from training.commands.corpus_options import with_corpus_options
-from training.commands.describe import describe
-from training.commands.diagnose import diagnose
-from training.commands.evaluate import evaluate
-from training.commands.inspect_corpus import inspect_corpus
-from training.commands.logs import configure_logging
-from training.commands.report import report
-from training.commands.vocabulary import vocabulary_app
-from training.experiments.cli import make_experiment_app
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.training.commands.compare import compare
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.describe import describe
+from longtail.training.commands.diagnose import diagnose
+from longtail.training.commands.evaluate import evaluate
+from longtail.training.commands.inspect_corpus import inspect_corpus
+from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.report import report
+from longtail.training.commands.vocabulary import vocabulary_app
+from longtail.training.experiments.cli import make_experiment_app
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     DEFAULT_REGISTRY,
     BudgetOption,
     DataArgument,
@@ -32,7 +32,7 @@ from training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from training.configuration.run import TrainingConfig
+    from longtail.training.configuration.run import TrainingConfig
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -92,15 +92,15 @@ def train(
     """Train a model on a corpus and publish it in the registry."""
     configure_logging(verbose)
     started = time.monotonic()
-    from models.bundle.registry import Registry
-    from models.files.outputs import check_not_in_registry, check_own_folder
-    from training.data.dataset import open_dataset
-    from training.pipeline.budget import BUDGET_NAME, train_within
-    from training.pipeline.train import RUN_NAME, Run, follow
-    from training.pipeline.train import train as train_run
-    from training.runtime.distributed import joined_processes
-    from training.runtime.ray import checked_engine
-    from training.runtime.tensorboard import check_tensorboard
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.outputs import check_not_in_registry, check_own_folder
+    from longtail.training.data.dataset import open_dataset
+    from longtail.training.pipeline.budget import BUDGET_NAME, train_within
+    from longtail.training.pipeline.train import RUN_NAME, Run, follow
+    from longtail.training.pipeline.train import train as train_run
+    from longtail.training.runtime.distributed import joined_processes
+    from longtail.training.runtime.ray import checked_engine
+    from longtail.training.runtime.tensorboard import check_tensorboard
 
     settings = _settings(config, seed, only_sparse=only_sparse, without_encoder=without_encoder)
     computing = checked_engine(engine, workers)
@@ -138,10 +138,10 @@ def _settings(
     Raises:
         ConfigError: It can't be used, or two options contradict each other.
     """
-    from models.errors import ConfigError
-    from models.files.outputs import check_readable_file
-    from models.names import SPARSE
-    from training.configuration.run import read_config
+    from longtail.models.errors import ConfigError
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.names import SPARSE
+    from longtail.training.configuration.run import read_config
 
     if only_sparse and without_encoder:
         raise ConfigError("--only-sparse and --without-encoder: choose one of the two")

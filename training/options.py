@@ -95,7 +95,7 @@ def seconds_of(value: str, option: str) -> int:
     Raises:
         ConfigError: It is no such time, or none at all.
     """
-    from models.errors import ConfigError
+    from longtail.models.errors import ConfigError
 
     found = _TIME.fullmatch(value.strip().lower())
     counts = [] if found is None else [int(each or 0) for each in found.groups()]

@@ -15,7 +15,7 @@ from typing import Any
 
 from scipy import stats
 
-from training.evaluation.significance import holm
+from longtail.training.evaluation.significance import holm
 
 SIGNIFICANT = 0.05
 _SETS = {

@@ -12,7 +12,7 @@ import typer
 import longtail
 from docs.generation.docstring import attributes_of
 from docs.generation.markdown import code, page, sentence, table
-from models.promotion.rules import PromotionRules
+from longtail.models.promotion.rules import PromotionRules
 
 _INTRODUCTION = """\
 Which commands does `longtail` have, what are their options, how do they end, and what do they write?
@@ -39,21 +39,24 @@ Which commands does `longtail` have, what are their options, how do they end, an
 def render() -> str:
     """Return the page."""
     parts = [_INTRODUCTION]
-    for name, command in _commands(typer.main.get_command(longtail.app), "longtail"):
+    for name, command in commands_of(typer.main.get_command(longtail.app), "longtail"):
         parts += [f"## `{name}`", sentence(command.help), _options(name, command)]
         if name == "longtail promote":
             parts += ["### Rules", _rules()]
     return page(
-        "Commands", "the command line (longtail.py, training/cli.py, service/cli.py)", *parts
+        "Commands",
+        "the command line (longtail/__init__.py, training/cli.py, service/cli.py)",
+        *parts,
     )
 
 
-def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+def commands_of(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the commands below one, each with its full name."""
     if not hasattr(command, "list_commands"):
         yield name, command
         return
     for child in command.list_commands(None):  # a group may import its commands only when asked
-        yield from _commands(command.get_command(None, child), f"{name} {child}")
+        yield from commands_of(command.get_command(None, child), f"{name} {child}")
 
 
 def _rules() -> str:

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from docs.generation.markdown import code, page, sentence, table
 from docs.generation.types import default_of, describe, sections_of
-from training.configuration.run import TrainingConfig
+from longtail.training.configuration.run import TrainingConfig
 
 _INTRODUCTION = """\
 Which keys does the YAML file of `longtail train --config` have?
@@ -49,6 +49,13 @@ def _sections(
         yield path, models
         for section in models:
             yield from _sections(section, f"{path}.", seen)
+
+
+def sections_in(model: type[BaseModel]) -> Iterator[tuple[str, list[type[BaseModel]]]]:
+    """Yield the keys of a model that are sections, each with its models."""
+    for name, field in model.model_fields.items():
+        if models := sections_of(field.annotation):
+            yield name, models
 
 
 def _keys(model: type[BaseModel]) -> str:

@@ -8,12 +8,12 @@ import pkgutil
 from collections.abc import Iterator
 from types import ModuleType
 
-import models.errors
-import service
-import service.errors
+import longtail.models.errors
+import longtail.service
+import longtail.service.errors
 from docs.generation.markdown import page, sentence, table
-from models.errors import LongtailError
-from service.wire.problems import OVERLOADED, TYPE_PREFIX, Kind
+from longtail.models.errors import LongtailError
+from longtail.service.wire.problems import OVERLOADED, TYPE_PREFIX, Kind
 
 _INTRODUCTION = f"""\
 Which errors does the service answer with, and which exceptions do the Python packages raise?
@@ -53,7 +53,7 @@ _NOTES = {
 
 def render() -> str:
     """Return the page."""
-    kinds = {kind.slug: kind for module in _modules(service) for kind in _kinds(module)}
+    kinds = {kind.slug: kind for module in _modules(longtail.service) for kind in _kinds(module)}
     rows = [
         (f"`{slug}`", str(kind.status), kind.title, _NOTES.get(slug, ""), _wait(kind))
         for slug, kind in sorted(kinds.items(), key=lambda item: (item[1].status, item[0]))
@@ -65,14 +65,14 @@ def render() -> str:
         _INTRODUCTION,
         table(headings, rows),
         "## Exceptions in Python",
-        "All are of one tree, `models.errors.LongtailError`; each message is one sentence that says what to do.",
+        "All are of one tree, `longtail.models.errors.LongtailError`; each message is one sentence that says what to do.",
         table(("exception", "is a", "raised when"), _exceptions()),
     )
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not found.name.startswith("service.ray_serve"):  # needs Ray
+        if not found.name.startswith("longtail.service.ray_serve"):  # needs Ray
             yield importlib.import_module(found.name)
 
 
@@ -85,7 +85,7 @@ def _kinds(module: ModuleType) -> Iterator[Kind]:
 
 
 def _exceptions() -> Iterator[tuple[str, str, str]]:
-    for module in (models.errors, service.errors):
+    for module in (longtail.models.errors, longtail.service.errors):
         for name, value in vars(module).items():
             is_own = inspect.isclass(value) and value.__module__ == module.__name__
             if is_own and issubclass(value, LongtailError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from docs.generation.markdown import code, page, sentence, table
-from service.app import create_app
-from service.settings import Settings
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
 
 _INTRODUCTION = """\
 Which routes does the service have, what do they take, and what do they answer?

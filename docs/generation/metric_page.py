@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics import MetricWrapperBase
 
 from docs.generation.markdown import page, table
-from service.telemetry.metrics import Telemetry
+from longtail.service.telemetry.metrics import Telemetry
 
 _INTRODUCTION = """\
 Which Prometheus metrics does `GET /metrics` give?
@@ -29,12 +29,17 @@ def render() -> str:
     return page("Metrics of the service", "service/telemetry/", _INTRODUCTION, listed)
 
 
+def metric_names() -> Iterator[str]:
+    """Yield the name of each metric."""
+    return map(_name, _metrics(Telemetry()))
+
+
 def _metrics(owner: object) -> Iterator[MetricWrapperBase]:
     """Yield the metrics that an object holds, and those of objects that it holds."""
     for value in vars(owner).values():
         if isinstance(value, MetricWrapperBase):
             yield value
-        elif type(value).__module__.startswith("service."):
+        elif type(value).__module__.startswith("longtail.service."):
             yield from _metrics(value)
 
 

@@ -16,7 +16,7 @@ Which classes and functions can Python code use?
 What is not on this page may change without notice. Exceptions: [errors](errors.md#exceptions-in-python)."""
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Train, evaluate, load", "longtail.py", ("load", "train", "learn", "evaluate")),
+    ("Train, evaluate, load", "longtail/__init__.py", ("load", "train", "learn", "evaluate")),
     ("How a corpus is read", "training/formats/options.py", ("CorpusOptions",)),
     ("A loaded model", "models/interface/model.py", ("LoadedModel", "Predictions")),
     ("Documents to label", "models/interface/selection.py", ("Selection", "SelectedDocument")),
@@ -44,8 +44,8 @@ def render() -> str:
     parts = [_INTRODUCTION]
     for title, file, names in _PARTS:
         parts.append(f"## {title}")
-        module = "" if file == "longtail.py" else f"{file.removesuffix('.py').replace('/', '.')}."
-        prefix = module or "longtail."
+        name = file.removesuffix(".py").removesuffix("/__init__").removeprefix("longtail/")
+        prefix = "longtail." if name == "longtail" else f"longtail.{name.replace('/', '.')}."
         for node in _public(ast.parse((_ROOT / file).read_text(encoding="utf-8")), file, names):
             parts += _described(node, prefix)
     return page("Python", "the docstrings", *parts)

@@ -1,10 +1,10 @@
-"""The settings of the service, from the fields of `service.settings.Settings`."""
+"""The settings of the service, from the fields of `longtail.service.settings.Settings`."""
 
 from __future__ import annotations
 
 from docs.generation.markdown import code, page, sentence, table
 from docs.generation.types import default_of, describe
-from service.settings import PREFIX, Settings
+from longtail.service.settings import PREFIX, Settings
 
 _INTRODUCTION = """\
 Which settings does the service have, and what are their defaults?
@@ -15,7 +15,7 @@ A value out of bounds stops the start, and so does a variable that begins with `
 (`LONGTAIL_DEBUG`, `LONGTAIL_DATA` and `LONGTAIL_TEST_POSTGRESQL` are no settings of the service but are allowed: the first shows [tracebacks](commands.md), the others tell tests and benchmarks where data sets and a database are.)
 Lists are separated by commas.
 
-`uvicorn --factory service.app:create_app` reads the same variables, but takes host, port, time limits and logging from its own options, and knows neither the drain delay nor the limits of connections."""
+`uvicorn --factory longtail.service.app:create_app` reads the same variables, but takes host, port, time limits and logging from its own options, and knows neither the drain delay nor the limits of connections."""
 
 
 def render() -> str:

@@ -90,7 +90,7 @@ def _prepare_environment(folder: Path) -> None:
     """Let `longtail` be the command of this checkout, on a free port, and Jupyter write nowhere."""
     command = folder / "bin" / "longtail"
     command.parent.mkdir()
-    words = shlex.join([sys.executable, str(ROOT / "longtail.py")])
+    words = shlex.join([sys.executable, "-m", "longtail"])
     command.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
     command.chmod(0o755)
     for name in [name for name in os.environ if name.startswith("LONGTAIL_")]:

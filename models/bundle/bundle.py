@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
-from models.bundle.manifest import (
+from longtail.models.bundle.manifest import (
     MANIFEST_NAME,
     MAX_MANIFEST_BYTES,
     RESTORE,
@@ -27,16 +27,16 @@ from models.bundle.manifest import (
     Manifest,
     TensorInfo,
 )
-from models.bundle.regular_files import check_regular_file
-from models.bundle.shard import SHARD_NAME, Shard
-from models.errors import (
+from longtail.models.bundle.regular_files import check_regular_file
+from longtail.models.bundle.shard import SHARD_NAME, Shard
+from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
     BundleNotFoundError,
     DataError,
 )
-from models.files.durable import share_like, sync_folder, sync_tree
-from models.labels.catalogue import LabelCatalogue
+from longtail.models.files.durable import share_like, sync_folder, sync_tree
+from longtail.models.labels.catalogue import LabelCatalogue
 
 LABELS_NAME = "labels.jsonl"
 ENCODER_FOLDER = "encoder"

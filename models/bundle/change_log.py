@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.files.durable import append_entry, read_entries
-from models.files.failures import doing
+from longtail.models.files.durable import append_entry, read_entries
+from longtail.models.files.failures import doing
 
 CHANGES_NAME = "changes.jsonl"
 """In the folder of the registry."""

@@ -7,17 +7,17 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
-from models.bundle.field_checks import (
+from longtail.models.bundle.field_checks import (
     check_bends,
     check_finite,
     check_knots,
     check_names,
     check_texts,
 )
-from models.bundle.learned_from import LearnedFrom, learned_from_json
-from models.errors import BundleCorruptError, BundleVersionError
-from models.files.json_text import parse_own_json, whole_number_of
-from models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
+from longtail.models.bundle.learned_from import LearnedFrom, learned_from_json
+from longtail.models.errors import BundleCorruptError, BundleVersionError
+from longtail.models.files.json_text import parse_own_json, whole_number_of
+from longtail.models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
 
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"

@@ -2,7 +2,7 @@
 
     registry/
       registry.json      {"current": 2, "history": [1], "published_at": {"1": ..., "2": ...}}
-      changes.jsonl      who changed what, see `models.bundle.change_log`
+      changes.jsonl      who changed what, see `longtail.models.bundle.change_log`
       1/  2/             bundles
 
 Writers hold a lock on `.lock`; readers need none, for every file is replaced by a rename.
@@ -22,15 +22,15 @@ from typing import Annotated, Any
 
 from pydantic import PositiveInt, StringConstraints, TypeAdapter, ValidationError
 
-from models.bundle.bundle import Bundle, open_bundle, read_manifest
-from models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
-from models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
-from models.bundle.regular_files import check_regular_file
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
-from models.files.durable import sync_folder, write_json_durably
-from models.files.failures import doing
-from models.files.outputs import check_writable_folder, visible_names
-from models.files.validation import problem_in_words
+from longtail.models.bundle.bundle import Bundle, open_bundle, read_manifest
+from longtail.models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
+from longtail.models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
+from longtail.models.bundle.regular_files import check_regular_file
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
+from longtail.models.files.durable import sync_folder, write_json_durably
+from longtail.models.files.failures import doing
+from longtail.models.files.outputs import check_writable_folder, visible_names
+from longtail.models.files.validation import problem_in_words
 
 CURRENT = "current"
 STATE_NAME = "registry.json"

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from models.errors import BundleError
-from models.files.json_text import parse_json, parse_own_json
-from models.labels.catalogue import WholeCatalogue
-from models.names import MAX_DOCUMENTS
+from longtail.models.errors import BundleError
+from longtail.models.files.json_text import parse_json, parse_own_json
+from longtail.models.labels.catalogue import WholeCatalogue
+from longtail.models.names import MAX_DOCUMENTS
 
 SHARD_NAME = "shard.json"
 MAP_NAME = "shards.json"

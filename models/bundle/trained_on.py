@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, UInt64
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import RESTORE
-from models.errors import BundleCorruptError
-from models.files.json_text import parse_json
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import RESTORE
+from longtail.models.errors import BundleCorruptError
+from longtail.models.files.json_text import parse_json
 
 RECORD_NAME = "trained_on.json"
 DIGESTS_NAME = "trained_on.safetensors"

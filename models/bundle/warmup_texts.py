@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import RESTORE
-from models.errors import BundleCorruptError
-from models.files.json_text import parse_own_json
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import RESTORE
+from longtail.models.errors import BundleCorruptError
+from longtail.models.files.json_text import parse_own_json
 
 PROBES_NAME = "probes.jsonl"
 """The file of a bundle that has them, one {"text": ...} a line; a bundle may lack it."""

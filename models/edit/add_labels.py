@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from models.bundle.bundle import LABELS_NAME, Bundle, read_manifest
-from models.bundle.manifest import Manifest
-from models.bundle.registry import Registry
-from models.edit.rewriting import VECTORS, added_label, encoded_label_texts, write_changed
-from models.errors import BundleError, DataError
-from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
-from models.names import NAMES
-from models.parts.model_parts import RETRIEVAL_FILE
-from models.parts.name_storage import (
+from longtail.models.bundle.bundle import LABELS_NAME, Bundle, read_manifest
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.rewriting import VECTORS, added_label, encoded_label_texts, write_changed
+from longtail.models.errors import BundleError, DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from longtail.models.names import NAMES
+from longtail.models.parts.model_parts import RETRIEVAL_FILE
+from longtail.models.parts.name_storage import (
     NAME_WORDS_FILE,
     NAMED_LABELS_FILE,
     NAMES_FILE,
@@ -76,7 +76,7 @@ def add_labels(
     texts: dict[str, str] = {}
     if bundle.manifest.encoder is not None:
         vectors = encoded_label_texts(bundle, [label.pseudo_description for label in new], progress)
-        from models.parts.dense_storage import read_label_vectors  # brings PyTorch
+        from longtail.models.parts.dense_storage import read_label_vectors  # brings PyTorch
 
         before = read_label_vectors(bundle)
         tensors[RETRIEVAL_FILE] = {VECTORS: np.concatenate([before, vectors])}

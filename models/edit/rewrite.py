@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
-from models.bundle.manifest import Manifest
-from models.labels.catalogue import LabelCatalogue
-from models.names import CASCADE
-from models.scorers.cascade import CASCADE_NAME
+from longtail.models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.names import CASCADE
+from longtail.models.scorers.cascade import CASCADE_NAME
 
 
 def rewrite(

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import Manifest
-from models.edit.rewrite import rewrite
-from models.encoders.dual_encoder import encode_all
-from models.encoders.families import num_positions
-from models.encoders.pretrained import load_tokenizer
-from models.encoders.tokens import tokenize_texts
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.text import pseudo_description
-from models.parts.dense_storage import read_dual_encoder
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.edit.rewrite import rewrite
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.families import num_positions
+from longtail.models.encoders.pretrained import load_tokenizer
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.text import pseudo_description
+from longtail.models.parts.dense_storage import read_dual_encoder
 
 VECTORS = "label_vectors"
 """Of the array of `retrieval`."""
@@ -88,7 +88,7 @@ def write_changed(
     """Write a bundle that is another one with some files changed, all else byte for byte.
 
     Args:
-        folder: As of `models.bundle.bundle.write_bundle`.
+        folder: As of `longtail.models.bundle.bundle.write_bundle`.
         bundle: The other one.
         catalogue: Of the new one.
         changed_tensors: Arrays by file name and name.

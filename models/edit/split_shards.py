@@ -17,19 +17,32 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, read_manifest, write_bundle
-from models.bundle.manifest import MANIFEST_NAME, Manifest
-from models.bundle.registry import Registry
-from models.bundle.shard import MAP_NAME, SHARD_NAME, Shard, SplitModel, read_map, shard_ranges
-from models.errors import BundleError, ConfigError
-from models.files.durable import write_json_durably
-from models.files.outputs import check_writable_folder, visible_names
-from models.parts.dense_parts import DenseParts
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, tensors_of
-from models.scorers.cascade import CASCADE_NAME
-from models.scorers.linear import LinearModel
-from models.scorers.sparse import SparseModel
+from longtail.models.bundle.bundle import (
+    ENCODER_FOLDER,
+    LABELS_NAME,
+    Bundle,
+    read_manifest,
+    write_bundle,
+)
+from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.shard import (
+    MAP_NAME,
+    SHARD_NAME,
+    Shard,
+    SplitModel,
+    read_map,
+    shard_ranges,
+)
+from longtail.models.errors import BundleError, ConfigError
+from longtail.models.files.durable import write_json_durably
+from longtail.models.files.outputs import check_writable_folder, visible_names
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, tensors_of
+from longtail.models.scorers.cascade import CASCADE_NAME
+from longtail.models.scorers.linear import LinearModel
+from longtail.models.scorers.sparse import SparseModel
 
 
 def split_parts(parts: ModelParts, num_shards: int) -> list[ModelParts]:

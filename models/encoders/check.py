@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers import PretrainedConfig, PreTrainedModel
 
-from models.encoders.families import AutoClass, num_positions
-from models.encoders.vector_head import VectorHead
-from models.errors import ConfigError
+from longtail.models.encoders.families import AutoClass, num_positions
+from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 _NUM_TOKENS = 8

@@ -12,12 +12,12 @@ from jaxtyping import Float, Float32
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from models.encoders.check import num_token_ids
-from models.encoders.cpu.unpadded import UnpaddedBert
-from models.encoders.packed_bert import can_pack, first_states, last_layer
-from models.encoders.tokens import TokenBatch, TokenizedTexts
-from models.encoders.vector_head import VectorHead, pooled
-from models.names import Pooling
+from longtail.models.encoders.check import num_token_ids
+from longtail.models.encoders.cpu.unpadded import UnpaddedBert
+from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
+from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts
+from longtail.models.encoders.vector_head import VectorHead, pooled
+from longtail.models.names import Pooling
 
 Role = Literal["document", "label"]
 DEPL_HEAD = VectorHead()

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoModel, AutoModelForTextEncoding, PretrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 """Any of these files makes a fast tokenizer."""

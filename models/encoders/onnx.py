@@ -1,8 +1,8 @@
 """Encoders computed by ONNX Runtime, in float32 or 8-bit integers, for processors.
 
 Nothing of ONNX lies in a bundle: the graph is made of the bundle's verified weights when it is
-loaded, in a process of its own (`models.encoders.onnx_export`), since PyTorch's exporter changes
-global state that a serving process relies on. The packages are an extra (`longtail[onnx]`).
+loaded, in a process of its own (`longtail.models.encoders.onnx_export`), since PyTorch's exporter
+changes global state that a serving process relies on. The packages are an extra (`longtail[onnx]`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 OnnxPrecision = Literal["onnx-float32", "onnx-int8"]
 """What ONNX Runtime computes an encoder in; its vectors are float32 in any case."""
@@ -81,14 +81,14 @@ def _export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
     Raises:
         ConfigError: It failed, or took too long.
     """
-    package_folder = str(Path(__file__).parents[2])
+    package_folder = str(Path(__file__).parents[3])
     paths = [package_folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(  # noqa: S603  # our own module
             [
                 sys.executable,
                 "-m",
-                "models.encoders.onnx_export",
+                "longtail.models.encoders.onnx_export",
                 str(folder),
                 str(target),
                 precision,

@@ -1,9 +1,9 @@
 """Writes an encoder as an ONNX graph.
 
-    python -m models.encoders.onnx_export FOLDER TARGET PRECISION
+    python -m longtail.models.encoders.onnx_export FOLDER TARGET PRECISION
 
 
-`models.encoders.onnx` runs it in a process of its own.
+`longtail.models.encoders.onnx` runs it in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.encoders.families import num_positions
-from models.encoders.onnx import OnnxPrecision
-from models.encoders.pretrained import load_transformer
+from longtail.models.encoders.families import num_positions
+from longtail.models.encoders.onnx import OnnxPrecision
+from longtail.models.encoders.pretrained import load_transformer
 
 _MAX_DIFFERENCE = 1e-3
 """Between a number of the graph's and the transformer's last layer, which are of order 1."""

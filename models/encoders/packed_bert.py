@@ -4,8 +4,8 @@ The tokens of a batch stand one after the other, and only attention sees them te
 document's vector, which is made of its first token ([CLS], DEPL Eq. 1), what comes after attention
 in the last layer is computed for first tokens alone: a seventh of all products with six layers.
 It has the transformer's own weights, dropout and gradients; other draws of dropout, and other last
-bits, are all that differs. Services compute by `models.encoders.cpu.unpadded`, which is faster and
-has no gradients.
+bits, are all that differs. Services compute by `longtail.models.encoders.cpu.unpadded`, which is
+faster and has no gradients.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, scaled_dot_product_attention
 from transformers import PreTrainedModel
 
-from models.encoders.families import BERT_LIKE
-from models.encoders.tokens import TokenBatch
+from longtail.models.encoders.families import BERT_LIKE
+from longtail.models.encoders.tokens import TokenBatch
 
 _MAX_TOKENS = 256
 """Of a text whose attention is computed by matrix products, whose gradients are the faster ones;

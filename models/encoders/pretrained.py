@@ -14,10 +14,10 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, TokenizersBackend
 from transformers.utils import logging as transformers_logging
 
-from models.bundle.bundle import file_info
-from models.encoders.check import check_last_layer, check_size, check_weights, is_causal
-from models.encoders.families import auto_class_of, check_tokenizer_files
-from models.errors import ConfigError
+from longtail.models.bundle.bundle import file_info
+from longtail.models.encoders.check import check_last_layer, check_size, check_weights, is_causal
+from longtail.models.encoders.families import auto_class_of, check_tokenizer_files
+from longtail.models.errors import ConfigError
 
 PACKAGED = "packaged"
 """Name of the encoder that comes as a Python package, for machines that reach no model hub."""
@@ -105,7 +105,8 @@ def load_transformer(folder: Path) -> PreTrainedModel:
     """Return an encoder in float32, in evaluation mode; nothing of it can run code.
 
     Raises:
-        ConfigError: The model can't serve as an encoder of texts (see `models.encoders.check`).
+        ConfigError: The model can't serve as an encoder of texts (see
+            `longtail.models.encoders.check`).
     """
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # noise
     safely: Any = {"local_files_only": True, "trust_remote_code": False}

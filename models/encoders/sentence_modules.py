@@ -18,10 +18,10 @@ from jaxtyping import Float32
 from safetensors.torch import load_file
 from torch import Tensor
 
-from models.encoders.tokens import Prefixes
-from models.errors import ConfigError
-from models.files.json_text import parse_json
-from models.names import Activation, Pooling
+from longtail.models.encoders.tokens import Prefixes
+from longtail.models.errors import ConfigError
+from longtail.models.files.json_text import parse_json
+from longtail.models.names import Activation, Pooling
 
 _MODULES_NAME = "modules.json"
 _PROMPTS_NAME = "config_sentence_transformers.json"

@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from torch import Tensor
 from transformers import TokenizersBackend
 
-from models.encoders.pretrained import num_leading
+from longtail.models.encoders.pretrained import num_leading
 
 
 @dataclass(frozen=True, slots=True)

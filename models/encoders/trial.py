@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Float32
 from transformers import PreTrainedModel
 
-from models.encoders.check import usable_dtype
-from models.encoders.cpu.backend import choose_backend
-from models.encoders.cpu.unpadded import UnpaddedBert
-from models.encoders.dual_encoder import DualEncoder, encode_all
-from models.encoders.onnx import OnnxPrecision, OnnxTransformer, load_onnx_transformer
-from models.encoders.pretrained import Precision, dtype_for
-from models.encoders.tokens import TokenBatch, TokenizedTexts
-from models.errors import LongtailError
+from longtail.models.encoders.check import usable_dtype
+from longtail.models.encoders.cpu.backend import choose_backend
+from longtail.models.encoders.cpu.unpadded import UnpaddedBert
+from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.onnx import OnnxPrecision, OnnxTransformer, load_onnx_transformer
+from longtail.models.encoders.pretrained import Precision, dtype_for
+from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts
+from longtail.models.errors import LongtailError
 
 TriedPrecision: TypeAlias = Precision | OnnxPrecision
 PRECISIONS: tuple[TriedPrecision, ...] = ("float32", "bfloat16", "onnx-float32", "onnx-int8")

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from models.names import Activation, Pooling
+from longtail.models.names import Activation, Pooling
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.explain.label_facts import FindNearest, LabelFacts
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.ranking.top_k import NO_LABEL
-from models.results import Evidence, Explanation, ScoreParts, SparseParts
+from longtail.models.explain.label_facts import FindNearest, LabelFacts
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.results import Evidence, Explanation, ScoreParts, SparseParts
 
 _Labels: TypeAlias = Int64[np.ndarray, "text m"]
 _Scores: TypeAlias = Float32[np.ndarray, "text m"]
@@ -24,7 +24,7 @@ _Scores: TypeAlias = Float32[np.ndarray, "text m"]
 
 @runtime_checkable  # the test run checks annotations by isinstance
 class Scoring(Protocol):
-    """Gives the scores that are explained; `models.predict.scorer_set.ScorerSet` does."""
+    """Gives the scores that are explained; `longtail.models.predict.scorer_set.ScorerSet` does."""
 
     names: tuple[str, ...]
     """All scorers."""

@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
-from models.explain.neighbours import Neighbours, VectorNeighbours, WeightNeighbours
-from models.labels.catalogue import LabelCatalogue
-from models.parts.model_parts import ModelParts
-from models.ranking.top_k import NO_LABEL
-from models.results import Keyword, NearLabel
-from models.scorers.sparse import SparseModel
+from longtail.models.explain.neighbours import Neighbours, VectorNeighbours, WeightNeighbours
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.results import Keyword, NearLabel
+from longtail.models.scorers.sparse import SparseModel
 
 NUM_KEYWORDS = 10
 NUM_NEAREST = 5

@@ -13,10 +13,16 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
-from models.ranking.exhaustive import MAX_PRODUCTS, row_parts
-from models.ranking.inner_products import products_with_rows
-from models.ranking.top_k import NO_LABEL, Ranking, nothing, top_of_candidates, top_of_scores
-from models.scorers.sparse import SparseModel
+from longtail.models.ranking.exhaustive import MAX_PRODUCTS, row_parts
+from longtail.models.ranking.inner_products import products_with_rows
+from longtail.models.ranking.top_k import (
+    NO_LABEL,
+    Ranking,
+    nothing,
+    top_of_candidates,
+    top_of_scores,
+)
+from longtail.models.scorers.sparse import SparseModel
 
 
 @runtime_checkable  # the test run checks annotations by isinstance

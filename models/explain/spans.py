@@ -7,10 +7,10 @@ from collections.abc import Container, Iterator
 import numpy as np
 from jaxtyping import Int64
 
-from models.results import Span
-from models.scorers.character_terms import placed_terms
-from models.scorers.markup import placed_without_markup
-from models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel
+from longtail.models.results import Span
+from longtail.models.scorers.character_terms import placed_terms
+from longtail.models.scorers.markup import placed_without_markup
+from longtail.models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel
 
 
 def spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[str, list[Span]]:

@@ -11,10 +11,10 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
 
-from models.explain.label_facts import entries_of, row_of
-from models.explain.spans import spans_of
-from models.results import SparseParts, TokenPart
-from models.scorers.sparse import SparseModel
+from longtail.models.explain.label_facts import entries_of, row_of
+from longtail.models.explain.spans import spans_of
+from longtail.models.results import SparseParts, TokenPart
+from longtail.models.scorers.sparse import SparseModel
 
 NUM_TOKENS_FOR = 10
 """Tokens that speak for a label, at most."""

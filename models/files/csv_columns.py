@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from models.errors import DataError
+from longtail.models.errors import DataError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 """Between the cells of a CSV file; the first that gives the header its columns is taken."""

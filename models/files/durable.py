@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from models.errors import (
+from longtail.models.errors import (
     FileContentError,
 )
-from models.files.json_text import parse_json
+from longtail.models.files.json_text import parse_json
 
 
 def sync_folder(folder: Path) -> None:

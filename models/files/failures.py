@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.errors import LongtailError
+from longtail.models.errors import LongtailError
 
 FAILED = 1
 INTERRUPTED = 130

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import reprlib
 
-from models.errors import DataError
-from models.files.rows import Fields
+from longtail.models.errors import DataError
+from longtail.models.files.rows import Fields
 
 NUL = "\0"
 

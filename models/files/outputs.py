@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from models.errors import ConfigError
-from models.files.failures import reason_of
+from longtail.models.errors import ConfigError
+from longtail.models.files.failures import reason_of
 
 _NOT_OURS = frozenset({"lost+found"})
 """Names that a file system puts into an empty folder; hidden ones don't count either."""

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine
-from models.files.csv_columns import AS_UTF_8, Columns, CsvHeader, find_header, not_csv
-from models.files.text_files import MAX_LINE_BYTES, lines
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.csv_columns import AS_UTF_8, Columns, CsvHeader, find_header, not_csv
+from longtail.models.files.text_files import MAX_LINE_BYTES, lines
 
 Fields: TypeAlias = dict[str, Any]
 Row: TypeAlias = tuple[int, Fields | BadLine]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from models.errors import DataError
+from longtail.models.errors import DataError
 
 MAX_LINE_BYTES = 64 * 2**20
 """Longest line: what one document may cost in memory."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from models.errors import RequestError
-from models.parts.texts import check_several, checked_texts
+from longtail.models.errors import RequestError
+from longtail.models.parts.texts import check_several, checked_texts
 
 _TITLED = ("title", "content")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from models.errors import RequestError
-from models.labels.catalogue import LabelCatalogue
+from longtail.models.errors import RequestError
+from longtail.models.labels.catalogue import LabelCatalogue
 
 P = TypeVar("P", bound=Any)
-"""A `models.results.Prediction`, or what stands for one."""
+"""A `longtail.models.results.Prediction`, or what stands for one."""
 
 
 def check_language(catalogue: LabelCatalogue, language: str | None) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Unpack, overload
 
-from models.bundle.bundle import Bundle
-from models.errors import RequestError
-from models.interface.given_texts import names_of_rows, texts_of
-from models.interface.languages import check_language, in_language
-from models.interface.selection import Selection, select_texts
-from models.labels.catalogue import LabelCatalogue
-from models.labels.filters import LabelFilter
-from models.options import DEFAULT_K, RankingKeywords, RankingOptions, ranking_options
-from models.predict.predictor import Predictor
-from models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
-from models.tables import frame_of, html_table
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import RequestError
+from longtail.models.interface.given_texts import names_of_rows, texts_of
+from longtail.models.interface.languages import check_language, in_language
+from longtail.models.interface.selection import Selection, select_texts
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.options import DEFAULT_K, RankingKeywords, RankingOptions, ranking_options
+from longtail.models.predict.predictor import Predictor
+from longtail.models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
+from longtail.models.tables import frame_of, html_table
 
 CHUNK_TEXTS = 512
 """Texts that are read and ranked together, as by `longtail predict`: equal scores, to the bit."""

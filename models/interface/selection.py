@@ -8,12 +8,12 @@ from typing import Any, overload
 
 import numpy as np
 
-from models.arguments import check_count, check_share
-from models.errors import ConfigError
-from models.predict.predictor import Predictor
-from models.selection.choice import choose, similar_documents
-from models.selection.pool import read_pool, scorer_with_probabilities
-from models.tables import frame_of, html_table
+from longtail.models.arguments import check_count, check_share
+from longtail.models.errors import ConfigError
+from longtail.models.predict.predictor import Predictor
+from longtail.models.selection.choice import choose, similar_documents
+from longtail.models.selection.pool import read_pool, scorer_with_probabilities
+from longtail.models.tables import frame_of, html_table
 
 _COLUMNS = ("document", "text", "gain", "uncertainty", "training_similarity", "copies")
 _SHOWN_DOCUMENTS = 20

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.matrices import ArrayRule, check_arrays
-from models.ranking.top_k import NO_LABEL
+from longtail.models.matrices import ArrayRule, check_arrays
+from longtail.models.ranking.top_k import NO_LABEL
 
 ELSEWHERE = -2
 """In the place of labels that another shard has: their leaves count, and are never found."""

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.label_tree.search import TreeSource
-from models.label_tree.tree import LabelTree
-from models.ranking.exhaustive import MAX_PRODUCTS, row_parts, scores_all
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.top_k import Ranking, Source, nothing, top_of_candidates
+from longtail.models.label_tree.search import TreeSource
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.ranking.exhaustive import MAX_PRODUCTS, row_parts, scores_all
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.top_k import Ranking, Source, nothing, top_of_candidates
 
 
 def corrected_sources(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from models.jit import vectorised
+from longtail.models.jit import vectorised
 
 LARGEST = 40.0
 """Of x where e^-x is not 0 for float64; below, 1 + e^-x is 1. For float32 it stays at e^-40."""

@@ -11,8 +11,8 @@ import math
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from models.jit import compiled
-from models.ranking.top_k import NO_LABEL
+from longtail.models.jit import compiled
+from longtail.models.ranking.top_k import NO_LABEL
 
 Nodes = tuple[Float32[np.ndarray, "node k"], Float32[np.ndarray, "node"]]
 """Weights and biases of the inner nodes, numbered as in `LabelTree`."""

@@ -14,9 +14,9 @@ import math
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from models.jit import vectorised
-from models.label_tree.exponential import exp_of_minus
-from models.label_tree.kernels import Nodes
+from longtail.models.jit import vectorised
+from longtail.models.label_tree.exponential import exp_of_minus
+from longtail.models.label_tree.kernels import Nodes
 
 _TOGETHER = 256  # walks
 

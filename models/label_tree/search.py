@@ -1,8 +1,9 @@
 """Labels in falling order of log p_n under the label tree, by best-first search.
 
-The search is a `Source` of `models.ranking.top_k`: the tree's side of scores corrected by log p_n
-(Bamler & Mandt 2020, Eq. 5). On a CPU `models.label_tree.kernels` searches for each document with a
-heap; `BestFirstSearch` goes level by level for a whole batch, as a GPU wants it.
+The search is a `Source` of `longtail.models.ranking.top_k`: the tree's side of scores corrected by
+log p_n (Bamler & Mandt 2020, Eq. 5). On a CPU `longtail.models.label_tree.kernels` searches for
+each document with a heap; `BestFirstSearch` goes level by level for a whole batch, as a GPU wants
+it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 from torch.nn.functional import pad
 
-from models.label_tree.arrays import depth_of
-from models.label_tree.kernels import best_leaves
-from models.label_tree.tree import LabelTree
-from models.ranking.top_k import Ranking, top_of_candidates
+from longtail.models.label_tree.arrays import depth_of
+from longtail.models.label_tree.kernels import best_leaves
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.ranking.top_k import Ranking, top_of_candidates
 
 _MAX_ENTRIES = 2**20  # entries of frontiers at a time: opening all of them takes some 128 MiB
 
@@ -113,8 +114,8 @@ class TreeSource:
     """The `Source` of log p_n of one batch of document vectors.
 
     On a GPU, what a call has searched is kept for the next one where that asks for the same rows or
-    some of them, as `models.ranking.threshold_algorithm.rank` does. So a source serves one thread
-    at a time.
+    some of them, as `longtail.models.ranking.threshold_algorithm.rank` does. So a source serves one
+    thread at a time.
     """
 
     def __init__(self, tree: LabelTree, vectors: Float32[np.ndarray, "batch dim"]) -> None:

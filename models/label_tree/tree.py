@@ -3,8 +3,8 @@
 A balanced binary tree with one leaf a label. At each inner node a document goes right with
 probability sigma(w·x + b), x being the document vector's first principal components; p_n(y|x) is
 the product along the path to the leaf of y (Eq. 7). Here are log p_n and sampling;
-`models.label_tree.search` yields labels in falling order of p_n, and `training.label_tree.fit` fits
-the tree.
+`longtail.models.label_tree.search` yields labels in falling order of p_n, and
+`longtail.training.label_tree.fit` fits the tree.
 
 Nodes are numbered as in a heap: the root is 0, the children of node i are 2i + 1 and 2i + 2, and
 the leaves follow the inner nodes.
@@ -22,11 +22,11 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from models.errors import BundleCorruptError, DataError
-from models.label_tree.arrays import ARRAYS, ELSEWHERE, depth_of, problem_of
-from models.label_tree.kernels import Nodes, log_prob_of_all_leaves, log_prob_of_leaves
-from models.label_tree.sampling_kernels import draw_leaves, quick_log_prob_of_leaves
-from models.ranking.top_k import NO_LABEL
+from longtail.models.errors import BundleCorruptError, DataError
+from longtail.models.label_tree.arrays import ARRAYS, ELSEWHERE, depth_of, problem_of
+from longtail.models.label_tree.kernels import Nodes, log_prob_of_all_leaves, log_prob_of_leaves
+from longtail.models.label_tree.sampling_kernels import draw_leaves, quick_log_prob_of_leaves
+from longtail.models.ranking.top_k import NO_LABEL
 
 _MAX_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
 _DRAWS_AT_A_TIME = 2**20  # on a GPU
@@ -38,8 +38,8 @@ class LabelTree:
 
     log p_n is computed in float64 from float32 features and weights, with additions in an order
     that does not depend on the batch, and rounded to float32 once: `log_prob`, `log_probs` and
-    `models.label_tree.search` give a label of a document the same number, to the bit, on one
-    device. On a CPU compiled loops compute it, elsewhere PyTorch.
+    `longtail.models.label_tree.search` give a label of a document the same number, to the bit, on
+    one device. On a CPU compiled loops compute it, elsewhere PyTorch.
 
     Attributes:
         mean: Subtracted from document vectors before the projection.

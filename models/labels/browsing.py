@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from models.errors import DataError, LabelNotFoundError
-from models.labels.catalogue import LabelCatalogue
-from models.labels.hierarchy import LabelHierarchy
-from models.labels.search import folded
+from longtail.models.errors import DataError, LabelNotFoundError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.labels.search import folded
 
 MAX_SHOWN = 500
 """Labels of a level that are shown together."""

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
-from models.errors import DataError
-from models.files.garbage import garbage_collection_off
-from models.files.json_text import parse_own_json
-from models.names import MAX_DOCUMENTS
+from longtail.models.errors import DataError
+from longtail.models.files.garbage import garbage_collection_off
+from longtail.models.files.json_text import parse_own_json
+from longtail.models.names import MAX_DOCUMENTS
 
 _Rows: TypeAlias = Mapping[str, tuple[int, ...]]
 """Rows by a string. Tuples of numbers: what is made after a model was loaded is looked through by

@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from models.errors import DataError
-from models.files.fields import shown
+from longtail.models.errors import DataError
+from longtail.models.files.fields import shown
 
 DELIMITER = ";"
 """Stands between labels, unless the cell is a list."""

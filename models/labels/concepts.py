@@ -6,12 +6,12 @@ import logging
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
-from models.errors import DataError
-from models.labels.catalogue import Label
-from models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
-from models.vocabulary.hierarchy import hierarchy_of
-from models.vocabulary.inspection import languages_by_names
-from models.vocabulary.reading import read_vocabulary
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label
+from longtail.models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
+from longtail.models.vocabulary.hierarchy import hierarchy_of
+from longtail.models.vocabulary.inspection import languages_by_names
+from longtail.models.vocabulary.reading import read_vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ def read_vocabulary_labels(path: Path, max_problems: int, language: str | None) 
     """Return a label for each concept of a file, deprecated ones too, in the order of their ids.
 
     Args:
-        path: See `models.vocabulary.reading.read_vocabulary`.
+        path: See `longtail.models.vocabulary.reading.read_vocabulary`.
         max_problems: Lines that a message lists.
         language: Whose names are shown; None: that in which most concepts have one.
 

@@ -23,15 +23,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine, ProblemList, list_problems
-from models.files.fields import id_of, present, shown, string_of
-from models.files.garbage import garbage_collection_off
-from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
-from models.labels.catalogue import Label
-from models.labels.cells import labels_of_cell
-from models.labels.concepts import read_vocabulary_labels, without_deprecated
-from models.vocabulary.reading import is_vocabulary_file
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.fields import id_of, present, shown, string_of
+from longtail.models.files.garbage import garbage_collection_off
+from longtail.models.files.rows import Fields, Row, csv_rows, header_of, json_rows
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.cells import labels_of_cell
+from longtail.models.labels.concepts import read_vocabulary_labels, without_deprecated
+from longtail.models.vocabulary.reading import is_vocabulary_file
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def read_label_file(
         language: Of the names that are shown, in a vocabulary; None: that in which most concepts
             have one.
         keep_deprecated: Whether deprecated labels stay; else they are left out, and counted in the
-            log. See `models.labels.concepts.without_deprecated`.
+            log. See `longtail.models.labels.concepts.without_deprecated`.
 
     Raises:
         DataError: The file can't be read to its end, its CSV header lacks a column, there is no

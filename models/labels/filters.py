@@ -1,4 +1,4 @@
-"""Which labels a query may get, as it names them; `models.labels.selection` finds them."""
+"""Which labels a query may get, as it names them; `longtail.models.labels.selection` finds them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from models.errors import RequestError
+from longtail.models.errors import RequestError
 
 _MAX_NAMED = 5
 """Unknown ids that an error names."""
@@ -90,7 +90,8 @@ def filters_of_parts(requested: LabelFilter, known: Sequence[KnownLabels]) -> li
         known: What each part has of it.
 
     Raises:
-        RequestError: As `models.labels.selection.LabelSelector.select` does of the whole catalogue.
+        RequestError: As `longtail.models.labels.selection.LabelSelector.select` does of the whole
+            catalogue.
     """
     if requested.under:
         raise RequestError(UNDER_IN_SHARDS)
@@ -124,7 +125,8 @@ def check_known(
         include_set: Name and size of the set to include.
 
     Raises:
-        RequestError: As `models.labels.selection.LabelSelector.select` does of the whole catalogue.
+        RequestError: As `longtail.models.labels.selection.LabelSelector.select` does of the whole
+            catalogue.
     """
     check_ids(include, (x for part in known for x in part.include), "include")
     if include_set is not None:

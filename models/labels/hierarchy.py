@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.catalogue import LabelCatalogue
 
 
 class LabelHierarchy:

@@ -17,7 +17,7 @@ from itertools import chain, islice
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.catalogue import LabelCatalogue
 
 MAX_WORDS = 200
 """Words of one label that are indexed, the first ones."""

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from models.errors import RequestError
-from models.labels.catalogue import LabelCatalogue
-from models.labels.filters import (
+from longtail.models.errors import RequestError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.filters import (
     UNDER_IN_SHARDS,
     KnownLabels,
     LabelFilter,
@@ -20,7 +20,7 @@ from models.labels.filters import (
     check_ids,
     check_set,
 )
-from models.labels.hierarchy import LabelHierarchy
+from longtail.models.labels.hierarchy import LabelHierarchy
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.labels.catalogue import Label
+from longtail.models.labels.catalogue import Label
 
 PART_END = ". "
 """Parts a name, a description and keywords, so that the encoder doesn't read them as one phrase."""

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 
-from models.labels.catalogue import Label
+from longtail.models.labels.catalogue import Label
 
 _COLUMNS = (
     "id", "name", "description", "alternative_names", "names", "notation", "broader",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt64
 
-from models.jit import compiled
+from longtail.models.jit import compiled
 
 LEAF = -1
 """Stands for the feature of a node that has none below."""

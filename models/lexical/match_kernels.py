@@ -12,8 +12,8 @@ from collections import namedtuple
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
-from models.jit import compiled
-from models.lexical.place_kernels import (
+from longtail.models.jit import compiled
+from longtail.models.lexical.place_kernels import (
     count_phrases,
     in_sentences,
     is_repeat,
@@ -34,7 +34,7 @@ words; the labels of which each word is a key word; and the unit vector of each 
 the words and then the pairs."""
 
 NUM_SEEN = 16
-"""Features of a match that the text alone tells; see `models.lexical.matcher.FEATURES`."""
+"""Features of a match that the text alone tells; see `longtail.models.lexical.matcher.FEATURES`."""
 PARTLY, IN_A_SENTENCE, AS_A_PHRASE = 0, 1, 2
 """How a name was found: some of its words; all of them in one sentence; or all of them in their
 order, at a place that belongs to no longer name."""

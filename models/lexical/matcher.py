@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import LabelCatalogue
-from models.lexical.match_kernels import NUM_SEEN, NameIndex, match_texts
-from models.lexical.terms import LabelTerms
-from models.lexical.words import SENTENCE_END, NameWords
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.lexical.match_kernels import NUM_SEEN, NameIndex, match_texts
+from longtail.models.lexical.terms import LabelTerms
+from longtail.models.lexical.words import SENTENCE_END, NameWords
 
 FEATURES = (
     "share of the name's idf in the text", "share in one sentence", "log(1 + free phrases)",

@@ -10,17 +10,17 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.boosted_trees import BoostedTrees
-from models.lexical.match_kernels import AS_A_PHRASE, IN_A_SENTENCE, PARTLY
-from models.lexical.matcher import FindHistory, Matches, NameMatcher, WordCounts, pairs_of
-from models.lexical.terms import LabelTerms, names_of
-from models.lexical.words import NameWords
-from models.results import Manner, NameMatch
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.boosted_trees import BoostedTrees
+from longtail.models.lexical.match_kernels import AS_A_PHRASE, IN_A_SENTENCE, PARTLY
+from longtail.models.lexical.matcher import FindHistory, Matches, NameMatcher, WordCounts, pairs_of
+from longtail.models.lexical.terms import LabelTerms, names_of
+from longtail.models.lexical.words import NameWords
+from longtail.models.results import Manner, NameMatch
 
 _MANNERS: dict[int, Manner] = {PARTLY: "partly", IN_A_SENTENCE: "sentence", AS_A_PHRASE: "phrase"}
 _PHRASES, _SENTENCES, _IN_TITLE = 2, 3, 6
-"""Columns of `models.lexical.matcher.FEATURES`."""
+"""Columns of `longtail.models.lexical.matcher.FEATURES`."""
 _ALMOST_ALL = 0.999
 
 
@@ -34,7 +34,7 @@ class NameModel:
         catalogue: The labels, with all of their names and those of their parents.
         counts: Of the words of names.
         history: Of each label.
-        trees: Log-odds that a match is right, of `models.lexical.matcher.FEATURES`.
+        trees: Log-odds that a match is right, of `longtail.models.lexical.matcher.FEATURES`.
         lemmas: Lemma of each lower-case surface form that has another one.
         removes_markup: Whether texts are read without HTML, as the sparse model reads them.
         scored: Rows of the labels that get scores: in a shard its own, else all. The others are

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.jit import compiled
+from longtail.models.jit import compiled
 
 
 @compiled

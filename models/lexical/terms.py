@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.words import NameWords
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.words import NameWords
 
 MAX_WORDS = 16
 """Of a term; what a longer name has beyond is not compared."""

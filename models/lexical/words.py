@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Int32
 
-from models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
-from models.scorers.markup import without_markup
+from longtail.models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
+from longtail.models.scorers.markup import without_markup
 
 UNKNOWN = -1
 """Stands for a word that no name has."""

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.jit import compiled
-from models.memory.search_kernels import NO_DOCUMENT
-from models.ranking.top_k import NO_LABEL
+from longtail.models.jit import compiled
+from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.ranking.top_k import NO_LABEL
 
 
 def best_labels(

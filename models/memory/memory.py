@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from models.errors import BundleCorruptError, DataError
-from models.files.json_text import parse_own_json
-from models.matrices import ArrayRule, check_arrays, stored_csr, transposed
+from longtail.models.errors import BundleCorruptError, DataError
+from longtail.models.files.json_text import parse_own_json
+from longtail.models.matrices import ArrayRule, check_arrays, stored_csr, transposed
 
 LEAST_TEMPERATURE = 0.01
 """With less, a neighbour's share could be too small for a number that is not 0."""

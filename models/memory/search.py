@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.memory.memory import NeighbourMemory
-from models.memory.search_kernels import nearest_of_rows
-from models.ranking.row_threads import in_row_parts
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.search_kernels import nearest_of_rows
+from longtail.models.ranking.row_threads import in_row_parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.jit import compiled
+from longtail.models.jit import compiled
 
 NO_DOCUMENT = -1
 """Fills a row where fewer documents than asked for share a feature with it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from models.memory.label_kernels import best_labels, scores_of_labels
-from models.memory.memory import NeighbourMemory
-from models.memory.search import Neighbours
-from models.ranking.top_k import Ranking
+from longtail.models.memory.label_kernels import best_labels, scores_of_labels
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.search import Neighbours
+from longtail.models.ranking.top_k import Ranking
 
 
 class NeighbourSource:

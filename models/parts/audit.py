@@ -13,14 +13,14 @@ import numpy as np
 from jaxtyping import Bool
 from safetensors import safe_open
 
-from models.bundle.bundle import LABELS_NAME, Bundle
-from models.bundle.manifest import MANIFEST_NAME
-from models.labels.search import folded
-from models.parts.model_parts import _VOCABULARY_FILE
-from models.parts.name_storage import NAMED_LABELS_FILE
-from models.parts.storage import read_sparse
-from models.scorers.character_terms import unspaced_share
-from models.scorers.sparse import SparseModel
+from longtail.models.bundle.bundle import LABELS_NAME, Bundle
+from longtail.models.bundle.manifest import MANIFEST_NAME
+from longtail.models.labels.search import folded
+from longtail.models.parts.model_parts import _VOCABULARY_FILE
+from longtail.models.parts.name_storage import NAMED_LABELS_FILE
+from longtail.models.parts.storage import read_sparse
+from longtail.models.scorers.character_terms import unspaced_share
+from longtail.models.scorers.sparse import SparseModel
 
 MAX_SHOWN = 10
 """Places, and labels, of a finding."""

@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from models.errors import LongtailError
-from models.memory.search import Neighbours, nearest_documents
-from models.parts.model_parts import ModelParts
-from models.results import Familiarity
+from longtail.models.errors import LongtailError
+from longtail.models.memory.search import Neighbours, nearest_documents
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.results import Familiarity
 
 if TYPE_CHECKING:
-    from models.encoders.tokens import TokenizedTexts
-    from models.parts.dense_parts import DenseParts
+    from longtail.models.encoders.tokens import TokenizedTexts
+    from longtail.models.parts.dense_parts import DenseParts
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class TextBatch:
         Raises:
             LongtailError: A token has no embedding.
         """
-        from models.encoders.tokens import tokenize_texts  # brings PyTorch
+        from longtail.models.encoders.tokens import tokenize_texts  # brings PyTorch
 
         dense = self._dense
         texts = [self._parts.sparse.tfidf.cleaned(text) for text in self.texts]
@@ -114,7 +114,7 @@ class TextBatch:
     @_Once
     def vectors(self) -> Float32[np.ndarray, "text dim"]:
         """phi_doc of each text."""
-        from models.encoders.dual_encoder import encode_all  # brings PyTorch
+        from longtail.models.encoders.dual_encoder import encode_all  # brings PyTorch
 
         return encode_all(
             self._dense.encoder,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.bundle.bundle import Bundle
-from models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION, STAGES
-from models.parts.model_parts import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
+from longtail.models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION, STAGES
+from longtail.models.parts.model_parts import (
     _TREE_FILE,
     CLASSIFIER_FILE,
     LINEAR_FILE,
@@ -20,12 +20,12 @@ from models.parts.model_parts import (
     SPARSE_FILE,
     ModelParts,
 )
-from models.scorers.aims import AIMS_NAME
-from models.scorers.cascade import CASCADE_NAME
+from longtail.models.scorers.aims import AIMS_NAME
+from longtail.models.scorers.cascade import CASCADE_NAME
 
 if TYPE_CHECKING:
-    from models.parts.dense_parts import DenseParts
-    from models.scorers.linear import LinearModel, LinearScorer
+    from longtail.models.parts.dense_parts import DenseParts
+    from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 _MAX_CHARACTERS = 500
 """Of an error of another library, which may quote a whole file."""
@@ -98,7 +98,7 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
     Raises:
         BundleCorruptError: They do.
     """
-    from models.encoders.families import num_positions  # brings PyTorch
+    from longtail.models.encoders.families import num_positions  # brings PyTorch
 
     num_labels, dim = len(bundle.catalogue), dense.encoder.dim
     if dense.label_vectors.shape != (num_labels, dim):

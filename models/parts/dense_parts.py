@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float32
 from transformers import TokenizersBackend
 
-from models.encoders.dual_encoder import DualEncoder
-from models.scorers.linear import LinearModel, LinearScorer
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from jaxtyping import Float32
 
-from models.bundle.bundle import ENCODER_FOLDER, Bundle
-from models.bundle.manifest import EncoderInfo
-from models.encoders.check import check_padding_id, check_pooling
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.pretrained import load_tokenizer, load_transformer
-from models.encoders.vector_head import VectorHead
-from models.errors import BundleCorruptError
-from models.label_tree.tree import LabelTree
-from models.matrices import ArrayRule, check_arrays
-from models.names import CLASSIFIER, LINEAR, Pooling
-from models.parts.consistency import contradiction, reading
-from models.parts.dense_parts import DenseParts
-from models.parts.model_parts import (
+from longtail.models.bundle.bundle import ENCODER_FOLDER, Bundle
+from longtail.models.bundle.manifest import EncoderInfo
+from longtail.models.encoders.check import check_padding_id, check_pooling
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
+from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.errors import BundleCorruptError
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.matrices import ArrayRule, check_arrays
+from longtail.models.names import CLASSIFIER, LINEAR, Pooling
+from longtail.models.parts.consistency import contradiction, reading
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import (
     _DUAL_ENCODER_FILE,
     _TRANSFORMER_PREFIX,
     _TREE_FILE,
@@ -28,7 +28,7 @@ from models.parts.model_parts import (
     LINEAR_FILE,
     RETRIEVAL_FILE,
 )
-from models.scorers.linear import LinearModel, LinearScorer
+from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 _FLOATS = ("float32",)
 _VECTOR_RULES = {"label_vectors": ArrayRule(_FLOATS, 2)}

@@ -15,14 +15,15 @@ names.jsonl                all names of all labels, in a shard too
 
 Where a dev split has fitted it:
 
-aims.json                  how much labels count for each aim (`models.scorers.aims`), where a dev
+aims.json                  how much labels count for each aim (`longtail.models.scorers.aims`),
+where a dev
                            split has fitted that
 familiar.json              what documents that the model was not trained on are like
-                           (`models.scorers.familiar_range`)
+                           (`longtail.models.scorers.familiar_range`)
 cascade.json               when `ensemble` answers in `cascade`, and not `fast`
 
-probes.jsonl               texts to try the model on (`models.bundle.warmup_texts`), where it brings
-some
+probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
+it brings some
 
 The two files of the neighbours are missing where the bundle is to keep no training documents.
 The dense half, which a model may lack:
@@ -41,12 +42,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from models.bundle.bundle import ENCODER_FOLDER
-from models.bundle.manifest import Calibration, Manifest, RarityBlend
-from models.labels.catalogue import LabelCatalogue
-from models.lexical.name_model import NameModel
-from models.memory.memory import NeighbourMemory
-from models.names import (
+from longtail.models.bundle.bundle import ENCODER_FOLDER
+from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.names import (
     CASCADE,
     CLASSIFIER,
     ENSEMBLE,
@@ -58,13 +59,13 @@ from models.names import (
     RETRIEVAL,
     SPARSE,
 )
-from models.scorers.aims import Aims
-from models.scorers.cascade import CascadeRule
-from models.scorers.familiar_range import FamiliarRange
-from models.scorers.sparse import SparseModel
+from longtail.models.scorers.aims import Aims
+from longtail.models.scorers.cascade import CascadeRule
+from longtail.models.scorers.familiar_range import FamiliarRange
+from longtail.models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
-    from models.parts.dense_parts import DenseParts
+    from longtail.models.parts.dense_parts import DenseParts
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 RETRIEVAL_FILE = "retrieval.safetensors"

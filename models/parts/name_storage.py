@@ -8,16 +8,16 @@ from dataclasses import fields
 
 import numpy as np
 
-from models.bundle.bundle import Bundle
-from models.errors import BundleCorruptError, DataError
-from models.files.json_text import parse_own_json, string_map_of, strings_of, truth_of
-from models.labels.catalogue import LabelCatalogue
-from models.lexical.boosted_trees import BoostedTrees
-from models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
-from models.lexical.name_model import NameModel
-from models.matrices import ArrayRule, check_arrays
-from models.names import MAX_DOCUMENTS
-from models.parts.consistency import contradiction, reading
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import BundleCorruptError, DataError
+from longtail.models.files.json_text import parse_own_json, string_map_of, strings_of, truth_of
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.lexical.boosted_trees import BoostedTrees
+from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.matrices import ArrayRule, check_arrays
+from longtail.models.names import MAX_DOCUMENTS
+from longtail.models.parts.consistency import contradiction, reading
 
 NAMES_FILE = "names.safetensors"
 NAME_WORDS_FILE = "names.json"

@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float32
 
-from models.bundle.bundle import Bundle, write_bundle
-from models.bundle.manifest import Manifest
-from models.bundle.trained_on import TrainedOn
-from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
-from models.matrices import ArrayRule, check_arrays, stored_csr
-from models.memory.memory import NeighbourMemory
-from models.names import CASCADE, HYBRID, NAMES, NEIGHBOURS, AimName
-from models.parts.consistency import check_parts, reading
-from models.parts.model_parts import (
+from longtail.models.bundle.bundle import Bundle, write_bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.trained_on import TrainedOn
+from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from longtail.models.matrices import ArrayRule, check_arrays, stored_csr
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.names import CASCADE, HYBRID, NAMES, NEIGHBOURS, AimName
+from longtail.models.parts.consistency import check_parts, reading
+from longtail.models.parts.model_parts import (
     _NEIGHBOUR_IDS_FILE,
     _VOCABULARY_FILE,
     NEIGHBOURS_FILE,
     SPARSE_FILE,
     ModelParts,
 )
-from models.parts.name_storage import (
+from longtail.models.parts.name_storage import (
     NAMES_FILE,
     arrays_of_names,
     read_names,
     texts_of_names,
 )
-from models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
-from models.scorers.cascade import CASCADE_NAME, CascadeRule
-from models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
+from longtail.models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
+from longtail.models.scorers.cascade import CASCADE_NAME, CascadeRule
+from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
 
 if TYPE_CHECKING:
-    from models.parts.dense_parts import DenseParts
+    from longtail.models.parts.dense_parts import DenseParts
 
 _SPARSE_RULES = {
     "data": ArrayRule(("float16", "float32"), 1),
@@ -57,7 +57,7 @@ def write_parts(
     probes: Sequence[str] = (),
     record: TrainedOn | None = None,
 ) -> Manifest:
-    """Write a bundle of these parts (see `models.bundle.bundle.write_bundle`).
+    """Write a bundle of these parts (see `longtail.models.bundle.bundle.write_bundle`).
 
     Args:
         folder: The bundle's folder; it must not exist.
@@ -111,7 +111,7 @@ def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
         arrays[NEIGHBOURS_FILE] = remembered | {"data": _shortest(remembered["data"])}
     if parts.dense is None:
         return arrays
-    from models.parts.dense_storage import dense_arrays  # brings PyTorch
+    from longtail.models.parts.dense_storage import dense_arrays  # brings PyTorch
 
     return arrays | dense_arrays(parts.dense)
 
@@ -147,7 +147,7 @@ def _read_dense(bundle: Bundle) -> DenseParts | None:
     """Return the dense half of a bundle; None where it has none."""
     if bundle.manifest.encoder is None:
         return None
-    from models.parts.dense_storage import read_dense  # brings PyTorch
+    from longtail.models.parts.dense_storage import read_dense  # brings PyTorch
 
     return read_dense(bundle, bundle.manifest.encoder)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from models.errors import RequestError
-from models.files.fields import NUL
+from longtail.models.errors import RequestError
+from longtail.models.files.fields import NUL
 
 
 def checked_texts(texts: Iterable[object]) -> Sequence[str]:

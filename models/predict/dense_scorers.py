@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.label_tree.corrected_top_k import corrected_sources
-from models.label_tree.tree import LabelTree
-from models.labels.catalogue import LabelCatalogue
-from models.names import CLASSIFIER, LINEAR, RETRIEVAL, CorrectionName
-from models.parts.batches import TextBatch
-from models.parts.dense_parts import DenseParts
-from models.predict.placement import Placement
-from models.predict.scorer import Scorer, ScorerTraits
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.threshold_algorithm import Sources
-from models.results import Evidence, SparseParts
-from models.scorers.linear import LinearModel
+from longtail.models.label_tree.corrected_top_k import corrected_sources
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.names import CLASSIFIER, LINEAR, RETRIEVAL, CorrectionName
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.scorer import Scorer, ScorerTraits
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.results import Evidence, SparseParts
+from longtail.models.scorers.linear import LinearModel
 
 
 class VectorScorer:

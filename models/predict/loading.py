@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from models.arguments import check_count
-from models.bundle.bundle import Bundle
-from models.errors import ConfigError
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts
+from longtail.models.arguments import check_count
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import ConfigError
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts
 
 if TYPE_CHECKING:
-    from models.encoders.dual_encoder import DualEncoder
-    from models.encoders.onnx import OnnxPrecision
-    from models.encoders.pretrained import Precision
-    from models.parts.dense_parts import DenseParts
+    from longtail.models.encoders.dual_encoder import DualEncoder
+    from longtail.models.encoders.onnx import OnnxPrecision
+    from longtail.models.encoders.pretrained import Precision
+    from longtail.models.parts.dense_parts import DenseParts
 
 
 def set_threads(num_threads: int | None) -> None:
@@ -63,7 +63,7 @@ def load_parts(
             "precision"
         )
     if parts.dense is not None:
-        from models.encoders.onnx import load_onnx_transformer
+        from longtail.models.encoders.onnx import load_onnx_transformer
 
         transformer = load_onnx_transformer(bundle.encoder_folder, precision, num_threads)
         parts.dense.encoder.transformer = transformer  # type: ignore[assignment]  # only read from now on
@@ -74,7 +74,7 @@ def take_fastest_backend(encoder: DualEncoder) -> None:
     """Let the fastest backend that answers as a transformer on the CPU does replace it."""
     from transformers import PreTrainedModel
 
-    from models.encoders.cpu.backend import choose_backend
+    from longtail.models.encoders.cpu.backend import choose_backend
 
     transformer = encoder.transformer
     if isinstance(transformer, PreTrainedModel):
@@ -85,7 +85,7 @@ def take_fastest_backend(encoder: DualEncoder) -> None:
 
 def precision_of(dense: DenseParts) -> str:
     """Return what an encoder computes in, such as "bfloat16"."""
-    from models.encoders.onnx import OnnxTransformer
+    from longtail.models.encoders.onnx import OnnxTransformer
 
     transformer: Any = dense.encoder.transformer
     if isinstance(transformer, OnnxTransformer):
@@ -95,6 +95,6 @@ def precision_of(dense: DenseParts) -> str:
 
 def padding_cost_of(dense: DenseParts) -> float:
     """Return what a token of padding costs an encoder, in tokens of text."""
-    from models.encoders.cpu.unpadded import PADDING_COST, UnpaddedBert
+    from longtail.models.encoders.cpu.unpadded import PADDING_COST, UnpaddedBert
 
     return PADDING_COST if isinstance(dense.encoder.transformer, UnpaddedBert) else 1.0

@@ -8,15 +8,15 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.lexical.name_model import NameModel
-from models.names import NAMES, CorrectionName
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.predict.placement import Placement
-from models.predict.scorer import Scorer, ScorerTraits
-from models.ranking.listed import ListedSource
-from models.ranking.threshold_algorithm import Sources
-from models.results import Evidence, SparseParts
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.names import NAMES, CorrectionName
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.scorer import Scorer, ScorerTraits
+from longtail.models.ranking.listed import ListedSource
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.results import Evidence, SparseParts
 
 
 class NamesScorer:

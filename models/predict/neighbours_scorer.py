@@ -8,23 +8,23 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.memory.label_kernels import shares_of
-from models.memory.memory import NeighbourMemory
-from models.memory.source import NeighbourSource
-from models.names import NEIGHBOURS, CorrectionName
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.predict.placement import Placement
-from models.predict.scorer import Scorer, ScorerTraits
-from models.ranking.threshold_algorithm import Sources
-from models.results import CarryingDocument, Evidence, SparseParts
+from longtail.models.memory.label_kernels import shares_of
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.source import NeighbourSource
+from longtail.models.names import NEIGHBOURS, CorrectionName
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.scorer import Scorer, ScorerTraits
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.results import CarryingDocument, Evidence, SparseParts
 
 _MAX_DOCUMENTS = 3
 """That are named as evidence for a label."""
 
 
 class NeighboursScorer:
-    """Scores labels by the nearest documents that carry them (see `models.memory`)."""
+    """Scores labels by the nearest documents that carry them (see `longtail.models.memory`)."""
 
     traits = ScorerTraits(reads="features")
 

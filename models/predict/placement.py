@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from joblib import cpu_count
 
-from models.arguments import check_count
-from models.errors import ConfigError
-from models.processor import sees_gpu
+from longtail.models.arguments import check_count
+from longtail.models.errors import ConfigError
+from longtail.models.processor import sees_gpu
 
 if TYPE_CHECKING:
-    from models.encoders.pretrained import Precision
-    from models.parts.dense_parts import DenseParts
+    from longtail.models.encoders.pretrained import Precision
+    from longtail.models.parts.dense_parts import DenseParts
 
 logger = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class Placement:
         """
         import torch
 
-        from models.encoders.check import usable_dtype
-        from models.encoders.pretrained import dtype_for
+        from longtail.models.encoders.check import usable_dtype
+        from longtail.models.encoders.pretrained import dtype_for
 
         dtype = dtype_for(precision, self.device)
         if precision == "bfloat16" and self.device == "cpu" and dtype_for("auto", "cpu") != dtype:

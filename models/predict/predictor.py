@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import Calibration, RarityBlend
-from models.explain.explanation import explain
-from models.explain.label_facts import FindNearest, LabelFacts
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.search import LabelSearch
-from models.labels.selection import LabelSelector
-from models.names import CASCADE, STAGES, AimName, CorrectionName
-from models.options import RankingKeywords, RankingOptions, ranking_options
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.parts.texts import checked_texts
-from models.predict.loading import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.explain.explanation import explain
+from longtail.models.explain.label_facts import FindNearest, LabelFacts
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.search import LabelSearch
+from longtail.models.labels.selection import LabelSelector
+from longtail.models.names import CASCADE, STAGES, AimName, CorrectionName
+from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.texts import checked_texts
+from longtail.models.predict.loading import (
     load_parts,
     padding_cost_of,
     precision_of,
     set_threads,
     take_fastest_backend,
 )
-from models.predict.placement import Placement
-from models.predict.presentation import Presenter
-from models.predict.scorer_set import ScorerSet
-from models.predict.stages import Stages, StageTexts, in_order
-from models.ranking.top_k import Ranking
-from models.results import Explanation, LabelDetails, Prediction, with_explanations
-from models.scorers.aims import Aims
-from models.scorers.cascade import CascadeRule
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.presentation import Presenter
+from longtail.models.predict.scorer_set import ScorerSet
+from longtail.models.predict.stages import Stages, StageTexts, in_order
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
+from longtail.models.scorers.aims import Aims
+from longtail.models.scorers.cascade import CascadeRule
 
 if TYPE_CHECKING:
-    from models.encoders.onnx import OnnxPrecision
-    from models.encoders.pretrained import Precision
+    from longtail.models.encoders.onnx import OnnxPrecision
+    from longtail.models.encoders.pretrained import Precision
 
 
 class Predictor:
@@ -249,7 +249,7 @@ class Predictor:
                 into features, where there is no encoder.
 
         Raises:
-            RequestError: The texts can't be ranked (see `models.parts.texts`).
+            RequestError: The texts can't be ranked (see `longtail.models.parts.texts`).
         """
         return TextBatch(
             checked_texts(texts), self._parts, self.device, progress, self._placement.num_threads

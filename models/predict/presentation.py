@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from models.bundle.manifest import Calibration
-from models.errors import LongtailError, RequestError
-from models.labels.catalogue import LabelCatalogue
-from models.options import RankingOptions
-from models.parts.batches import Extent, TextBatch
-from models.predict.scorer_set import Resolved, ScorerSet
-from models.ranking.top_k import NO_LABEL, Ranking
-from models.results import Familiarity, LabelScore, Prediction
-from models.scorers.calibration import probabilities_of
-from models.scorers.familiar_range import FamiliarRange
-from models.scorers.reliability import warnings_about
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.errors import LongtailError, RequestError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import Extent, TextBatch
+from longtail.models.predict.scorer_set import Resolved, ScorerSet
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.results import Familiarity, LabelScore, Prediction
+from longtail.models.scorers.calibration import probabilities_of
+from longtail.models.scorers.familiar_range import FamiliarRange
+from longtail.models.scorers.reliability import warnings_about
 
 
 class Presenter:

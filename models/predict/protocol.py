@@ -8,18 +8,18 @@ from typing import Any, Protocol, TypeVar, Unpack, runtime_checkable
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import LabelCatalogue
-from models.labels.search import LabelSearch
-from models.labels.selection import LabelSelector
-from models.options import RankingKeywords, RankingOptions
-from models.results import LabelDetails, NearLabel, Prediction
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.search import LabelSearch
+from longtail.models.labels.selection import LabelSelector
+from longtail.models.options import RankingKeywords, RankingOptions
+from longtail.models.results import LabelDetails, NearLabel, Prediction
 
 T = TypeVar("T")
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
 class PreparedTexts(Protocol):
-    """Texts that a model has made ready, such as `models.parts.batches.TextBatch`."""
+    """Texts that a model has made ready, such as `longtail.models.parts.batches.TextBatch`."""
 
     def take(self: T, rows: Sequence[int]) -> T:
         """Return some of the texts, with all that is known of them."""
@@ -33,7 +33,7 @@ class PreparedTexts(Protocol):
 
 @runtime_checkable
 class ComparedLabels(Protocol):
-    """What labels are compared by, such as `models.explain.label_facts.LabelFacts`."""
+    """What labels are compared by, such as `longtail.models.explain.label_facts.LabelFacts`."""
 
     @property
     def num_nearest(self) -> int:
@@ -58,7 +58,7 @@ class ComparedLabels(Protocol):
 
 @runtime_checkable
 class Predictor(Protocol):
-    """A loaded model, such as `models.predict.predictor.Predictor`."""
+    """A loaded model, such as `longtail.models.predict.predictor.Predictor`."""
 
     @property
     def catalogue(self) -> LabelCatalogue:

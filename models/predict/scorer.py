@@ -1,8 +1,9 @@
 """What a scorer is: the one interface between a way to score labels and all that ranks by it.
 
 To add one, write a file beside this one with a class of this shape and a function that makes it of
-a model's parts, and name that function in `models.predict.scorer_set.MAKERS`. Which parts a bundle
-must have for it is said, by its name, in `models.parts.model_parts.ModelParts.scorers`.
+a model's parts, and name that function in `longtail.models.predict.scorer_set.MAKERS`. Which parts
+a bundle must have for it is said, by its name, in
+`longtail.models.parts.model_parts.ModelParts.scorers`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int64
 
-from models.names import CorrectionName
-from models.parts.batches import Reading, TextBatch
-from models.ranking.threshold_algorithm import Sources
-from models.results import Evidence, SparseParts
+from longtail.models.names import CorrectionName
+from longtail.models.parts.batches import Reading, TextBatch
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.results import Evidence, SparseParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class ScorerTraits:
         gives_logits: Whether its scores are log-odds as its training's cross-entropy fits them, so
             that their sigmoid is a probability where none was calibrated.
         compares_texts: Whether it compares a text with the label's own, whether or not the label
-            was ever right, so that it is overconfident (see `models.scorers.reliability`).
+            was ever right, so that it is overconfident (see `longtail.models.scorers.reliability`).
     """
 
     reads: Reading

@@ -9,32 +9,46 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.bundle.manifest import Calibration
-from models.errors import RequestError
-from models.labels.selection import LabelSelector
-from models.names import AIM_NAMES, CASCADE, HYBRID, HYBRID_OF, PRECISION, AimName, CorrectionName
-from models.options import RankingOptions
-from models.parts.batches import Reading, TextBatch
-from models.parts.model_parts import ModelParts
-from models.predict.names_scorer import make_names
-from models.predict.neighbours_scorer import make_neighbours
-from models.predict.placement import Placement
-from models.predict.scorer import Scorer
-from models.predict.sparse_scorer import make_sparse
-from models.ranking.threshold_algorithm import SUM, Combination, Sources, combined_scores, rank
-from models.ranking.top_k import NO_LABEL, Ranking
-from models.results import BlendPart, Evidence, SparseParts
-from models.scorers.aims import Aim, AimedRanking
-from models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
-from models.scorers.calibration import IDENTITY
-from models.scorers.reliability import is_overconfident
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.errors import RequestError
+from longtail.models.labels.selection import LabelSelector
+from longtail.models.names import (
+    AIM_NAMES,
+    CASCADE,
+    HYBRID,
+    HYBRID_OF,
+    PRECISION,
+    AimName,
+    CorrectionName,
+)
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import Reading, TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.names_scorer import make_names
+from longtail.models.predict.neighbours_scorer import make_neighbours
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.scorer import Scorer
+from longtail.models.predict.sparse_scorer import make_sparse
+from longtail.models.ranking.threshold_algorithm import (
+    SUM,
+    Combination,
+    Sources,
+    combined_scores,
+    rank,
+)
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.results import BlendPart, Evidence, SparseParts
+from longtail.models.scorers.aims import Aim, AimedRanking
+from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.models.scorers.reliability import is_overconfident
 
 
 def _make_dense(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
     """Return the scorers of a model's dense half; PyTorch and FAISS are loaded where it has one."""
     if parts.dense is None:
         return {}
-    from models.predict.dense_scorers import make_dense
+    from longtail.models.predict.dense_scorers import make_dense
 
     return make_dense(parts.dense, parts.catalogue, placement)
 

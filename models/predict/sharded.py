@@ -10,17 +10,23 @@ from typing import Unpack
 
 import numpy as np
 
-from models.bundle.bundle import Bundle
-from models.bundle.shard import Shard
-from models.errors import BundleError, RequestError
-from models.explain.label_facts import NUM_NEAREST, RememberedNeighbours
-from models.labels.filters import LabelFilter, filters_of_parts
-from models.options import RankingKeywords, RankingOptions
-from models.parts.batches import TextBatch
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
-from models.results import Explanation, LabelScore, NearLabel, Prediction, with_explanations
-from models.scorers.reliability import merge_warnings
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.shard import Shard
+from longtail.models.errors import BundleError, RequestError
+from longtail.models.explain.label_facts import NUM_NEAREST, RememberedNeighbours
+from longtail.models.labels.filters import LabelFilter, filters_of_parts
+from longtail.models.options import RankingKeywords, RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
+from longtail.models.results import (
+    Explanation,
+    LabelScore,
+    NearLabel,
+    Prediction,
+    with_explanations,
+)
+from longtail.models.scorers.reliability import merge_warnings
 
 
 class ShardedPredictor:

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.explain.label_facts import entries_of
-from models.explain.tokens import token_contributions
-from models.names import SPARSE, CorrectionName
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.predict.placement import Placement
-from models.predict.scorer import Scorer, ScorerTraits
-from models.ranking.threshold_algorithm import Sources
-from models.results import Evidence, SparseParts
-from models.scorers.sparse import SparseModel, SparseSource
+from longtail.models.explain.label_facts import entries_of
+from longtail.models.explain.tokens import token_contributions
+from longtail.models.names import SPARSE, CorrectionName
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.scorer import Scorer, ScorerTraits
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.results import Evidence, SparseParts
+from longtail.models.scorers.sparse import SparseModel, SparseSource
 
 
 class SparseScorer:

@@ -13,13 +13,13 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Int64
 
-from models.names import PRECISION, STAGES
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.predict.scorer_set import ScorerSet
-from models.ranking.top_k import Ranking
-from models.scorers.calibration import IDENTITY, log_odds_of
-from models.scorers.cascade import CascadeRule
+from longtail.models.names import PRECISION, STAGES
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.scorer_set import ScorerSet
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.scorers.calibration import IDENTITY, log_odds_of
+from longtail.models.scorers.cascade import CascadeRule
 
 T = TypeVar("T")
 

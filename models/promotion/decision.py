@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from models.promotion.log import PromotionLog
-from models.promotion.rules import PromotionRules
+from longtail.models.promotion.log import PromotionLog
+from longtail.models.promotion.rules import PromotionRules
 
 
 @dataclass(frozen=True, slots=True)

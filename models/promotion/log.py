@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from models.errors import ConfigError
-from models.files.durable import append_entry, read_entries
-from models.files.failures import doing
-from models.files.outputs import check_writable_folder
+from longtail.models.errors import ConfigError
+from longtail.models.files.durable import append_entry, read_entries
+from longtail.models.files.failures import doing
+from longtail.models.files.outputs import check_writable_folder
 
 LOG_NAME = "promotions.jsonl"
 """In the folder of the registry, unless another file is named."""

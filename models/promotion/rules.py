@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 BETTER = "better"
 NOT_WORSE = "not-worse"

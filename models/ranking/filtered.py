@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.labels.selection import Selection
-from models.ranking.top_k import NO_LABEL, Ranking, Source, nothing
+from longtail.models.labels.selection import Selection
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, nothing
 
 _SLACK = 64
 """Labels beyond twice those expected to be needed that are read at first."""

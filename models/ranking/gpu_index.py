@@ -23,9 +23,9 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from models.errors import ConfigError
-from models.ranking.exhaustive import row_parts
-from models.ranking.gpu_thread import GpuThread
+from longtail.models.errors import ConfigError
+from longtail.models.ranking.exhaustive import row_parts
+from longtail.models.ranking.gpu_thread import GpuThread
 
 COLUMN_MULTIPLE = 8
 """Rows of so many float16 numbers begin at multiples of 16 bytes, as the fastest kernels want."""

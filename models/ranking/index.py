@@ -11,11 +11,17 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Float64, Int64
 
-from models.errors import ConfigError, DataError
-from models.ranking.exhaustive import row_parts
-from models.ranking.gpu_index import MAX_HALF, GpuIndex, GpuSearch, num_gpus, padded_columns
-from models.ranking.inner_products import products_with_rows
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.ranking.exhaustive import row_parts
+from longtail.models.ranking.gpu_index import (
+    MAX_HALF,
+    GpuIndex,
+    GpuSearch,
+    num_gpus,
+    padded_columns,
+)
+from longtail.models.ranking.inner_products import products_with_rows
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
 
 _MAX_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
 _BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB

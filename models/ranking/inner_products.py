@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from models.jit import compiled
+from longtail.models.jit import compiled
 
 
 def products_with_rows(

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.jit import compiled
-from models.ranking.top_k import NO_LABEL, Ranking, nothing
+from longtail.models.jit import compiled
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
 
 
 class ListedSource:

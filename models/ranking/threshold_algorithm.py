@@ -13,10 +13,10 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
-from models.labels.selection import Selection
-from models.ranking.exhaustive import MAX_SCORES, row_parts, scores_all
-from models.ranking.filtered import SelectedSource
-from models.ranking.top_k import (
+from longtail.models.labels.selection import Selection
+from longtail.models.ranking.exhaustive import MAX_SCORES, row_parts, scores_all
+from longtail.models.ranking.filtered import SelectedSource
+from longtail.models.ranking.top_k import (
     NO_LABEL,
     Ranking,
     Source,

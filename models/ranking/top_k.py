@@ -1,7 +1,8 @@
 """Rankings of labels, the sources of scores that they are made from, and the best of few labels.
 
 A *source* scores labels for a batch of queries, with sorted and with random access. A scorer is a
-sum of sources; `models.ranking.threshold_algorithm` ranks by one scorer or by several combined.
+sum of sources; `longtail.models.ranking.threshold_algorithm` ranks by one scorer or by several
+combined.
 Everywhere: higher scores first, and of equal scores the smaller label index first.
 """
 

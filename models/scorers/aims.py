@@ -4,8 +4,8 @@ A measure that is a mean over labels, such as macro-F1@k or coverage@k, is best 
 labels of the largest a_y p(y|x) + b_y (Schultheis et al. 2023, 2024). Here a_y depends on the
 number of training documents alone and b_y is -theta a_y, because numbers of every label by itself
 fit the dev split and nothing else (see docs/decisions/aims-share-their-weights.md).
-`training.calibration.aims` fits them. The gain rises with the score, so
-`models.ranking.threshold_algorithm` ranks by it exactly.
+`longtail.training.calibration.aims` fits them. The gain rises with the score, so
+`longtail.models.ranking.threshold_algorithm` ranks by it exactly.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, cast, get_args
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from models.bundle.manifest import Calibration
-from models.files.json_text import parse_own_json
-from models.labels.selection import Selection
-from models.names import PRECISION, AimName
-from models.ranking.threshold_algorithm import Combination
-from models.scorers.calibration import probabilities_of
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.files.json_text import parse_own_json
+from longtail.models.labels.selection import Selection
+from longtail.models.names import PRECISION, AimName
+from longtail.models.ranking.threshold_algorithm import Combination
+from longtail.models.scorers.calibration import probabilities_of
 
 AIMS_NAME = "aims.json"
 """Of the file of a bundle that holds its aims."""

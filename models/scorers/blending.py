@@ -1,8 +1,9 @@
 """Blends of scorers: what several scorers together say of a label, as log-odds.
 
-A blend rises with the score of each of its scorers, so `models.ranking.threshold_algorithm` ranks
-by it exactly. There are two: the mean of probabilities (DEPL+c), and the one that knows how rare a
-label is, whose weights depend on the label's number of training documents.
+A blend rises with the score of each of its scorers, so
+`longtail.models.ranking.threshold_algorithm` ranks by it exactly. There are two: the mean of
+probabilities (DEPL+c), and the one that knows how rare a label is, whose weights depend on the
+label's number of training documents.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.special import logit
 
-from models.bundle.manifest import Calibration, RarityBlend
-from models.labels.selection import Selection
-from models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.labels.selection import Selection
+from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
 """Of a mean of probabilities; so its log-odds are finite."""

@@ -1,7 +1,7 @@
 """Calibrated probabilities: the sigmoid of a line with bends, fitted on the dev split.
 
 With one slope it is Platt's (1999). It rises everywhere, so calibrated labels rank as their scores
-do. `training.calibration.fit` fits it.
+do. `longtail.training.calibration.fit` fits it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 from scipy.special import expit
 
-from models.bundle.manifest import Calibration
+from longtail.models.bundle.manifest import Calibration
 
 IDENTITY = Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=0.0)
 """Of scores that are log-odds already."""

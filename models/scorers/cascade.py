@@ -2,7 +2,8 @@
 
 `cascade` lets `fast`, which needs no encoder, answer first. Where the places of its best labels
 might well change, `ensemble` answers instead. Each answer is the exact ranking of one of the two.
-`training.calibration.cascade` fits the rule, so that a stated share of P@k is lost at most.
+`longtail.training.calibration.cascade` fits the rule, so that a stated share of P@k is lost at
+most.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from scipy.special import ndtr
 
-from models.files.json_text import parse_own_json
+from longtail.models.files.json_text import parse_own_json
 
 CASCADE_NAME = "cascade.json"
 """Of the file of a bundle that holds its rule."""

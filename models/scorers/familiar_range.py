@@ -15,8 +15,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
-from models.files.json_text import parse_own_json
-from models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
+from longtail.models.files.json_text import parse_own_json
+from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
 
 FAMILIAR_NAME = "familiar.json"
 FALSE_ALARMS = 0.01

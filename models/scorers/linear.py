@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from models.label_tree.tree import LabelTree
-from models.names import CorrectionName
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.names import CorrectionName
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Protocol, runtime_checkable
 
-from models.labels.catalogue import LabelCatalogue
-from models.names import WarningCode
-from models.results import UNRELIABLE_PROBABILITIES, AnswerWarning
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.names import WarningCode
+from longtail.models.results import UNRELIABLE_PROBABILITIES, AnswerWarning
 
 MAX_DOCUMENTS = 1
 """Training documents of a label, up to which a text-matching scorer's probability is too high."""

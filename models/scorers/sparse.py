@@ -1,7 +1,7 @@
 """The sparse model: tf-idf of words and phrases, a sparse weight vector a label (DEPL section 3.2).
 
-Stored as plain arrays: a vocabulary (JSON) and CSR weights (safetensors); see `training.sparse.fit`
-for how they are learned.
+Stored as plain arrays: a vocabulary (JSON) and CSR weights (safetensors); see
+`longtail.training.sparse.fit` for how they are learned.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.matrices import transposed
-from models.ranking.row_threads import in_row_parts
-from models.ranking.top_k import NO_LABEL, Ranking, nothing
-from models.scorers.sparse_kernels import (
+from longtail.models.matrices import transposed
+from longtail.models.ranking.row_threads import in_row_parts
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
+from longtail.models.scorers.sparse_kernels import (
     best_of_rows,
     best_of_sums,
     scores_of_labels,
     sum_up,
 )
-from models.scorers.tfidf import TfidfModel
+from longtail.models.scorers.tfidf import TfidfModel
 
 _MAX_KEPT = 2**24
 """Most sums of one batch that are kept: 64 MiB."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.jit import compiled
+from longtail.models.jit import compiled
 
 
 def best_of_rows(

@@ -13,17 +13,17 @@ import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.errors import BundleCorruptError
-from models.files.json_text import (
+from longtail.models.errors import BundleCorruptError
+from longtail.models.files.json_text import (
     parse_own_json,
     string_map_of,
     strings_of,
     truth_of,
     whole_number_of,
 )
-from models.names import MAX_NGRAM
-from models.scorers.character_terms import placed_terms, words_of
-from models.scorers.markup import without_markup
+from longtail.models.names import MAX_NGRAM
+from longtail.models.scorers.character_terms import placed_terms, words_of
+from longtail.models.scorers.markup import without_markup
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
@@ -80,7 +80,7 @@ class TfidfModel:
             lemmas: Lemma of each surface form that has another one; the tokens are lemmas then.
             max_ngram: Words of the longest phrase; with 1, all tokens are words.
             analyzer: What texts are taken apart into.
-            removes_markup: Whether texts are read without HTML (`models.scorers.markup`).
+            removes_markup: Whether texts are read without HTML (`longtail.models.scorers.markup`).
         """
         assert len(tokens) == len(idf)
         self.tokens = tuple(tokens)

@@ -22,10 +22,10 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.memory.memory import NeighbourMemory
-from models.memory.search import nearest_documents
-from models.memory.search_kernels import NO_DOCUMENT
-from models.selection.pool import Pool
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.search import nearest_documents
+from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.selection.pool import Pool
 
 NUM_NEAREST = 50
 """Documents of the pool that may stand for a document: those nearest to it, itself among them."""

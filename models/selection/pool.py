@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array, vstack
 
-from models.errors import ConfigError
-from models.names import NEIGHBOURS
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL, Ranking
-from models.scorers.calibration import probabilities_of
+from longtail.models.errors import ConfigError
+from longtail.models.names import NEIGHBOURS
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.scorers.calibration import probabilities_of
 
 NUM_CANDIDATES = 100
 """Labels of a document that are looked at: the best by the scorer."""

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import Manifest
-from models.bundle.warmup_texts import PROBES_NAME
-from models.errors import DataError
-from models.names import NEIGHBOURS
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.warmup_texts import PROBES_NAME
+from longtail.models.errors import DataError
+from longtail.models.names import NEIGHBOURS
 
 _BANDS = (("0", 0, 0), ("1", 1, 1), ("2-9", 2, 9), ("10-99", 10, 99), ("100+", 100, np.inf))
 _MEASURES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
-from models.errors import (
+from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
+from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
     BundleNotFoundError,

@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
-from models.bundle.bundle import Bundle, file_info, open_bundle
-from models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
-from models.bundle.registry import Registry
-from models.errors import (
+from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
+from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
     BundleNotFoundError,
     BundleVersionError,
     ConfigError,
 )
-from models.files.durable import sync_tree
-from models.sharing.places import OpenFile, Place, ReadableFile, reaching
+from longtail.models.files.durable import sync_tree
+from longtail.models.sharing.places import OpenFile, Place, ReadableFile, reaching
 
 _DIGEST = re.compile("[0-9a-f]{8,64}")  # fewer could be found by trying
 _CHUNK_BYTES = 2**22

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from models.vocabulary.concept import Concept
+from longtail.models.vocabulary.concept import Concept
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
-from models.vocabulary.hierarchy import Hierarchy, hierarchy_of
+from longtail.models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
+from longtail.models.vocabulary.hierarchy import Hierarchy, hierarchy_of
 
 MAX_EXAMPLES = 5
 """Of each thing that may be wrong."""

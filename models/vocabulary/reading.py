@@ -6,17 +6,17 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from models.errors import DataError
-from models.files.garbage import garbage_collection_off
-from models.vocabulary.assembling import assemble
-from models.vocabulary.concept import Vocabulary
-from models.vocabulary.facts import Facts
-from models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
-from models.vocabulary.syntaxes.json_ld import check_contexts
-from models.vocabulary.syntaxes.ntriples import read_ntriples
-from models.vocabulary.syntaxes.rdf_library import read_with_rdflib
-from models.vocabulary.syntaxes.rdf_xml import BeyondXmlError, read_rdf_xml
-from models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
+from longtail.models.errors import DataError
+from longtail.models.files.garbage import garbage_collection_off
+from longtail.models.vocabulary.assembling import assemble
+from longtail.models.vocabulary.concept import Vocabulary
+from longtail.models.vocabulary.facts import Facts
+from longtail.models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
+from longtail.models.vocabulary.syntaxes.json_ld import check_contexts
+from longtail.models.vocabulary.syntaxes.ntriples import read_ntriples
+from longtail.models.vocabulary.syntaxes.rdf_library import read_with_rdflib
+from longtail.models.vocabulary.syntaxes.rdf_xml import BeyondXmlError, read_rdf_xml
+from longtail.models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from models.errors import DataError
-from models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
-from models.vocabulary.facts import CONCEPT, DCTERMS, DEPRECATED, OWL, REPLACED_BY, SKOS, TYPE
-from models.vocabulary.syntaxes.terms import LANGUAGE
+from longtail.models.errors import DataError
+from longtail.models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
+from longtail.models.vocabulary.facts import (
+    CONCEPT,
+    DCTERMS,
+    DEPRECATED,
+    OWL,
+    REPLACED_BY,
+    SKOS,
+    TYPE,
+)
+from longtail.models.vocabulary.syntaxes.terms import LANGUAGE
 
 _TAG = re.compile(LANGUAGE)
 _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from models.errors import ConfigError, RequestError
-from models.promotion.decision import Decision, Pair
-from models.promotion.log import PromotionLog
-from models.promotion.rules import PromotionRules
-from service.canary.arms import Arm, read_arms
-from service.canary.comparison import Comparison, compare_arms
-from service.client.calls import NEVER, ClientError, ProblemError, Retry
-from service.client.client import Client
-from service.schemas.models import ModelSummary
+from longtail.models.errors import ConfigError, RequestError
+from longtail.models.promotion.decision import Decision, Pair
+from longtail.models.promotion.log import PromotionLog
+from longtail.models.promotion.rules import PromotionRules
+from longtail.service.canary.arms import Arm, read_arms
+from longtail.service.canary.comparison import Comparison, compare_arms
+from longtail.service.client.calls import NEVER, ClientError, ProblemError, Retry
+from longtail.service.client.client import Client
+from longtail.service.schemas.models import ModelSummary
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def try_on_service(
     rules: PromotionRules,
     texts: Sequence[str],
 ) -> Decision:
-    """Try a candidate on a service (see `models.promotion.decision.TryOnService`).
+    """Try a candidate on a service (see `longtail.models.promotion.decision.TryOnService`).
 
     Raises:
         ClientError: As `CanaryWatch.run`.

@@ -11,17 +11,17 @@ from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, TypeVa
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from models.errors import LongtailError
-from models.interface.given_texts import texts_of
-from models.names import AimName
-from service.schemas.batch import BatchSummary
-from service.schemas.feedback import FeedbackReceipts
-from service.schemas.labels import LabelDetail, LabelList
-from service.schemas.models import Health, ModelChange, ModelList
-from service.schemas.predict import PredictResponse
-from service.schemas.problem import Problem
-from service.schemas.queue import NextDocument
-from service.schemas.shards import KnownLabels, LabelVectors, NearestLabels
+from longtail.models.errors import LongtailError
+from longtail.models.interface.given_texts import texts_of
+from longtail.models.names import AimName
+from longtail.service.schemas.batch import BatchSummary
+from longtail.service.schemas.feedback import FeedbackReceipts
+from longtail.service.schemas.labels import LabelDetail, LabelList
+from longtail.service.schemas.models import Health, ModelChange, ModelList
+from longtail.service.schemas.predict import PredictResponse
+from longtail.service.schemas.problem import Problem
+from longtail.service.schemas.queue import NextDocument
+from longtail.service.schemas.shards import KnownLabels, LabelVectors, NearestLabels
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -37,7 +37,7 @@ _chance = random.SystemRandom()
 
 
 class PredictOptions(TypedDict, total=False):
-    """What to answer about texts; see `service.schemas.base.Options`."""
+    """What to answer about texts; see `longtail.service.schemas.base.Options`."""
 
     k: int
     scorer: str

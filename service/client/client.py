@@ -26,8 +26,8 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 from pydantic import BaseModel
 
-from service.client import calls, given
-from service.client.calls import (
+from longtail.service.client import calls, given
+from longtail.service.client.calls import (
     NEVER,
     Attempts,
     Call,
@@ -38,13 +38,13 @@ from service.client.calls import (
     Retry,
     Version,
 )
-from service.client.loop_thread import LoopThread
-from service.client.stream import BatchAnswer, Line, Target, open_stream
-from service.schemas.feedback import FeedbackReceipts
-from service.schemas.labels import LabelDetail, LabelList
-from service.schemas.models import ModelChange, ModelList
-from service.schemas.predict import PredictResponse, TextResult
-from service.schemas.queue import NextDocument
+from longtail.service.client.loop_thread import LoopThread
+from longtail.service.client.stream import BatchAnswer, Line, Target, open_stream
+from longtail.service.schemas.feedback import FeedbackReceipts
+from longtail.service.schemas.labels import LabelDetail, LabelList
+from longtail.service.schemas.models import ModelChange, ModelList
+from longtail.service.schemas.predict import PredictResponse, TextResult
+from longtail.service.schemas.queue import NextDocument
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
@@ -137,8 +137,8 @@ class AsyncClient:
         Neither side is ever held whole. Answers that are not read stop the sending.
 
         Args:
-            lines: Texts, or mappings as `service.schemas.batch.BatchLine`; taken on another thread,
-                where they are not a sequence.
+            lines: Texts, or mappings as `longtail.service.schemas.batch.BatchLine`; taken on
+                another thread, where they are not a sequence.
             options: What is asked for where a line says nothing.
 
         Raises:
@@ -183,7 +183,7 @@ class AsyncClient:
         return await self._do(calls.label(label_id, version))
 
     async def give_feedback(self, entries: Sequence[Mapping[str, Any]]) -> FeedbackReceipts:
-        """Say which labels are right; entries as `service.schemas.feedback.FeedbackEntry`.
+        """Say which labels are right; entries as `longtail.service.schemas.feedback.FeedbackEntry`.
 
         One without an `id` gets one, so that it is stored once, however often it is sent.
         """
@@ -230,7 +230,7 @@ class AsyncClient:
         return await self._do(calls.end_canary())
 
     async def do(self, call: Call[T]) -> T:
-        """Return the answer to a call of `service.client.calls`."""
+        """Return the answer to a call of `longtail.service.client.calls`."""
         return await self._do(call)
 
     async def _do(self, call: Call[T], retry: Retry | None = None) -> T:

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
-from models.arguments import check_count
-from models.errors import ConfigError, RequestError
-from models.interface.given_texts import is_frame, texts_of
-from models.parts.texts import check_several
+from longtail.models.arguments import check_count
+from longtail.models.errors import ConfigError, RequestError
+from longtail.models.interface.given_texts import is_frame, texts_of
+from longtail.models.parts.texts import check_several
 
 _MAX_SHOWN_CHARACTERS = 40
 _A_URL = "expected the service's, with http:// or https:// in front: http://localhost:8000"
@@ -60,7 +60,7 @@ def line_of(line: object, number: int) -> bytes:
     """Return a line of a batch as it is sent.
 
     Args:
-        line: A text, or an object as `service.schemas.batch.BatchLine`.
+        line: A text, or an object as `longtail.service.schemas.batch.BatchLine`.
         number: Its own, from 0.
 
     Raises:

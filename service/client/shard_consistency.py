@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.client.calls import ClientError
-from service.schemas.shards import StoredSet
+from longtail.service.client.calls import ClientError
+from longtail.service.schemas.shards import StoredSet
 
 _MAX_NAMED = 5
 """Shards that an error names."""

@@ -6,8 +6,8 @@ async with ShardedClient([["http://a:8000"], ["http://b:8000"]], Path("shards/sh
 ```
 
 Each shard answers with its exact best k, or with all its labels where it has fewer, so the best k
-of these are the best k of all labels, ties included (see `models.edit.split_shards`). An answer of
-all shards, or an error: there is nothing between.
+of these are the best k of all labels, ties included (see `longtail.models.edit.split_shards`). An
+answer of all shards, or an error: there is nothing between.
 
 Before that, where labels are included or excluded, all shards are asked which of them they have;
 and after it, where labels are explained, which labels are like them.
@@ -22,18 +22,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
 
-from models.bundle.shard import SplitModel, read_map
-from models.errors import ConfigError, RequestError
-from models.labels.filters import KnownLabels, check_known
-from models.scorers.reliability import merge_warnings
-from service.client import calls
-from service.client.calls import Call, ClientError, NoAnswerError, PredictOptions, Retry, T
-from service.client.client import DEFAULT_RETRY, TIMEOUT_S, AsyncClient
-from service.client.shard_consistency import MixedShardsError, check_alike
-from service.schemas.base import ModelReference
-from service.schemas.labels import NearLabel
-from service.schemas.predict import AnswerWarning, PredictResponse, TextResult
-from service.schemas.shards import KnownLabels as KnownAnswer
+from longtail.models.bundle.shard import SplitModel, read_map
+from longtail.models.errors import ConfigError, RequestError
+from longtail.models.labels.filters import KnownLabels, check_known
+from longtail.models.scorers.reliability import merge_warnings
+from longtail.service.client import calls
+from longtail.service.client.calls import Call, ClientError, NoAnswerError, PredictOptions, Retry, T
+from longtail.service.client.client import DEFAULT_RETRY, TIMEOUT_S, AsyncClient
+from longtail.service.client.shard_consistency import MixedShardsError, check_alike
+from longtail.service.schemas.base import ModelReference
+from longtail.service.schemas.labels import NearLabel
+from longtail.service.schemas.predict import AnswerWarning, PredictResponse, TextResult
+from longtail.service.schemas.shards import KnownLabels as KnownAnswer
 
 
 class _Answer(Protocol):

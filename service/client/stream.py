@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import h11
 import httpx
 
-from service.client.calls import (
+from longtail.service.client.calls import (
     Attempts,
     ClientError,
     ConnectionFailedError,
@@ -27,11 +27,11 @@ from service.client.calls import (
     raise_problem,
     read_as,
 )
-from service.client.given import line_of
-from service.schemas.batch import BatchEnd, BatchError, BatchResult
+from longtail.service.client.given import line_of
+from longtail.service.schemas.batch import BatchEnd, BatchError, BatchResult
 
 Line: TypeAlias = str | Mapping[str, Any]
-"""A text, or an object as `service.schemas.batch.BatchLine`."""
+"""A text, or an object as `longtail.service.schemas.batch.BatchLine`."""
 BatchAnswer: TypeAlias = BatchResult | BatchError
 
 PATH = "/v1/batch"

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.options import (
+from longtail.service.commands.options import (
     DEFAULT_REGISTRY,
     JsonOption,
     RegistryOption,
     VersionArgument,
     print_json,
 )
-from service.commands.registry import existing_registry, print_table
+from longtail.service.commands.registry import existing_registry, print_table
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from models.parts.audit import Finding
+    from longtail.models.parts.audit import Finding
 
 
 def log(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
@@ -54,7 +54,7 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Say which of some words the files of a version hold; exit status 1 if they hold any."""
-    from models.parts.audit import audit_bundle
+    from longtail.models.parts.audit import audit_bundle
 
     wanted = _read_words(words)
     store = existing_registry(registry)
@@ -76,7 +76,7 @@ def _refuse(found: Sequence[Finding], number: int, words: Path, num_words: int) 
     Raises:
         BundleError: There are some.
     """
-    from models.errors import BundleError
+    from longtail.models.errors import BundleError
 
     if found:
         raise BundleError(
@@ -92,9 +92,9 @@ def _read_words(path: Path) -> list[str]:
     Raises:
         ConfigError: It can't be read as UTF-8, or has none.
     """
-    from models.errors import ConfigError
-    from models.files.outputs import check_readable_file
-    from models.parts.audit import words_of_list
+    from longtail.models.errors import ConfigError
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.parts.audit import words_of_list
 
     check_readable_file(path, "--words")
     try:

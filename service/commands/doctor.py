@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.commands.options import JsonOption, print_json
+from longtail.service.commands.options import JsonOption, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from models.encoders.trial import Failure, Trial, TriedEncoder
+    from longtail.models.encoders.trial import Failure, Trial, TriedEncoder
 
 _GIB = 2**30
 _WORTH_SAYING = 1.2
@@ -38,7 +38,7 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Say what this machine has, and how fast an encoder is on it in each precision."""
-    from models.encoders.trial import automatic_precision, try_precisions
+    from longtail.models.encoders.trial import automatic_precision, try_precisions
 
     machine = _machine()
     if not as_json:
@@ -65,7 +65,7 @@ def advice_on(found: Sequence[Trial | Failure], automatic: str) -> list[str]:
         found: Of each precision.
         automatic: The precision that "auto" takes.
     """
-    from models.encoders.trial import Trial
+    from longtail.models.encoders.trial import Trial
 
     tried = {each.precision: each for each in found if isinstance(each, Trial)}
     said = [f"LONGTAIL_PRECISION=auto takes {automatic} here."]
@@ -92,8 +92,8 @@ def advice_on(found: Sequence[Trial | Failure], automatic: str) -> list[str]:
 def _machine() -> dict[str, Any]:
     import torch
 
-    from models.processor import find_processor
-    from service.process.memory import available_bytes
+    from longtail.models.processor import find_processor
+    from longtail.service.process.memory import available_bytes
 
     processor, free = find_processor(), available_bytes()
     has_gpu = torch.cuda.is_available()
@@ -128,7 +128,7 @@ def _described(machine: dict[str, Any]) -> str:
 
 
 def _table(found: Sequence[Trial | Failure], automatic: str) -> str:
-    from models.encoders.trial import Trial
+    from longtail.models.encoders.trial import Trial
 
     lines = [f"{'':14}{'one short text':>15}{'texts a second':>16}{'distance':>12}   computed"]
     for each in found:
@@ -145,11 +145,16 @@ def _table(found: Sequence[Trial | Failure], automatic: str) -> str:
 
 def _encoder_of(registry: Path | None, version: str) -> TriedEncoder | None:
     """Return the encoder to try; None where the model has none."""
-    from models.encoders.dual_encoder import DualEncoder
-    from models.encoders.pretrained import PACKAGED, find_encoder, load_tokenizer, load_transformer
-    from models.encoders.tokens import tokenize_texts
-    from models.encoders.trial import TriedEncoder
-    from service.versions.warmup import DEFAULT_TEXTS
+    from longtail.models.encoders.dual_encoder import DualEncoder
+    from longtail.models.encoders.pretrained import (
+        PACKAGED,
+        find_encoder,
+        load_tokenizer,
+        load_transformer,
+    )
+    from longtail.models.encoders.tokens import tokenize_texts
+    from longtail.models.encoders.trial import TriedEncoder
+    from longtail.service.versions.warmup import DEFAULT_TEXTS
 
     if registry is None:
         folder = find_encoder(PACKAGED).folder
@@ -160,9 +165,9 @@ def _encoder_of(registry: Path | None, version: str) -> TriedEncoder | None:
             tokenize_texts(tokenizer, _lengthened(DEFAULT_TEXTS), _MAX_TOKENS),
             int(tokenizer.pad_token_id or 0),
         )
-    from models.bundle.registry import Registry
-    from models.bundle.warmup_texts import read_probes
-    from models.parts.dense_storage import read_dual_encoder
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.bundle.warmup_texts import read_probes
+    from longtail.models.parts.dense_storage import read_dual_encoder
 
     bundle = Registry(registry).open(version)
     said = bundle.manifest.encoder

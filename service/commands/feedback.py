@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.options import DEFAULT_REGISTRY, JsonOption, RegistryOption, print_json
+from longtail.service.commands.options import (
+    DEFAULT_REGISTRY,
+    JsonOption,
+    RegistryOption,
+    print_json,
+)
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from service.offline.feedback import Imported
+    from longtail.service.offline.feedback import Imported
 
 feedback_app = typer.Typer(
     no_args_is_help=True,
@@ -56,9 +61,9 @@ def import_file(
 
     A line that can't be used stops the import before anything is stored.
     """
-    from models.files.outputs import check_not_in_registry, check_readable_file
-    from service.feedback.store import FeedbackStore
-    from service.offline.feedback import Versions, import_feedback
+    from longtail.models.files.outputs import check_not_in_registry, check_readable_file
+    from longtail.service.feedback.store import FeedbackStore
+    from longtail.service.offline.feedback import Versions, import_feedback
 
     check_readable_file(source, "FILE")
     with FeedbackStore(feedback) as store:
@@ -83,9 +88,9 @@ def export_file(
     ] = False,
 ) -> None:
     """Write all entries to a file, in the order in which they came; deleted ones as their ids."""
-    from models.files.outputs import check_output_file
-    from service.feedback.store import FeedbackStore
-    from service.offline.feedback import export_feedback
+    from longtail.models.files.outputs import check_output_file
+    from longtail.service.feedback.store import FeedbackStore
+    from longtail.service.offline.feedback import export_feedback
 
     with FeedbackStore(feedback, must_exist=True) as store:
         inputs = [store.file] if store.file is not None else []
@@ -100,7 +105,7 @@ def delete_entry(
     feedback: PlaceOption,
 ) -> None:
     """Erase all but the id of an entry; exports and backups made before keep it."""
-    from service.feedback.store import FeedbackStore
+    from longtail.service.feedback.store import FeedbackStore
 
     with FeedbackStore(feedback, must_exist=True) as store:
         _check_found(entry_id, is_found=store.delete(entry_id))
@@ -110,7 +115,7 @@ def delete_entry(
 @feedback_app.command("show")
 def show(feedback: PlaceOption, as_json: JsonOption = False) -> None:
     """Count the entries and what they say, after a check of the store."""
-    from service.feedback.store import FeedbackStore
+    from longtail.service.feedback.store import FeedbackStore
 
     with FeedbackStore(feedback, must_exist=True) as store:
         counts = store.counts()
@@ -137,8 +142,8 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Tell how labels fared with people in a week or another while, beside the while before."""
-    from service.feedback.store import FeedbackStore
-    from service.offline.feedback_report import LabelBands, period_of, report_feedback
+    from longtail.service.feedback.store import FeedbackStore
+    from longtail.service.offline.feedback_report import LabelBands, period_of, report_feedback
 
     start, end = period_of(since, until)
     with FeedbackStore(feedback, must_exist=True) as store:
@@ -155,7 +160,7 @@ def _check_all_taken(done: Imported, source: Path) -> None:
     Raises:
         DataError: There are some; says why of the first.
     """
-    from models.errors import DataError
+    from longtail.models.errors import DataError
 
     if done.refused:
         raise DataError(f"{source}: {done.refused} not stored; the first: {done.reasons[0]}")
@@ -167,7 +172,7 @@ def _check_found(entry_id: str, *, is_found: bool) -> None:
     Raises:
         DataError: There is none.
     """
-    from models.errors import DataError
+    from longtail.models.errors import DataError
 
     if not is_found:
         raise DataError(

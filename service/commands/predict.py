@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.options import DEFAULT_K, MAX_TAIL_DIAL
-from service.commands.options import (
+from longtail.models.options import DEFAULT_K, MAX_TAIL_DIAL
+from longtail.service.commands.options import (
     DEFAULT_REGISTRY,
     DeviceOption,
     IdColumnOption,
@@ -20,8 +20,8 @@ from service.commands.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from service.offline.unfinished import Task
-    from service.wire.tally import Tally
+    from longtail.service.offline.unfinished import Task
+    from longtail.service.wire.tally import Tally
 
 
 def predict(
@@ -132,17 +132,17 @@ def predict(
     A line that can't be answered gets an error as its answer. The exit status is 0 if all lines
     were answered, and 1 if one was not.
     """
-    from models.bundle.registry import Registry
-    from service.engine.label_sets import LabelSets
-    from service.offline.documents import DocumentColumns, check_source
-    from service.offline.predict import (
+    from longtail.models.bundle.registry import Registry
+    from longtail.service.engine.label_sets import LabelSets
+    from longtail.service.offline.documents import DocumentColumns, check_source
+    from longtail.service.offline.predict import (
         check_options,
         check_task,
         checked_engine,
         checked_options,
         checked_precision,
     )
-    from service.offline.unfinished import Task
+    from longtail.service.offline.unfinished import Task
 
     options = {
         "k": k,
@@ -176,7 +176,7 @@ def predict(
     for remark in remarks:
         typer.echo(remark, err=True)
     if by == "ray":
-        from service.offline.ray import Workers, predict_on_ray
+        from longtail.service.offline.ray import Workers, predict_on_ray
 
         on_cluster = Workers(
             registry.resolve(), label_sets, workers, num_threads or 1, device or "cpu", checked
@@ -184,8 +184,8 @@ def predict(
         with _progress_bar(source) as progress:
             tally = predict_on_ray(task, on_cluster, progress)
     else:
-        from models.predict.predictor import Predictor
-        from service.offline.predict import check_answerable, predict_file
+        from longtail.models.predict.predictor import Predictor
+        from longtail.service.offline.predict import check_answerable, predict_file
 
         predictor = Predictor.of_bundle(
             bundle, device=device, num_threads=num_threads, precision=checked
@@ -202,7 +202,7 @@ def _report(tally: Tally, task: Task) -> None:
     Raises:
         DataError: One of them could not be answered.
     """
-    from models.errors import DataError
+    from longtail.models.errors import DataError
 
     typer.echo(
         f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "

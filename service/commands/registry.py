@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.commands.options import (
+from longtail.service.commands.options import (
     DEFAULT_REGISTRY,
     JsonOption,
     NumberArgument,
@@ -21,9 +21,9 @@ from service.commands.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from models.bundle.manifest import Manifest
-    from models.bundle.registry import Registry
-    from models.labels.catalogue import Label
+    from longtail.models.bundle.manifest import Manifest
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.labels.catalogue import Label
 
 
 registry_app = typer.Typer(no_args_is_help=True, help="Look at model versions and choose one.")
@@ -62,8 +62,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what one version says of itself; reads its manifest only."""
-    from models.bundle.bundle import read_manifest
-    from service.commands.version_summary import metric_rows, version_rows
+    from longtail.models.bundle.bundle import read_manifest
+    from longtail.service.commands.version_summary import metric_rows, version_rows
 
     store = _registry(registry)
     number = store.resolve(version)
@@ -87,7 +87,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Compare every file of one version with the manifest, and load it without predicting."""
-    from models.parts.storage import read_parts
+    from longtail.models.parts.storage import read_parts
 
     store = _registry(registry)
     number = store.resolve(version)
@@ -168,8 +168,13 @@ def add_label(
     """Add labels to a model without training, as a new version; its encoder reads their text."""
     from tqdm import tqdm
 
-    from models.bundle.bundle import read_manifest
-    from models.edit.add_labels import add_labels, check_ids_are_new, check_is_latest, equal_names
+    from longtail.models.bundle.bundle import read_manifest
+    from longtail.models.edit.add_labels import (
+        add_labels,
+        check_ids_are_new,
+        check_is_latest,
+        equal_names,
+    )
 
     labels = _new_labels(label_id, name, description, source)
     store = _registry(registry)
@@ -212,8 +217,8 @@ def split(
     """Split the labels of a model into shards, each of which a service of its own can serve."""
     from tqdm import tqdm
 
-    from models.edit.split_shards import publish_shards
-    from models.files.outputs import check_not_in_registry, check_writable_folder
+    from longtail.models.edit.split_shards import publish_shards
+    from longtail.models.files.outputs import check_not_in_registry, check_writable_folder
 
     check_not_in_registry(output, registry, "--output")
     check_writable_folder(output, "--output")
@@ -224,7 +229,10 @@ def split(
         print_json(asdict(made))
         return
     print(f"{shards} shards of {made.shard_sizes[0]} labels, or one fewer, are in {output}.")
-    print("Serve each with 'longtail serve --registry', and ask all by 'service.client.sharded'.")
+    print(
+        "Serve each with 'longtail serve --registry', and ask all by "
+        "'longtail.service.client.sharded'."
+    )
 
 
 def _new_labels(
@@ -235,10 +243,10 @@ def _new_labels(
     Raises:
         ConfigError: Neither is asked for in full, or both.
     """
-    from models.errors import ConfigError
-    from models.files.outputs import check_readable_file
-    from models.labels.catalogue import Label
-    from models.labels.files import form_of, read_label_file
+    from longtail.models.errors import ConfigError
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.labels.catalogue import Label
+    from longtail.models.labels.files import form_of, read_label_file
 
     if source is None and label_id is not None and name is not None:
         return [Label(label_id, name, description)]
@@ -256,9 +264,9 @@ def _registry(folder: Path) -> Registry:
     Raises:
         BundleNotFoundError: The folder is that of one of its versions.
     """
-    from models.bundle.manifest import MANIFEST_NAME
-    from models.bundle.registry import Registry
-    from models.errors import BundleNotFoundError
+    from longtail.models.bundle.manifest import MANIFEST_NAME
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.errors import BundleNotFoundError
 
     if (folder / MANIFEST_NAME).is_file():
         raise BundleNotFoundError(
@@ -274,7 +282,7 @@ def existing_registry(folder: Path) -> Registry:
     Raises:
         BundleNotFoundError: It is not, or as `_registry`.
     """
-    from models.errors import BundleNotFoundError
+    from longtail.models.errors import BundleNotFoundError
 
     if not folder.is_dir():
         raise BundleNotFoundError(
@@ -286,8 +294,8 @@ def existing_registry(folder: Path) -> Registry:
 
 def _summary(store: Registry, version: int) -> dict[str, Any]:
     """Return one row of the list; a version that can't be read says why instead of what."""
-    from models.bundle.bundle import read_manifest
-    from models.errors import BundleError
+    from longtail.models.bundle.bundle import read_manifest
+    from longtail.models.errors import BundleError
 
     row = {
         "version": version,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.options import (
+from longtail.service.commands.options import (
     DEFAULT_REGISTRY,
     DeviceOption,
     IdColumnOption,
@@ -19,7 +19,7 @@ from service.commands.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from service.offline.select import Documents, Wanted
+    from longtail.service.offline.select import Documents, Wanted
 
 
 def select(
@@ -69,12 +69,12 @@ def select(
     num_threads: ThreadsOption = None,
 ) -> None:
     """Choose the unlabelled documents that would teach a model the most, and say why."""
-    from models.bundle.registry import Registry
-    from models.files.outputs import check_output_file
-    from models.predict.predictor import Predictor
-    from models.selection.pool import scorer_with_probabilities
-    from service.offline.documents import DocumentColumns, check_source
-    from service.offline.select import (
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.outputs import check_output_file
+    from longtail.models.predict.predictor import Predictor
+    from longtail.models.selection.pool import scorer_with_probabilities
+    from longtail.service.offline.documents import DocumentColumns, check_source
+    from longtail.service.offline.select import (
         STAGES,
         Wanted,
         read_documents,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:  # imported inside the command, so that --help of the others stays fast
-    from service.settings import SettingDescription
+    from longtail.service.settings import SettingDescription
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For the context of `serve`, which leaves all that it is given to the command with the options."""
@@ -24,7 +24,7 @@ def serve(ctx: typer.Context) -> None:
 
 def serve_command() -> typer.Typer:
     """Return the command with all options; importing the settings takes a while."""
-    from service.settings import describe_settings
+    from longtail.service.settings import describe_settings
 
     def run(**chosen: Any) -> None:
         _run({name: value for name, value in chosen.items() if value is not None})
@@ -55,14 +55,14 @@ def _help(setting: SettingDescription) -> str:
 
 
 def _run(chosen: dict[str, Any]) -> None:
-    from models.bundle.registry import Registry
-    from models.files.outputs import check_not_device
-    from service.app import create_app
-    from service.process.address import check_address, telling_failed_start
-    from service.process.compute_threads import prepare_process
-    from service.server import serve as serve_until_stopped
-    from service.settings import load_settings
-    from service.telemetry.logs import configure_logging
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.outputs import check_not_device
+    from longtail.service.app import create_app
+    from longtail.service.process.address import check_address, telling_failed_start
+    from longtail.service.process.compute_threads import prepare_process
+    from longtail.service.server import serve as serve_until_stopped
+    from longtail.service.settings import load_settings
+    from longtail.service.telemetry.logs import configure_logging
 
     settings = load_settings(**chosen)
     for option, path in (

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.commands.options import DEFAULT_REGISTRY, JsonOption, RegistryOption, print_json
+from longtail.service.commands.options import (
+    DEFAULT_REGISTRY,
+    JsonOption,
+    RegistryOption,
+    print_json,
+)
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from models.bundle.manifest import Manifest
+    from longtail.models.bundle.manifest import Manifest
 
 _PLACES = "hf://owner/name[@revision], a .zip file, a folder, or any URI of fsspec (s3://...)."
 
@@ -45,12 +50,12 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Send a model elsewhere, with a model card (README.md) made from its own measures."""
-    from models.bundle.manifest import MANIFEST_NAME
-    from models.bundle.registry import Registry
-    from models.files.outputs import check_readable_file
-    from models.sharing.card import Publication, model_card, read_evaluation
-    from models.sharing.places import place_of
-    from models.sharing.transfer import push as send
+    from longtail.models.bundle.manifest import MANIFEST_NAME
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.sharing.card import Publication, model_card, read_evaluation
+    from longtail.models.sharing.places import place_of
+    from longtail.models.sharing.transfer import push as send
 
     to = place_of(place)
     bundle = Registry(registry).open(version)
@@ -89,10 +94,10 @@ def pull(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a model into the registry, every byte verified; a pull that was stopped resumes."""
-    from models.bundle.registry import Registry
-    from models.parts.storage import read_parts
-    from models.sharing.places import place_of
-    from models.sharing.transfer import pull as fetch
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.parts.storage import read_parts
+    from longtail.models.sharing.places import place_of
+    from longtail.models.sharing.transfer import pull as fetch
 
     store = Registry(registry)
     store.check_writable()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.bundle.manifest import Manifest
+from longtail.models.bundle.manifest import Manifest
 
 _SHOWN_METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10")
 _ALL_LABELS = "all"

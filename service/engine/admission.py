@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from contextvars import ContextVar
 from enum import IntEnum
 
-from service.engine.moving_average import MovingAverage
-from service.engine.shares import Shares
-from service.errors import QueueFullError
+from longtail.service.engine.moving_average import MovingAverage
+from longtail.service.engine.shares import Shares
+from longtail.service.errors import QueueFullError
 
 CHARACTERS_A_TOKEN = 4
 """Of English text and a WordPiece vocabulary, about; only for estimates before tokenising."""
@@ -149,8 +149,8 @@ class Admission:
     def expected_wait_s(self, tokens: int = 0) -> float:
         """Return the seconds that interactive work of the client at hand will wait, about.
 
-        As clients take turns (see `turn_s` in `service.engine.jobs`), it waits for as much of each
-        client as this one has, and at most for all that is unfinished.
+        As clients take turns (see `turn_s` in `longtail.service.engine.jobs`), it waits for as much
+        of each client as this one has, and at most for all that is unfinished.
 
         Args:
             tokens: The work, beside what its client has unfinished.

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from threading import Lock
 
-from models.labels.filters import LabelFilter
-from models.options import RankingOptions
-from models.results import Prediction
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.options import RankingOptions
+from longtail.models.results import Prediction
 
 _ENTRY_BYTES = 1024
 """Of an answer without labels: its key, its place in the order, its own fields."""

@@ -17,10 +17,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from service.engine.admission import Priority
-from service.engine.arrivals import ArrivalRate, least_batch
-from service.engine.jobs import Item, Job, ThreadCall
-from service.errors import DeadlineError
+from longtail.service.engine.admission import Priority
+from longtail.service.engine.arrivals import ArrivalRate, least_batch
+from longtail.service.engine.jobs import Item, Job, ThreadCall
+from longtail.service.errors import DeadlineError
 
 _TOKENISED_CHARACTERS = 2**16
 """In one go: a job that comes meanwhile waits no longer than these take."""

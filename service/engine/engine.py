@@ -17,20 +17,20 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
-from models.errors import LabelNotFoundError, NotReadyError, RequestError
-from models.interface.languages import check_language, in_language
-from models.labels.filters import KnownLabels, LabelFilter
-from models.options import RankingOptions
-from models.predict.protocol import Predictor
-from models.results import LabelDetails, Prediction
-from service.engine.admission import Admission, Priority, estimate_tokens
-from service.engine.answer_cache import AnswerCache
-from service.engine.batching import WorkQueue
-from service.engine.flights import Flights
-from service.engine.jobs import EXPLANATION_TOKENS, Seconds, extra_tokens
-from service.engine.label_sets import LabelSets
-from service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
-from service.engine.worker import (
+from longtail.models.errors import LabelNotFoundError, NotReadyError, RequestError
+from longtail.models.interface.languages import check_language, in_language
+from longtail.models.labels.filters import KnownLabels, LabelFilter
+from longtail.models.options import RankingOptions
+from longtail.models.predict.protocol import Predictor
+from longtail.models.results import LabelDetails, Prediction
+from longtail.service.engine.admission import Admission, Priority, estimate_tokens
+from longtail.service.engine.answer_cache import AnswerCache
+from longtail.service.engine.batching import WorkQueue
+from longtail.service.engine.flights import Flights
+from longtail.service.engine.jobs import EXPLANATION_TOKENS, Seconds, extra_tokens
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
+from longtail.service.engine.worker import (
     GpuWatch,
     Hooks,
     Observer,
@@ -39,14 +39,14 @@ from service.engine.worker import (
     keep_running,
     tokenise_jobs,
 )
-from service.errors import DeadlineError
-from service.versions.serving import LoadedModel, ModelManager
+from longtail.service.errors import DeadlineError
+from longtail.service.versions.serving import LoadedModel, ModelManager
 
 T = TypeVar("T")
 
 _STOPPING = "the service is stopping; ask another instance"
 _OWN_TEXT = "The service asks itself about imports of olive oil from third countries"
-"""What the engine asks itself about (see `service.engine.self_check`)."""
+"""What the engine asks itself about (see `longtail.service.engine.self_check`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class EngineAnswer:
         scorer: Who scored the labels.
         predictions: One for each text.
         seconds: Where the time went.
-        num_reused: Texts that were not computed for this query (see `service.engine.flights`).
+        num_reused: Texts that were not computed for this query (see
+            `longtail.service.engine.flights`).
     """
 
     model: LoadedModel

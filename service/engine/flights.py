@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from models.options import RankingOptions
-from models.results import Prediction
-from service.engine.admission import Priority
-from service.engine.answer_cache import AnswerCache, CacheKeys, is_kept
-from service.engine.batching import WorkQueue
-from service.engine.jobs import Job, Seconds
-from service.versions.serving import LoadedModel
+from longtail.models.options import RankingOptions
+from longtail.models.results import Prediction
+from longtail.service.engine.admission import Priority
+from longtail.service.engine.answer_cache import AnswerCache, CacheKeys, is_kept
+from longtail.service.engine.batching import WorkQueue
+from longtail.service.engine.jobs import Job, Seconds
+from longtail.service.versions.serving import LoadedModel
 
 Origin = Literal["computed", "in_flight", "cache"]
 """Where the answer about a text came from: it was computed for this query, or for another one that

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from models.options import RankingOptions
-from models.predict.protocol import PreparedTexts
-from models.results import Prediction
-from service.engine.admission import Priority
-from service.versions.serving import LoadedModel
+from longtail.models.options import RankingOptions
+from longtail.models.predict.protocol import PreparedTexts
+from longtail.models.results import Prediction
+from longtail.service.engine.admission import Priority
+from longtail.service.versions.serving import LoadedModel
 
 EXPLANATION_TOKENS = 16
 """Tokens of text that take about as long as the explanation of a label."""

@@ -8,10 +8,10 @@ import logging
 import re
 from pathlib import Path
 
-from models.errors import ConfigError, RequestError
-from models.labels.filters import LabelFilter, LabelSet
-from service.engine.queries import NamedLabels
-from service.process.reloading_file import ReloadingFile
+from longtail.models.errors import ConfigError, RequestError
+from longtail.models.labels.filters import LabelFilter, LabelSet
+from longtail.service.engine.queries import NamedLabels
+from longtail.service.process.reloading_file import ReloadingFile
 
 logger = logging.getLogger(__name__)
 

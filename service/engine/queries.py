@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from models.errors import RequestError
-from models.options import RankingOptions
-from service.schemas.base import Options
+from longtail.models.errors import RequestError
+from longtail.models.options import RankingOptions
+from longtail.service.schemas.base import Options
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that queries may ask for; see `service.settings.Settings`."""
+    """The most that queries may ask for; see `longtail.service.settings.Settings`."""
 
     max_texts: int
     max_text_characters: int

@@ -13,9 +13,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from models.errors import LongtailError, NotReadyError, OverloadedError
-from service.engine.engine import Engine
-from service.errors import DeadlineError
+from longtail.models.errors import LongtailError, NotReadyError, OverloadedError
+from longtail.service.engine.engine import Engine
+from longtail.service.errors import DeadlineError
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from service.errors import QueueFullError
+from longtail.service.errors import QueueFullError
 
 GREED = 4
 _CLIENT: ContextVar[str] = ContextVar("client of the request at hand", default="")

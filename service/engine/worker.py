@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from threading import current_thread
 from typing import Protocol
 
-from models.errors import LongtailError, NotReadyError, RequestError
-from models.options import RankingOptions
-from models.predict.protocol import Predictor, PreparedTexts
-from models.processor import gpu_problem
-from models.results import Prediction
-from service.engine.batching import BATCH_COST, WorkQueue
-from service.engine.flights import ReuseObserver
-from service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
+from longtail.models.errors import LongtailError, NotReadyError, RequestError
+from longtail.models.options import RankingOptions
+from longtail.models.predict.protocol import Predictor, PreparedTexts
+from longtail.models.processor import gpu_problem
+from longtail.models.results import Prediction
+from longtail.service.engine.batching import BATCH_COST, WorkQueue
+from longtail.service.engine.flights import ReuseObserver
+from longtail.service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-from models.errors import RequestError
-from models.labels.catalogue import LabelCatalogue
-from service.feedback.entries import Entry, ProposedLabel, sha256_of
-from service.feedback.store import now
-from service.schemas.feedback import FeedbackEntry
+from longtail.models.errors import RequestError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.service.feedback.entries import Entry, ProposedLabel, sha256_of
+from longtail.service.feedback.store import now
+from longtail.service.schemas.feedback import FeedbackEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from models.errors import LongtailError
-from service.errors import QueueFullError
-from service.feedback.entries import Record
-from service.feedback.store import FeedbackStore
-from service.process.reloading_file import ReloadingFile
+from longtail.models.errors import LongtailError
+from longtail.service.errors import QueueFullError
+from longtail.service.feedback.entries import Record
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.process.reloading_file import ReloadingFile
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from service.feedback.entries import Entry, Record
+from longtail.service.feedback.entries import Entry, Record
 
 _IDS = 500
 """In one statement."""

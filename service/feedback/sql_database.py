@@ -17,12 +17,12 @@ import sqlalchemy
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Unicode, UnicodeText
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from models.files.urls import without_secrets
-from service.errors import FeedbackStoreError
-from service.feedback.records import Records
-from service.feedback.sql_dialects import SLOW_S, dialect_of, make_engine
-from service.feedback.sql_failures import driver_says, is_worth_a_retry, words_of
-from service.feedback.sqlite import other_schema
+from longtail.models.files.urls import without_secrets
+from longtail.service.errors import FeedbackStoreError
+from longtail.service.feedback.records import Records
+from longtail.service.feedback.sql_dialects import SLOW_S, dialect_of, make_engine
+from longtail.service.feedback.sql_failures import driver_says, is_worth_a_retry, words_of
+from longtail.service.feedback.sqlite import other_schema
 
 _SCHEMA = 1
 """Version of the tables below."""

@@ -9,8 +9,8 @@ from math import ceil
 from sqlalchemy import URL, Engine, QueuePool, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from models.errors import ConfigError
-from models.files.urls import without_secrets
+from longtail.models.errors import ConfigError
+from longtail.models.files.urls import without_secrets
 
 SLOW_S = 30
 """Seconds after which a statement, or a silent network, is given up."""

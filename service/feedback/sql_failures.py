@@ -8,8 +8,8 @@ from urllib.parse import quote, quote_plus
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from service.feedback.sql_dialects import SLOW_S
-from service.feedback.sqlite import LOCKED, reason_in_words
+from longtail.service.feedback.sql_dialects import SLOW_S
+from longtail.service.feedback.sqlite import LOCKED, reason_in_words
 
 _MAX_CHARACTERS = 500
 _UNREACHABLE = (

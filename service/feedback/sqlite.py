@@ -15,10 +15,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from models.files.durable import make_private_file, make_private_folder, sync_folder
-from models.files.failures import reason_of
-from service.errors import FeedbackStoreError
-from service.feedback.records import Records
+from longtail.models.files.durable import make_private_file, make_private_folder, sync_folder
+from longtail.models.files.failures import reason_of
+from longtail.service.errors import FeedbackStoreError
+from longtail.service.feedback.records import Records
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from models.errors import ConfigError
-from models.files.urls import is_url, without_secrets
-from service.errors import FeedbackConflictError, FeedbackStoreError
-from service.feedback.entries import Counts, Entry, Receipt, Record
-from service.feedback.records import Database, Records
-from service.feedback.sqlite import FILE_NAME, SqliteDatabase
+from longtail.models.errors import ConfigError
+from longtail.models.files.urls import is_url, without_secrets
+from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
+from longtail.service.feedback.entries import Counts, Entry, Receipt, Record
+from longtail.service.feedback.records import Database, Records
+from longtail.service.feedback.sqlite import FILE_NAME, SqliteDatabase
 
 _SQLITE_URL = "sqlite://"
 _PAGE = 1000
@@ -200,7 +200,7 @@ def _sql_database(url: str, *, wait_s: float, must_exist: bool) -> Database:
             "feedback: the URL of a database needs SQLAlchemy, which is not installed; "
             "pip install 'longtail[database]', or name a folder"
         ) from missing
-    from service.feedback.sql_database import SqlDatabase
+    from longtail.service.feedback.sql_database import SqlDatabase
 
     return SqlDatabase(url, wait_s=wait_s, must_exist=must_exist)
 

@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from models.errors import LongtailError, NotReadyError
-from service.errors import FeedbackStoreError, QueueFullError
-from service.feedback.entries import Entry, Receipt
-from service.feedback.store import FeedbackStore
+from longtail.models.errors import LongtailError, NotReadyError
+from longtail.service.errors import FeedbackStoreError, QueueFullError
+from longtail.service.feedback.entries import Entry, Receipt
+from longtail.service.feedback.store import FeedbackStore
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.web.encodings import inflater_for
-from service.web.paths import STREAM_PATHS, path_of
-from service.web.problem_handlers import HTTP_KINDS, BodyError, problem_response
-from service.wire.decompression import BadGzipError, Inflater
+from longtail.service.web.encodings import inflater_for
+from longtail.service.web.paths import STREAM_PATHS, path_of
+from longtail.service.web.problem_handlers import HTTP_KINDS, BodyError, problem_response
+from longtail.service.wire.decompression import BadGzipError, Inflater
 
 MAX_PARAMETERS = 4000
 """Of a query: what fits into the longest takes a tenth of a second to parse."""

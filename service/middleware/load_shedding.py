@@ -14,15 +14,15 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.engine.admission import Admission
-from service.engine.shares import set_client
-from service.errors import QueueFullError
-from service.middleware.security import RAW_SECURITY_HEADERS
-from service.telemetry.logs import REQUEST_ID_HEADER, request_id_of
-from service.telemetry.metrics import Telemetry
-from service.web.paths import STREAM_PATHS, path_of
-from service.web.problem_handlers import problem_body
-from service.wire.problems import MEDIA_TYPE, OVERLOADED
+from longtail.service.engine.admission import Admission
+from longtail.service.engine.shares import set_client
+from longtail.service.errors import QueueFullError
+from longtail.service.middleware.security import RAW_SECURITY_HEADERS
+from longtail.service.telemetry.logs import REQUEST_ID_HEADER, request_id_of
+from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.web.paths import STREAM_PATHS, path_of
+from longtail.service.web.problem_handlers import problem_body
+from longtail.service.wire.problems import MEDIA_TYPE, OVERLOADED
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.web.problem_handlers import problem_response
-from service.wire.problems import Kind
+from longtail.service.web.problem_handlers import problem_response
+from longtail.service.wire.problems import Kind
 
 BAD_HOST = Kind("bad-host", 400, "A request has one header 'Host'")
 OTHER_HOST = Kind("other-host", 421, "This service does not answer for that host")

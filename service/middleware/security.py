@@ -11,11 +11,11 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.web.api_keys import KeyRing, Keys
-from service.web.paths import DOCS_PATH, PAGE_PREFIX, is_under, path_of
-from service.web.problem_handlers import problem_response
-from service.web.request_state import add_log_fields
-from service.wire.problems import Kind
+from longtail.service.web.api_keys import KeyRing, Keys
+from longtail.service.web.paths import DOCS_PATH, PAGE_PREFIX, is_under, path_of
+from longtail.service.web.problem_handlers import problem_response
+from longtail.service.web.request_state import add_log_fields
+from longtail.service.wire.problems import Kind
 
 ADMIN_PREFIX = "/v1/admin"
 PUBLIC_PATHS = frozenset(

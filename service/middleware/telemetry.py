@@ -8,9 +8,14 @@ import time
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.telemetry.logs import REQUEST_ID_HEADER, request_id_of, start_log_context, structured
-from service.telemetry.metrics import Telemetry
-from service.web.request_state import (
+from longtail.service.telemetry.logs import (
+    REQUEST_ID_HEADER,
+    request_id_of,
+    start_log_context,
+    structured,
+)
+from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.web.request_state import (
     _REQUEST_ID,
     QUIET_ROUTES,
     final_status,
@@ -18,7 +23,7 @@ from service.web.request_state import (
     route_of,
 )
 
-logger = logging.getLogger("service.requests")
+logger = logging.getLogger("longtail.service.requests")
 
 
 class TelemetryMiddleware:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.telemetry.logs import add_log_context
-from service.telemetry.tracing import Tracing
-from service.web.paths import path_of
-from service.web.request_state import QUIET_ROUTES, final_status, log_fields_of, route_of
+from longtail.service.telemetry.logs import add_log_context
+from longtail.service.telemetry.tracing import Tracing
+from longtail.service.web.paths import path_of
+from longtail.service.web.request_state import QUIET_ROUTES, final_status, log_fields_of, route_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

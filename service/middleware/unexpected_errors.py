@@ -9,7 +9,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.web.problem_handlers import unexpected_problem
+from longtail.service.web.problem_handlers import unexpected_problem
 
 
 class UnexpectedErrorMiddleware:

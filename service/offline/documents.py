@@ -27,15 +27,15 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigError, DataError
-from models.files.csv_columns import AS_UTF_8, find_header, not_csv
-from models.files.failures import reason_of
-from models.files.outputs import check_readable_file
-from models.files.rows import check_encoding
-from models.files.text_files import AsUtf8, encoding_of
-from service.schemas.batch import BatchLine
-from service.wire.lines import LineError, LineSplitter
-from service.wire.problems import INVALID
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.csv_columns import AS_UTF_8, find_header, not_csv
+from longtail.models.files.failures import reason_of
+from longtail.models.files.outputs import check_readable_file
+from longtail.models.files.rows import check_encoding
+from longtail.models.files.text_files import AsUtf8, encoding_of
+from longtail.service.schemas.batch import BatchLine
+from longtail.service.wire.lines import LineError, LineSplitter
+from longtail.service.wire.problems import INVALID
 
 MAX_LINE_BYTES = 2**24
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

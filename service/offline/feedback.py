@@ -10,18 +10,18 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from models.bundle.registry import Registry
-from models.errors import BundleError, DataError, RequestError
-from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
-from models.files.durable import write_lines_durably
-from models.files.rows import Fields, json_rows
-from service.errors import FeedbackConflictError
-from service.feedback.checks import Meant, entry_of, unchecked_entry
-from service.feedback.entries import Entry, sha256_of
-from service.feedback.store import FeedbackStore
-from service.schemas.base import SURROGATE
-from service.schemas.feedback import FeedbackEntry
-from service.wire.problems import describe_invalid
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleError, DataError, RequestError
+from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.files.rows import Fields, json_rows
+from longtail.service.errors import FeedbackConflictError
+from longtail.service.feedback.checks import Meant, entry_of, unchecked_entry
+from longtail.service.feedback.entries import Entry, sha256_of
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.schemas.base import SURROGATE
+from longtail.service.schemas.feedback import FeedbackEntry
+from longtail.service.wire.problems import describe_invalid
 
 _BATCH = 500
 """Lines in one transaction, and records of one page."""

@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from models.bundle.registry import Registry
-from models.errors import BundleError, ConfigError
-from models.labels.catalogue import LabelCatalogue
-from service.feedback.store import FeedbackStore
-from service.telemetry.feedback_metrics import BANDS, band_of
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleError, ConfigError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.telemetry.feedback_metrics import BANDS, band_of
 
 UNKNOWN_BAND = "unknown"
 """Of labels of versions that the registry has no more."""

@@ -10,22 +10,22 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from models.bundle.bundle import Bundle
-from models.encoders.onnx import OnnxPrecision
-from models.encoders.pretrained import Precision
-from models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
-from models.files.outputs import check_output_file
-from models.files.validation import problem_in_words
-from models.interface.languages import check_language, in_language
-from models.options import RankingOptions
-from models.predict.protocol import Predictor
-from service.engine.label_sets import LabelSets
-from service.engine.queries import query_of
-from service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
-from service.offline.tables import check_form
-from service.offline.unfinished import Task, check_left, finish, option_of, resume, working
-from service.schemas.batch import BatchLine, BatchOptions
-from service.wire.lines import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.encoders.onnx import OnnxPrecision
+from longtail.models.encoders.pretrained import Precision
+from longtail.models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
+from longtail.models.files.outputs import check_output_file
+from longtail.models.files.validation import problem_in_words
+from longtail.models.interface.languages import check_language, in_language
+from longtail.models.options import RankingOptions
+from longtail.models.predict.protocol import Predictor
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.engine.queries import query_of
+from longtail.service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
+from longtail.service.offline.tables import check_form
+from longtail.service.offline.unfinished import Task, check_left, finish, option_of, resume, working
+from longtail.service.schemas.batch import BatchLine, BatchOptions
+from longtail.service.wire.lines import (
     TOO_LONG,
     LineError,
     error_line,
@@ -33,8 +33,8 @@ from service.wire.lines import (
     problem_of_error,
     result_line,
 )
-from service.wire.problems import KINDS
-from service.wire.tally import Tally
+from longtail.service.wire.problems import KINDS
+from longtail.service.wire.tally import Tally
 
 MAX_LINE_BYTES = 2**24
 ENGINES = ("local", "ray")

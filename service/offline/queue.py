@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.errors import DataError
-from service.feedback.entries import sha256_of
-from service.feedback.queue import QueuedDocument
-from service.offline.documents import (
+from longtail.models.errors import DataError
+from longtail.service.feedback.entries import sha256_of
+from longtail.service.feedback.queue import QueuedDocument
+from longtail.service.offline.documents import (
     BYTE_ORDER_MARK,
     MAX_LINE_BYTES,
     as_question,
     check_source,
     document_lines,
 )
-from service.schemas.feedback import MAX_ID_CHARACTERS, PLAIN
-from service.wire.lines import TOO_LONG, LineError, parse_line
-from service.wire.problems import INVALID
+from longtail.service.schemas.feedback import MAX_ID_CHARACTERS, PLAIN
+from longtail.service.wire.lines import TOO_LONG, LineError, parse_line
+from longtail.service.wire.problems import INVALID
 
 MAX_DOCUMENTS = 100_000
 """Of a queue; all are held in memory."""

@@ -1,9 +1,9 @@
 """A file of lines in, a file of answers out, on a cluster: Ray Data with an actor pool of models.
 
-The lines are cut into the same chunks as `service.offline.predict` cuts them, so that an answer is
-the same number, to the bit. A chunk is a row of Ray Data; its answers come back in order, and are
-written by this process as `service.offline.predict` writes them. So each line has one answer
-whatever workers die, and either way of computing goes on where the other was cut off.
+The lines are cut into the same chunks as `longtail.service.offline.predict` cuts them, so that an
+answer is the same number, to the bit. A chunk is a row of Ray Data; its answers come back in order,
+and are written by this process as `longtail.service.offline.predict` writes them. So each line has
+one answer whatever workers die, and either way of computing goes on where the other was cut off.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from models.encoders.onnx import OnnxPrecision
-from models.encoders.pretrained import Precision
-from models.errors import DataError
-from models.files.failures import reason_of
-from models.predict.protocol import Predictor
-from models.ray_runtime import start_ray
-from service.engine.label_sets import LabelSets
-from service.offline.documents import document_lines, is_plain_json_lines
-from service.offline.predict import CHUNK_LINES, MAX_LINE_BYTES, answers_to
-from service.offline.unfinished import Task, finish, resume, working
-from service.wire.lines import LineSplitter
-from service.wire.tally import Tally
+from longtail.models.encoders.onnx import OnnxPrecision
+from longtail.models.encoders.pretrained import Precision
+from longtail.models.errors import DataError
+from longtail.models.files.failures import reason_of
+from longtail.models.predict.protocol import Predictor
+from longtail.models.ray_runtime import start_ray
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.offline.documents import document_lines, is_plain_json_lines
+from longtail.service.offline.predict import CHUNK_LINES, MAX_LINE_BYTES, answers_to
+from longtail.service.offline.unfinished import Task, finish, resume, working
+from longtail.service.wire.lines import LineSplitter
+from longtail.service.wire.tally import Tally
 
 _READ_BYTES = 2**20
 _UNPACKED = ".unpacked-lines"
@@ -67,8 +67,8 @@ class Answerer:
             workers: How to load it.
             ends: Where in the source each chunk ends, in bytes.
         """
-        from models.bundle.registry import Registry
-        from models.predict.predictor import Predictor as BundlePredictor  # brings PyTorch
+        from longtail.models.bundle.registry import Registry
+        from longtail.models.predict.predictor import Predictor as BundlePredictor  # brings PyTorch
 
         self._task = replace(task, label_sets=LabelSets(workers.label_sets))
         self._ends = ends
@@ -97,8 +97,8 @@ class Answerer:
 def predict_on_ray(task: Task, workers: Workers, progress: Callable[[int], object] = int) -> Tally:
     """Answer every line of a file; what an earlier run has answered is kept.
 
-    The answers are those of `service.offline.predict.predict_file` with as many threads, byte for
-    byte. Source and registry must lie where every machine of the cluster finds them.
+    The answers are those of `longtail.service.offline.predict.predict_file` with as many threads,
+    byte for byte. Source and registry must lie where every machine of the cluster finds them.
 
     Args:
         task: What to do.

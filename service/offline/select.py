@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from joblib import cpu_count
 
-from models.errors import DataError
-from models.files.durable import write_lines_durably
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from models.selection.choice import Chosen, choose, similar_documents
-from models.selection.pool import RARE_BELOW, Pool, read_pool
-from service.offline.documents import (
+from longtail.models.errors import DataError
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.selection.choice import Chosen, choose, similar_documents
+from longtail.models.selection.pool import RARE_BELOW, Pool, read_pool
+from longtail.service.offline.documents import (
     BYTE_ORDER_MARK,
     MAX_LINE_BYTES,
     DocumentColumns,
     as_question,
     document_lines,
 )
-from service.wire.lines import TOO_LONG, LineError, parse_line
+from longtail.service.wire.lines import TOO_LONG, LineError, parse_line
 
 MAX_POOL = 50_000
 """Different texts that are compared with one another; of more, so many are drawn."""

@@ -18,10 +18,10 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigError, DataError
-from models.files.text_files import lines, raw_blocks
-from models.labels.cells import DELIMITER
-from service.offline.documents import DocumentColumns, Table, form_of, is_table
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.text_files import lines, raw_blocks
+from longtail.models.labels.cells import DELIMITER
+from longtail.service.offline.documents import DocumentColumns, Table, form_of, is_table
 
 ADDED = ("labels", "label_ids", "probabilities", "remarks")
 """Names and ids of the labels, best first, their probabilities, and the codes of the warnings, or

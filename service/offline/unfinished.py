@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigError, DataError
-from models.files.failures import doing
-from models.files.outputs import held
-from service.engine.label_sets import LabelSets
-from service.offline.documents import DocumentColumns, is_table
-from service.offline.tables import write_table
-from service.wire.tally import Tally
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.failures import doing
+from longtail.models.files.outputs import held
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.offline.documents import DocumentColumns, is_table
+from longtail.service.offline.tables import write_table
+from longtail.service.wire.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Task:
     """What is to be answered from where to where.
 
     Attributes:
-        source: Documents in a form of `service.offline.documents`.
+        source: Documents in a form of `longtail.service.offline.documents`.
         target: Where the answers shall lie: JSON lines, or a table where its name ends in .csv or
             .tsv; gzip-compressed where it ends in .gz.
         version: Number of the model version; the only one that lines may name.

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from models.errors import ConfigError, LongtailError
+from longtail.models.errors import ConfigError, LongtailError
 
 _UVICORN_FAILED = 3
 """The status of a server that did not start, which other commands don't have."""

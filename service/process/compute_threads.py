@@ -13,9 +13,9 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from models.processor import sees_gpu
-from service.process.memory import collect_rarely
-from service.process.priority import lower_priority
+from longtail.models.processor import sees_gpu
+from longtail.service.process.memory import collect_rarely
+from longtail.service.process.priority import lower_priority
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ long, and a compute thread asks again some twenty times a batch."""
 _MAX_SHAPES = "128"
 """Shapes of matrix products that oneDNN, and PyTorch's layer over it, keep what they have made for.
 By default it is 1,024 of them: with texts of all lengths, half a gigabyte. An encoder of BERT's
-architecture needs about a hundred (see `models.encoders.cpu.unpadded`)."""
+architecture needs about a hundred (see `longtail.models.encoders.cpu.unpadded`)."""
 
 
 _OFF = frozenset({"off", "false", "f", "no", "n", "0"})

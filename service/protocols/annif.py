@@ -18,10 +18,10 @@ import fastapi
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
-from models.errors import RequestError
-from models.results import LabelScore
-from service.feedback.entries import sha256_of
-from service.protocols.annif_schemas import (
+from longtail.models.errors import RequestError
+from longtail.models.results import LabelScore
+from longtail.service.feedback.entries import sha256_of
+from longtail.service.protocols.annif_schemas import (
     ApiInfo,
     DocumentBatch,
     DocumentSuggestions,
@@ -37,15 +37,15 @@ from service.protocols.annif_schemas import (
     Vocabulary,
     VocabularyList,
 )
-from service.schemas.feedback import FeedbackEntry
-from service.schemas.predict import PredictRequest
-from service.versions.serving import LoadedModel, Serving
-from service.web.answering import answer_request, written_off_the_loop
-from service.web.deps import Service, ServiceDep, media_type_of
-from service.web.feedback import store_feedback
-from service.web.json_body import JsonBody, off_the_loop, validated
-from service.web.problem_handlers import BodyError, responses
-from service.wire.problems import Kind, KindError
+from longtail.service.schemas.feedback import FeedbackEntry
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.versions.serving import LoadedModel, Serving
+from longtail.service.web.answering import answer_request, written_off_the_loop
+from longtail.service.web.deps import Service, ServiceDep, media_type_of
+from longtail.service.web.feedback import store_feedback
+from longtail.service.web.json_body import JsonBody, off_the_loop, validated
+from longtail.service.web.problem_handlers import BodyError, responses
+from longtail.service.wire.problems import Kind, KindError
 
 NAME = "longtail"
 """Of the project for requests that name no version, and the beginning of all others' names."""

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
-from service.schemas.base import Answer, Listed, Text, check_text
-from service.schemas.feedback import MAX_LABELS, EntryId, LabelId
+from longtail.service.schemas.base import Answer, Listed, Text, check_text
+from longtail.service.schemas.feedback import MAX_LABELS, EntryId, LabelId
 
 MAX_DOCUMENTS = 32
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
-from models.errors import RequestError
+from longtail.models.errors import RequestError
 
 ControlKind: TypeAlias = Literal["choices", "taxonomy"]
 THRESHOLD, NUM_LABELS, SCORER = "model_score_threshold", "model_k", "model_scorer"

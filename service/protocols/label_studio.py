@@ -16,12 +16,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from models.errors import RequestError
-from models.results import Prediction
-from service.engine.queries import query_of
-from service.protocols.annif import score_of
-from service.protocols.label_config import NUM_LABELS
-from service.protocols.label_studio_feedback import (
+from longtail.models.errors import RequestError
+from longtail.models.results import Prediction
+from longtail.service.engine.queries import query_of
+from longtail.service.protocols.annif import score_of
+from longtail.service.protocols.label_config import NUM_LABELS
+from longtail.service.protocols.label_studio_feedback import (
     DELETED,
     judged,
     series_of,
@@ -29,13 +29,13 @@ from service.protocols.label_studio_feedback import (
     version_name,
     version_of,
 )
-from service.protocols.label_studio_labels import (
+from longtail.service.protocols.label_studio_labels import (
     ControlLabels,
     browser_of,
     labels_of,
     taxonomy_items,
 )
-from service.protocols.label_studio_schemas import (
+from longtail.service.protocols.label_studio_schemas import (
     AnnotationEvent,
     AnnotationsEvent,
     DeletionEvent,
@@ -53,15 +53,15 @@ from service.protocols.label_studio_schemas import (
     TaxonomyItem,
     WebhookReceipt,
 )
-from service.schemas.base import Version, schemas_of
-from service.schemas.feedback import FeedbackEntry
-from service.schemas.predict import PredictRequest
-from service.versions.serving import LoadedModel
-from service.web.answering import answer_request
-from service.web.deps import Service, ServiceDep, require_known_query
-from service.web.feedback import replace_feedback, writer_of
-from service.web.json_body import JsonBody, checked, off_the_loop
-from service.web.problem_handlers import responses
+from longtail.service.schemas.base import Version, schemas_of
+from longtail.service.schemas.feedback import FeedbackEntry
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.versions.serving import LoadedModel
+from longtail.service.web.answering import answer_request
+from longtail.service.web.deps import Service, ServiceDep, require_known_query
+from longtail.service.web.feedback import replace_feedback, writer_of
+from longtail.service.web.json_body import JsonBody, checked, off_the_loop
+from longtail.service.web.problem_handlers import responses
 
 logger = logging.getLogger(__name__)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from models.labels.browsing import LabelBrowser
-from models.labels.catalogue import LabelCatalogue
-from service.protocols.label_studio_labels import ControlLabels
-from service.protocols.label_studio_schemas import (
+from longtail.models.labels.browsing import LabelBrowser
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.service.protocols.label_studio_labels import ControlLabels
+from longtail.service.protocols.label_studio_schemas import (
     StudioAnnotation,
     StudioProject,
     StudioTask,
 )
-from service.schemas.feedback import FeedbackEntry, NewLabel
-from service.web.json_body import checked
+from longtail.service.schemas.feedback import FeedbackEntry, NewLabel
+from longtail.service.web.json_body import checked
 
 _VERSION = re.compile(r"longtail-([1-9][0-9]{0,17})")
 DELETED = "deleted"

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from models.errors import DataError, LabelNotFoundError, RequestError
-from models.files.validation import without_text
-from models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
-from models.labels.catalogue import LabelCatalogue
-from models.predict.protocol import Predictor
-from service.protocols.label_config import Choice, Control, ControlKind, controls_of
-from service.protocols.label_studio_schemas import TaxonomyItem
-from service.schemas.base import SURROGATE
-from service.schemas.feedback import MAX_LABELS
-from service.versions.serving import LoadedModel
+from longtail.models.errors import DataError, LabelNotFoundError, RequestError
+from longtail.models.files.validation import without_text
+from longtail.models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.predict.protocol import Predictor
+from longtail.service.protocols.label_config import Choice, Control, ControlKind, controls_of
+from longtail.service.protocols.label_studio_schemas import TaxonomyItem
+from longtail.service.schemas.base import SURROGATE
+from longtail.service.schemas.feedback import MAX_LABELS
+from longtail.service.versions.serving import LoadedModel
 
 _MAX_CHOSEN = 3 * MAX_LABELS
 """Accepted, added and proposed."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from service.schemas.base import Answer, Item
+from longtail.service.schemas.base import Answer, Item
 
 MAX_TASKS = 1000
 _MAX_ID = 2**63 - 1

@@ -1,8 +1,8 @@
 """The Open Inference Protocol, version 2, over REST (`/v2`), so that its clients can ask us.
 
 https://github.com/kserve/open-inference-protocol; with the binary tensor data extension. One model,
-`longtail`, whose versions are those of the registry. `service.protocols.tensors` reads and writes
-the bodies.
+`longtail`, whose versions are those of the registry. `longtail.service.protocols.tensors` reads and
+writes the bodies.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from service.protocols.output_tensors import OUTPUTS, TensorMetadata, packed
-from service.protocols.tensors import (
+from longtail.service.protocols.output_tensors import OUTPUTS, TensorMetadata, packed
+from longtail.service.protocols.tensors import (
     BINARY_EXTENSION,
     INPUT,
     InferRequest,
@@ -24,16 +24,16 @@ from service.protocols.tensors import (
     texts_of,
     write_answer,
 )
-from service.schemas.base import Answer
-from service.schemas.predict import PredictRequest
-from service.versions.serving import LoadedModel
-from service.web.answering import answer_request, written_off_the_loop
-from service.web.deps import Service, ServiceDep
-from service.web.encodings import accepts_gzip
-from service.web.json_body import off_the_loop, validated
-from service.web.paths import INFERENCE_PROTOCOL
-from service.web.problem_handlers import responses
-from service.wire.problems import Kind, KindError
+from longtail.service.schemas.base import Answer
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.versions.serving import LoadedModel
+from longtail.service.web.answering import answer_request, written_off_the_loop
+from longtail.service.web.deps import Service, ServiceDep
+from longtail.service.web.encodings import accepts_gzip
+from longtail.service.web.json_body import off_the_loop, validated
+from longtail.service.web.paths import INFERENCE_PROTOCOL
+from longtail.service.web.problem_handlers import responses
+from longtail.service.wire.problems import Kind, KindError
 
 MODEL = "longtail"
 HEADER_LENGTH = "Inference-Header-Content-Length"

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from models.results import UNLIKE_TRAINING
-from service.engine.engine import EngineAnswer
-from service.schemas.base import Answer
+from longtail.models.results import UNLIKE_TRAINING
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.schemas.base import Answer
 
 NO_SCORE = float(np.finfo(np.float32).min)
 """Fills scores where a text has fewer labels than asked for: JSON has no infinity."""

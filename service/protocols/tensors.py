@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.errors import RequestError
-from models.files.validation import without_text
-from service.engine.engine import EngineAnswer
-from service.protocols.output_tensors import (
+from longtail.models.errors import RequestError
+from longtail.models.files.validation import without_text
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.protocols.output_tensors import (
     _DATATYPES,
     _LENGTH,
     _WRITERS,
@@ -26,9 +26,9 @@ from service.protocols.output_tensors import (
     Scalar,
     TensorMetadata,
 )
-from service.schemas.base import Listed, Options, WholeNumber, as_one_error
-from service.web.json_body import parse_json_body
-from service.web.problem_handlers import BodyError
+from longtail.service.schemas.base import Listed, Options, WholeNumber, as_one_error
+from longtail.service.web.json_body import parse_json_body
+from longtail.service.web.problem_handlers import BodyError
 
 BINARY_EXTENSION = "binary_tensor_data"
 _TEXT_SHAPES = "[n] or [n, 1]"

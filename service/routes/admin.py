@@ -8,14 +8,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
 
-from models.errors import NotReadyError
-from service.schemas.base import MAX_VERSION
-from service.schemas.models import CanaryRequest, ModelChange
-from service.versions.changes import Change
-from service.versions.serving import Canary
-from service.web.deps import AuthorDep, ServiceDep, require_known_query
-from service.web.json_body import JsonBody
-from service.web.problem_handlers import responses
+from longtail.models.errors import NotReadyError
+from longtail.service.schemas.base import MAX_VERSION
+from longtail.service.schemas.models import CanaryRequest, ModelChange
+from longtail.service.versions.changes import Change
+from longtail.service.versions.serving import Canary
+from longtail.service.web.deps import AuthorDep, ServiceDep, require_known_query
+from longtail.service.web.json_body import JsonBody
+from longtail.service.web.problem_handlers import responses
 
 router = APIRouter(
     prefix="/v1/admin",

@@ -8,11 +8,11 @@ import fastapi
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from service.routes.batch_stream import MEDIA_TYPE, BatchResponse, BatchSettings
-from service.schemas.batch import BatchOptions
-from service.web.deps import ServiceDep, require_lines
-from service.web.encodings import accepts_gzip, inflater_for
-from service.web.problem_handlers import responses
+from longtail.service.routes.batch_stream import MEDIA_TYPE, BatchResponse, BatchSettings
+from longtail.service.schemas.batch import BatchOptions
+from longtail.service.web.deps import ServiceDep, require_lines
+from longtail.service.web.encodings import accepts_gzip, inflater_for
+from longtail.service.web.problem_handlers import responses
 
 router = APIRouter()
 

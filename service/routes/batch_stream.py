@@ -19,19 +19,19 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from models.errors import LongtailError, NotReadyError, RequestError
-from service.engine.engine import Engine, EngineAnswer
-from service.engine.queries import query_of
-from service.engine.shares import Slots
-from service.errors import DeadlineError
-from service.schemas.batch import BatchLine
-from service.schemas.problem import Problem
-from service.telemetry.metrics import Telemetry
-from service.web.json_body import off_the_loop
-from service.web.problem_handlers import HTTP_KINDS
-from service.web.request_state import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
-from service.wire.decompression import Inflater
-from service.wire.lines import (
+from longtail.models.errors import LongtailError, NotReadyError, RequestError
+from longtail.service.engine.engine import Engine, EngineAnswer
+from longtail.service.engine.queries import query_of
+from longtail.service.engine.shares import Slots
+from longtail.service.errors import DeadlineError
+from longtail.service.schemas.batch import BatchLine
+from longtail.service.schemas.problem import Problem
+from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.web.json_body import off_the_loop
+from longtail.service.web.problem_handlers import HTTP_KINDS
+from longtail.service.web.request_state import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
+from longtail.service.wire.decompression import Inflater
+from longtail.service.wire.lines import (
     LineError,
     LineSplitter,
     end_line,
@@ -41,8 +41,8 @@ from service.wire.lines import (
     result_line,
     too_long,
 )
-from service.wire.problems import INTERNAL, TYPE_PREFIX, problem_of
-from service.wire.tally import Tally
+from longtail.service.wire.problems import INTERNAL, TYPE_PREFIX, problem_of
+from longtail.service.wire.tally import Tally
 
 logger = logging.getLogger(__name__)
 

@@ -8,18 +8,18 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from service.schemas.base import ModelReference
-from service.schemas.feedback import (
+from longtail.service.schemas.base import ModelReference
+from longtail.service.schemas.feedback import (
     FeedbackDeleted,
     FeedbackReceipt,
     FeedbackReceipts,
     FeedbackRequest,
 )
-from service.web.deps import ServiceDep, require_known_query
-from service.web.feedback import read_records, store_feedback, writer_of, written
-from service.web.json_body import JsonBody
-from service.web.problem_handlers import responses
-from service.wire.problems import Kind, KindError
+from longtail.service.web.deps import ServiceDep, require_known_query
+from longtail.service.web.feedback import read_records, store_feedback, writer_of, written
+from longtail.service.web.json_body import JsonBody
+from longtail.service.web.problem_handlers import responses
+from longtail.service.wire.problems import Kind, KindError
 
 _NOT_FOUND = Kind("feedback-not-found", 404, "There is no such feedback")
 _MAX_SEQUENCE = 2**53

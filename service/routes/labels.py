@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from models.errors import LabelNotFoundError
-from models.interface.languages import check_language
-from models.predict.protocol import Predictor
-from service.schemas.base import ModelReference, Version
-from service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
-from service.versions.serving import LoadedModel
-from service.web.deps import ServiceDep, require_known_query
-from service.web.problem_handlers import responses
-from service.web.request_state import add_log_fields
-from service.wire.labels import detail_of, summary_of
+from longtail.models.errors import LabelNotFoundError
+from longtail.models.interface.languages import check_language
+from longtail.models.predict.protocol import Predictor
+from longtail.service.schemas.base import ModelReference, Version
+from longtail.service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
+from longtail.service.versions.serving import LoadedModel
+from longtail.service.web.deps import ServiceDep, require_known_query
+from longtail.service.web.problem_handlers import responses
+from longtail.service.web.request_state import add_log_fields
+from longtail.service.wire.labels import detail_of, summary_of
 
 MAX_LIMIT = 1000
 """Labels in one answer."""

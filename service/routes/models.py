@@ -8,18 +8,24 @@ from pathlib import Path
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from models.bundle.bundle import read_manifest
-from models.bundle.manifest import MANIFEST_NAME, Manifest
-from models.bundle.registry import EMPTY_STATE, RegistryState
-from models.errors import BundleCorruptError, BundleError
-from models.names import AIM_NAMES, CASCADE, PRECISION, STAGES, AimName, CorrectionName
-from models.scorers.aims import AIMS_NAME
-from service.schemas.models import FeedbackState, ModelList, ModelSummary, Runtime, ServiceLimits
-from service.settings import Settings
-from service.telemetry.model_metrics import shares_of
-from service.versions.serving import Serving
-from service.web.deps import Service, ServiceDep, require_known_query
-from service.web.problem_handlers import responses
+from longtail.models.bundle.bundle import read_manifest
+from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
+from longtail.models.bundle.registry import EMPTY_STATE, RegistryState
+from longtail.models.errors import BundleCorruptError, BundleError
+from longtail.models.names import AIM_NAMES, CASCADE, PRECISION, STAGES, AimName, CorrectionName
+from longtail.models.scorers.aims import AIMS_NAME
+from longtail.service.schemas.models import (
+    FeedbackState,
+    ModelList,
+    ModelSummary,
+    Runtime,
+    ServiceLimits,
+)
+from longtail.service.settings import Settings
+from longtail.service.telemetry.model_metrics import shares_of
+from longtail.service.versions.serving import Serving
+from longtail.service.web.deps import Service, ServiceDep, require_known_query
+from longtail.service.web.problem_handlers import responses
 
 router = APIRouter()
 

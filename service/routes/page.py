@@ -19,7 +19,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from service.web.paths import DOCS_PATH, PAGE_PREFIX
+from longtail.service.web.paths import DOCS_PATH, PAGE_PREFIX
 
 INDEX = "index.html"
 
@@ -66,7 +66,7 @@ def read_page(folder: str = "page") -> dict[str, PageFile]:
     """
     return {
         file.name: _page_file(file.name, file.read_bytes())
-        for file in resources.files("service").joinpath(folder).iterdir()
+        for file in resources.files("longtail.service").joinpath(folder).iterdir()
         if PurePosixPath(file.name).suffix in _MEDIA_TYPES
     }
 

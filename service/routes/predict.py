@@ -9,14 +9,14 @@ from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from service.engine.engine import EngineAnswer
-from service.schemas.base import ModelReference
-from service.schemas.predict import PredictRequest, PredictResponse, TextResult
-from service.web.answering import answer_request, written_off_the_loop
-from service.web.deps import require_known_query, service_of
-from service.web.json_body import JSON, JsonBody
-from service.web.problem_handlers import responses
-from service.wire.lines import text_fields
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.schemas.base import ModelReference
+from longtail.service.schemas.predict import PredictRequest, PredictResponse, TextResult
+from longtail.service.web.answering import answer_request, written_off_the_loop
+from longtail.service.web.deps import require_known_query, service_of
+from longtail.service.web.json_body import JSON, JsonBody
+from longtail.service.web.problem_handlers import responses
+from longtail.service.wire.lines import text_fields
 
 
 class BytesRoute(APIRoute):

@@ -8,13 +8,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
-from service.errors import DeadlineError
-from service.feedback.queue import LabelQueue, Turn
-from service.schemas.queue import DocumentToLabel, NextDocument, NextRequest
-from service.web.deps import Service, ServiceDep, require_known_query
-from service.web.json_body import JsonBody
-from service.web.problem_handlers import responses
-from service.wire.problems import Kind, KindError
+from longtail.service.errors import DeadlineError
+from longtail.service.feedback.queue import LabelQueue, Turn
+from longtail.service.schemas.queue import DocumentToLabel, NextDocument, NextRequest
+from longtail.service.web.deps import Service, ServiceDep, require_known_query
+from longtail.service.web.json_body import JsonBody
+from longtail.service.web.problem_handlers import responses
+from longtail.service.wire.problems import Kind, KindError
 
 _OFF = Kind("queue-off", 403, "There is no queue")
 

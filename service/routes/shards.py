@@ -1,4 +1,4 @@
-"""The routes for clients that ask all shards of a model: see `service.client.sharded`."""
+"""The routes for clients that ask all shards of a model: see `longtail.service.client.sharded`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from fastapi import APIRouter, Depends
 from scipy.sparse import csr_array
 
-from models.errors import RequestError
-from models.predict.protocol import Predictor
-from models.ranking.top_k import NO_LABEL
-from models.results import NearLabel
-from service.engine.queries import NamedLabels
-from service.schemas.base import ModelReference
-from service.schemas.shards import (
+from longtail.models.errors import RequestError
+from longtail.models.predict.protocol import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.results import NearLabel
+from longtail.service.engine.queries import NamedLabels
+from longtail.service.schemas.base import ModelReference
+from longtail.service.schemas.shards import (
     KnownLabels,
     KnownLabelsRequest,
     LabelVector,
@@ -26,11 +26,11 @@ from service.schemas.shards import (
     SetMembers,
     StoredSet,
 )
-from service.versions.serving import LoadedModel
-from service.web.deps import ServiceDep, require_known_query
-from service.web.json_body import JsonBody
-from service.web.problem_handlers import responses
-from service.wire.labels import near_labels
+from longtail.service.versions.serving import LoadedModel
+from longtail.service.web.deps import ServiceDep, require_known_query
+from longtail.service.web.json_body import JsonBody
+from longtail.service.web.problem_handlers import responses
+from longtail.service.wire.labels import near_labels
 
 _REFUSED = (400, 404, 413, 415, 422, 503)
 router = APIRouter(

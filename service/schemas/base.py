@@ -19,9 +19,9 @@ from pydantic import (
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticCustomError
 
-from models.files.validation import scalar_in_words
-from models.names import AimName
-from models.options import MAX_TAIL_DIAL
+from longtail.models.files.validation import scalar_in_words
+from longtail.models.names import AimName
+from longtail.models.options import MAX_TAIL_DIAL
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -84,7 +84,7 @@ LabelSetName = Annotated[str, Field(min_length=1, max_length=100)]
 Item = TypeVar("Item")
 MAX_ITEMS = 300_000
 """Most items of a list in a request for which no smaller bound is known; the same as
-`service.wire.json_text.MAX_ELEMENTS`."""
+`longtail.service.wire.json_text.MAX_ELEMENTS`."""
 Listed: TypeAlias = Annotated[list[Item], Field(max_length=MAX_ITEMS, fail_fast=True)]
 """A list of a request: bounded, and not validated any further from its first wrong item on."""
 

@@ -9,10 +9,17 @@ from pydantic import (
     Field,
 )
 
-from models.names import AimName
-from service.schemas.base import Answer, Options, Text, WholeNumber, as_one_error, schemas_of
-from service.schemas.predict import TextResult
-from service.schemas.problem import Problem
+from longtail.models.names import AimName
+from longtail.service.schemas.base import (
+    Answer,
+    Options,
+    Text,
+    WholeNumber,
+    as_one_error,
+    schemas_of,
+)
+from longtail.service.schemas.predict import TextResult
+from longtail.service.schemas.problem import Problem
 
 _ONE_ERROR = as_one_error(
     "line_id", "Give the id as a string of at most 1000 characters or a number"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.schemas.base import SURROGATE, Answer, Listed, ModelReference, Text, Version
+from longtail.service.schemas.base import SURROGATE, Answer, Listed, ModelReference, Text, Version
 
 MAX_LABELS = 1000
 """Label ids in one list of an entry."""

@@ -8,7 +8,7 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
-from service.schemas.base import Answer, ModelReference
+from longtail.service.schemas.base import Answer, ModelReference
 
 
 class Keyword(Answer):

@@ -10,8 +10,8 @@ from pydantic import (
     Field,
 )
 
-from models.names import AimName
-from service.schemas.base import Answer, VersionNumber
+from longtail.models.names import AimName
+from longtail.service.schemas.base import Answer, VersionNumber
 
 
 class ModelSummary(Answer):

@@ -12,9 +12,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from models.names import AimName, WarningCode
-from service.schemas.base import Answer, Listed, ModelReference, Options, Text
-from service.schemas.labels import Keyword, NearLabel
+from longtail.models.names import AimName, WarningCode
+from longtail.service.schemas.base import Answer, Listed, ModelReference, Options, Text
+from longtail.service.schemas.labels import Keyword, NearLabel
 
 
 class PredictRequest(Options):

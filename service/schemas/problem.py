@@ -7,7 +7,7 @@ from pydantic import (
     ConfigDict,
 )
 
-from service.schemas.base import Answer
+from longtail.service.schemas.base import Answer
 
 
 class ProblemDetail(Answer):

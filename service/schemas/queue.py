@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.schemas.base import Answer
-from service.schemas.feedback import PLAIN, EntryId
+from longtail.service.schemas.base import Answer
+from longtail.service.schemas.feedback import PLAIN, EntryId
 
 
 class NextRequest(BaseModel):

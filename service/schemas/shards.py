@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.schemas.base import (
+from longtail.service.schemas.base import (
     Answer,
     LabelSetName,
     Listed,
@@ -16,7 +16,7 @@ from service.schemas.base import (
     Version,
     WholeNumber,
 )
-from service.schemas.labels import NearLabel
+from longtail.service.schemas.labels import NearLabel
 
 MAX_VALUE = 1e15
 """Of a vector; sums of its squares are then finite in float32."""

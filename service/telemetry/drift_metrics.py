@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from models.results import Prediction
-from service.engine.engine import EngineAnswer
-from service.engine.queries import NamedLabels, Query
-from service.versions.serving import LoadedModel
+from longtail.models.results import Prediction
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.engine.queries import NamedLabels, Query
+from longtail.service.versions.serving import LoadedModel
 
 _COSINES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 _OUTCOMES = ("yes", "no", "unknown")

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from service.engine.engine import EngineAnswer
-from service.engine.queries import Query
-from service.telemetry.drift_metrics import DriftMetrics
-from service.telemetry.feedback_metrics import FeedbackMetrics
-from service.telemetry.model_metrics import ModelMetrics
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.engine.queries import Query
+from longtail.service.telemetry.drift_metrics import DriftMetrics
+from longtail.service.telemetry.feedback_metrics import FeedbackMetrics
+from longtail.service.telemetry.model_metrics import ModelMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = tuple(2**power for power in range(18))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from models.bundle.registry import CURRENT
-from service.process.memory import collect_cycles
-from service.versions.loading import LoadObserver
-from service.versions.serving import Canary, LoadedModel, Serving
+from longtail.models.bundle.registry import CURRENT
+from longtail.service.process.memory import collect_cycles
+from longtail.service.versions.loading import LoadObserver
+from longtail.service.versions.serving import Canary, LoadedModel, Serving
 
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 State = Literal["loaded", "loading", "draining", "failed", "not-loaded"]
@@ -22,7 +22,7 @@ _COLLECT_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How versions are chosen and replaced; see `service.settings.Settings`.
+    """How versions are chosen and replaced; see `longtail.service.settings.Settings`.
 
     Attributes:
         versions: What to load at the start; the first is the default.

@@ -10,17 +10,17 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Protocol
 
-from models.bundle.bundle import Bundle
-from models.bundle.registry import CURRENT, Registry
-from models.errors import BundleNotFoundError, LongtailError
-from models.parts.model_parts import gpu_bytes
-from models.predict.protocol import Predictor
-from service.errors import ChangeError
-from service.process.memory import available_bytes, available_gpu_bytes
-from service.versions.serving import LoadedModel
-from service.versions.sources import RegistrySource
-from service.versions.trial_thread import TrialThread
-from service.versions.warmup import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import CURRENT, Registry
+from longtail.models.errors import BundleNotFoundError, LongtailError
+from longtail.models.parts.model_parts import gpu_bytes
+from longtail.models.predict.protocol import Predictor
+from longtail.service.errors import ChangeError
+from longtail.service.process.memory import available_bytes, available_gpu_bytes
+from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.sources import RegistrySource
+from longtail.service.versions.trial_thread import TrialThread
+from longtail.service.versions.warmup import (
     WorkRunner,
     best_labels,
     check_scorers,

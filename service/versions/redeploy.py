@@ -1,7 +1,8 @@
 """Swaps and drains model versions while requests are answered.
 
 All of it happens on one thread, which alone changes what is served: what an operator commands
-(`service.routes.admin`), and what the registry's alias `current` asks for when it has moved.
+(`longtail.service.routes.admin`), and what the registry's alias `current` asks for when it has
+moved.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from models.bundle.change_log import Author
-from models.bundle.registry import CURRENT
-from models.errors import BundleCorruptError, BundleError, LongtailError
-from service.errors import ChangeError
-from service.process.memory import collect_cycles, return_free_memory
-from service.process.priority import lower_priority
-from service.versions.changes import (
+from longtail.models.bundle.change_log import Author
+from longtail.models.bundle.registry import CURRENT
+from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
+from longtail.service.errors import ChangeError
+from longtail.service.process.memory import collect_cycles, return_free_memory
+from longtail.service.process.priority import lower_priority
+from longtail.service.versions.changes import (
     Change,
     ChangeObserver,
     DrainingModel,
@@ -32,11 +33,11 @@ from service.versions.changes import (
     Policy,
     State,
 )
-from service.versions.loader_thread import LoaderThread
-from service.versions.loading import ModelLoader, public_message
-from service.versions.serving import Canary, LoadedModel, ModelManager, Serving
-from service.versions.sources import RegistrySource
-from service.versions.warmup import WorkRunner
+from longtail.service.versions.loader_thread import LoaderThread
+from longtail.service.versions.loading import ModelLoader, public_message
+from longtail.service.versions.serving import Canary, LoadedModel, ModelManager, Serving
+from longtail.service.versions.sources import RegistrySource
+from longtail.service.versions.warmup import WorkRunner
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Which model versions can answer, and which of them answers a request.
 
 What is served is one immutable `Serving` behind one reference, so that a swap is one assignment
-and a request keeps the model it began with. `service.versions.redeploy` makes the swaps.
+and a request keeps the model it began with. `longtail.service.versions.redeploy` makes the swaps.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from models.bundle.registry import Registry
-from models.errors import BundleNotFoundError, NotReadyError
-from models.predict.protocol import Predictor
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleNotFoundError, NotReadyError
+from longtail.models.predict.protocol import Predictor
 
 _LOADING = "the models are still loading; try again soon"
 _STOPPING = "the service is stopping; ask another instance"

@@ -15,11 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from models.bundle.manifest import MANIFEST_NAME, Manifest
-from models.bundle.registry import STATE_NAME, Registry, state_from_json
-from models.errors import BundleError, BundleNotFoundError, ConfigError
-from models.files.durable import sync_folder, sync_tree, write_json_durably
-from models.sharing.transfer import check_names
+from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
+from longtail.models.bundle.registry import STATE_NAME, Registry, state_from_json
+from longtail.models.errors import BundleError, BundleNotFoundError, ConfigError
+from longtail.models.files.durable import sync_folder, sync_tree, write_json_durably
+from longtail.models.sharing.transfer import check_names
 
 logger = logging.getLogger(__name__)
 

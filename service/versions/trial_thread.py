@@ -11,7 +11,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Self, TypeVar
 
-from service.errors import ChangeError
+from longtail.service.errors import ChangeError
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Checks that a model that was just loaded can answer: its first predictions, on known texts.
 
-They run on a thread of their own (`service.versions.trial_thread`), a few texts at a time, so that
-the time limit is looked at in between.
+They run on a thread of their own (`longtail.service.versions.trial_thread`), a few texts at a time,
+so that the time limit is looked at in between.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from models.bundle.bundle import Bundle
-from models.bundle.warmup_texts import read_probes
-from models.errors import LongtailError
-from models.names import ENSEMBLE, FAST, NAMES, NEIGHBOURS
-from models.predict.protocol import Predictor
-from models.results import Prediction
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.errors import LongtailError
+from longtail.models.names import ENSEMBLE, FAST, NAMES, NEIGHBOURS
+from longtail.models.predict.protocol import Predictor
+from longtail.models.results import Prediction
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from models.results import Prediction
-from service.engine.engine import EngineAnswer
-from service.engine.queries import query_of
-from service.schemas.predict import PredictRequest
-from service.web.deps import Service, while_connected
-from service.web.json_body import off_the_loop
-from service.web.request_state import add_log_fields
+from longtail.models.results import Prediction
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.engine.queries import query_of
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.web.deps import Service, while_connected
+from longtail.service.web.json_body import off_the_loop
+from longtail.service.web.request_state import add_log_fields
 
 Written = TypeVar("Written")
 _LABEL_BYTES = 128

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.errors import ConfigError
-from service.process.reloading_file import ReloadingFile
+from longtail.models.errors import ConfigError
+from longtail.service.process.reloading_file import ReloadingFile
 
 logger = logging.getLogger(__name__)
 

@@ -14,21 +14,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from models.bundle.change_log import Author
-from service.engine.engine import Engine
-from service.engine.self_check import SelfCheck
-from service.engine.shares import Slots
-from service.feedback.queue import LabelQueue
-from service.feedback.writer import FeedbackWriter
-from service.process.compute_threads import ComputeSetup
-from service.settings import Settings
-from service.telemetry.logs import REQUEST_ID_HEADER
-from service.telemetry.metrics import Telemetry
-from service.telemetry.tracing import Tracing
-from service.versions.redeploy import Redeployer
-from service.versions.serving import ModelManager
-from service.web.api_keys import Keys
-from service.web.request_state import log_fields_of, request_id_headers
+from longtail.models.bundle.change_log import Author
+from longtail.service.engine.engine import Engine
+from longtail.service.engine.self_check import SelfCheck
+from longtail.service.engine.shares import Slots
+from longtail.service.feedback.queue import LabelQueue
+from longtail.service.feedback.writer import FeedbackWriter
+from longtail.service.process.compute_threads import ComputeSetup
+from longtail.service.settings import Settings
+from longtail.service.telemetry.logs import REQUEST_ID_HEADER
+from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.telemetry.tracing import Tracing
+from longtail.service.versions.redeploy import Redeployer
+from longtail.service.versions.serving import ModelManager
+from longtail.service.web.api_keys import Keys
+from longtail.service.web.request_state import log_fields_of, request_id_headers
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.datastructures import Headers
 
-from service.web.problem_handlers import BodyError
-from service.wire.decompression import Inflater
+from longtail.service.web.problem_handlers import BodyError
+from longtail.service.wire.decompression import Inflater
 
 ENCODINGS = ("identity", "gzip", "deflate")
 

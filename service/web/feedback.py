@@ -12,19 +12,19 @@ from typing import TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from models.errors import RequestError
-from models.labels.catalogue import LabelCatalogue
-from service.errors import DeadlineError, FeedbackStoreError
-from service.feedback.checks import Meant, entry_of
-from service.feedback.entries import Entry, Receipt, Record
-from service.feedback.store import FeedbackStore
-from service.feedback.writer import FeedbackWriter
-from service.schemas.feedback import FeedbackEntry
-from service.settings import Settings
-from service.telemetry.feedback_metrics import Verdicts, band_of
-from service.web.deps import MAX_READERS, Service
-from service.web.request_state import add_log_fields, log_fields_of
-from service.wire.problems import Kind, KindError
+from longtail.models.errors import RequestError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.service.errors import DeadlineError, FeedbackStoreError
+from longtail.service.feedback.checks import Meant, entry_of
+from longtail.service.feedback.entries import Entry, Receipt, Record
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.feedback.writer import FeedbackWriter
+from longtail.service.schemas.feedback import FeedbackEntry
+from longtail.service.settings import Settings
+from longtail.service.telemetry.feedback_metrics import Verdicts, band_of
+from longtail.service.web.deps import MAX_READERS, Service
+from longtail.service.web.request_state import add_log_fields, log_fields_of
+from longtail.service.wire.problems import Kind, KindError
 
 OFF = Kind("feedback-off", 403, "Feedback is off")
 

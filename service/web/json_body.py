@@ -1,8 +1,8 @@
 """JSON bodies, validated straight from their bytes: the one way in for all routes.
 
-Lists stop at their first wrong item (`service.schemas.base.Listed`), elements are counted before
-they are parsed, and large bodies are parsed on another thread, so that no body holds up the event
-loop or takes many times its size in memory.
+Lists stop at their first wrong item (`longtail.service.schemas.base.Listed`), elements are counted
+before they are parsed, and large bodies are parsed on another thread, so that no body holds up the
+event loop or takes many times its size in memory.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
-from service.schemas.base import schemas_of
-from service.web.deps import media_type_of
-from service.wire.json_text import INLINE_BYTES, check_elements, in_utf_8
-from service.wire.problems import faults_of
+from longtail.service.schemas.base import schemas_of
+from longtail.service.web.deps import media_type_of
+from longtail.service.wire.json_text import INLINE_BYTES, check_elements, in_utf_8
+from longtail.service.wire.problems import faults_of
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")

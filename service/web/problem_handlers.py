@@ -16,13 +16,13 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from models.errors import LongtailError
-from service.errors import QueueFullError
-from service.schemas.problem import Problem, ProblemDetail
-from service.web.deps import service_of
-from service.web.paths import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under, path_of
-from service.web.request_state import request_id_headers
-from service.wire.problems import (
+from longtail.models.errors import LongtailError
+from longtail.service.errors import QueueFullError
+from longtail.service.schemas.problem import Problem, ProblemDetail
+from longtail.service.web.deps import service_of
+from longtail.service.web.paths import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under, path_of
+from longtail.service.web.request_state import request_id_headers
+from longtail.service.wire.problems import (
     INTERNAL,
     INVALID,
     MALFORMED,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from starlette.types import Scope
 
-from service.telemetry.logs import REQUEST_ID_HEADER
+from longtail.service.telemetry.logs import REQUEST_ID_HEADER
 
 QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
 """Those that are asked all the time; their log lines are for debugging."""

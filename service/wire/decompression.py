@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-from models.errors import RequestError
+from longtail.models.errors import RequestError
 
 PIECE_BYTES = 2**16
 MAX_RATIO = 200

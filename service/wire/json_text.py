@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from service.wire.problems import MALFORMED, TOO_MANY_ELEMENTS, KindError
+from longtail.service.wire.problems import MALFORMED, TOO_MANY_ELEMENTS, KindError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 INLINE_BYTES = 2**16

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import models.results
-from models.labels.catalogue import Label
-from service.schemas.base import ModelReference
-from service.schemas.labels import (
+import longtail.models.results
+from longtail.models.labels.catalogue import Label
+from longtail.service.schemas.base import ModelReference
+from longtail.service.schemas.labels import (
     Keyword,
     LabelDetail,
     LabelSummary,
     NearLabel,
     RelatedLabel,
 )
-from service.schemas.predict import (
+from longtail.service.schemas.predict import (
     BlendedScorer,
     FoundName,
     LabelExplanation,
@@ -24,13 +24,13 @@ from service.schemas.predict import (
     TokenContribution,
     TokenExplanation,
 )
-from service.versions.serving import LoadedModel
+from longtail.service.versions.serving import LoadedModel
 
 MAX_NARROWER = 1000
 """Labels right below one that an answer about it names."""
 
 
-def explanation_of(why: models.results.Explanation) -> LabelExplanation:
+def explanation_of(why: longtail.models.results.Explanation) -> LabelExplanation:
     """Return why a label was found."""
     return LabelExplanation(
         tokens=None if why.sparse is None else _tokens(why.sparse),
@@ -75,7 +75,7 @@ def summary_of(label: Label, *, num_narrower: int = 0, language: str | None = No
 
 
 def detail_of(
-    model: LoadedModel, found: models.results.LabelDetails, language: str | None = None
+    model: LoadedModel, found: longtail.models.results.LabelDetails, language: str | None = None
 ) -> LabelDetail:
     """Return all that a model knows of a label, names in a language where there are any in it."""
     hierarchy = model.predictor.selector.hierarchy
@@ -102,12 +102,12 @@ def detail_of(
     )
 
 
-def near_labels(labels: Sequence[models.results.NearLabel]) -> list[NearLabel]:
+def near_labels(labels: Sequence[longtail.models.results.NearLabel]) -> list[NearLabel]:
     """Return labels that are like another one."""
     return [NearLabel(id=each.id, name=each.name, similarity=each.similarity) for each in labels]
 
 
-def _tokens(parts: models.results.SparseParts) -> TokenExplanation:
+def _tokens(parts: longtail.models.results.SparseParts) -> TokenExplanation:
     return TokenExplanation(
         tokens=[
             TokenContribution(
@@ -120,5 +120,5 @@ def _tokens(parts: models.results.SparseParts) -> TokenExplanation:
     )
 
 
-def _keywords(keywords: Sequence[models.results.Keyword]) -> list[Keyword]:
+def _keywords(keywords: Sequence[longtail.models.results.Keyword]) -> list[Keyword]:
     return [Keyword(token=each.token, weight=each.weight) for each in keywords]

@@ -8,16 +8,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.errors import LongtailError
-from models.files.validation import without_text
-from models.results import Prediction
-from service.schemas.base import SURROGATE
-from service.schemas.batch import BatchEnd, BatchError, BatchLine, BatchResult, BatchSummary
-from service.schemas.predict import AnswerWarning, ScoredLabel
-from service.schemas.problem import Problem, ProblemDetail
-from service.wire.json_text import check_elements, in_utf_8
-from service.wire.labels import explanation_of
-from service.wire.problems import (
+from longtail.models.errors import LongtailError
+from longtail.models.files.validation import without_text
+from longtail.models.results import Prediction
+from longtail.service.schemas.base import SURROGATE
+from longtail.service.schemas.batch import (
+    BatchEnd,
+    BatchError,
+    BatchLine,
+    BatchResult,
+    BatchSummary,
+)
+from longtail.service.schemas.predict import AnswerWarning, ScoredLabel
+from longtail.service.schemas.problem import Problem, ProblemDetail
+from longtail.service.wire.json_text import check_elements, in_utf_8
+from longtail.service.wire.labels import explanation_of
+from longtail.service.wire.problems import (
     INVALID,
     MALFORMED,
     Kind,

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.errors import (
+from longtail.models.errors import (
     BundleNotFoundError,
     LabelNotFoundError,
     LongtailError,
@@ -16,15 +16,15 @@ from models.errors import (
     OverloadedError,
     RequestError,
 )
-from models.files.validation import problem_in_words
-from service.errors import (
+from longtail.models.files.validation import problem_in_words
+from longtail.service.errors import (
     ChangeError,
     DeadlineError,
     FeedbackConflictError,
     FeedbackStoreError,
 )
-from service.schemas.problem import Problem, ProblemDetail
-from service.wire.decompression import BadGzipError
+from longtail.service.schemas.problem import Problem, ProblemDetail
+from longtail.service.wire.decompression import BadGzipError
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:longtail:problem:"

@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from service.schemas.batch import BatchSummary
-from service.schemas.problem import Problem
+from longtail.service.schemas.batch import BatchSummary
+from longtail.service.schemas.problem import Problem
 
 
 @dataclass(slots=True)

@@ -28,17 +28,17 @@ import torch
 from machine import begin
 from recording import add_json_option, keep
 
-from models.bundle.registry import Registry
-from models.names import ENSEMBLE, FAST, HYBRID
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.predict.predictor import Predictor
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.threshold_algorithm import SUM, Sources, rank
-from models.ranking.top_k import Ranking
-from models.scorers.blending import Blend, DialledBlend, MeanBlend
-from training.data.dataset import open_dataset
-from training.evaluation.tables import markdown_table
+from longtail.models.bundle.registry import Registry
+from longtail.models.names import ENSEMBLE, FAST, HYBRID
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.threshold_algorithm import SUM, Sources, rank
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.scorers.blending import Blend, DialledBlend, MeanBlend
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.tables import markdown_table
 
 DIM = 384
 NUM_QUERIES = 64
@@ -124,14 +124,14 @@ def measured(
 
     def by(most: int) -> Callable[[], Ranking]:
         def ranked() -> Ranking:
-            with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", most):
+            with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", most):
                 return rank(sources, DialledBlend.of(blend, 0.0), K, num_labels)
 
         return ranked
 
     def own(parts: Sources) -> Callable[[], Ranking]:
         def ranked() -> Ranking:
-            with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+            with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
                 return rank([parts], SUM, K, num_labels)
 
         return ranked

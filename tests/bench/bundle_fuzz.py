@@ -33,10 +33,10 @@ import numpy as np
 import torch
 from bundle_mutations import mutate, with_cascade
 
-from models.bundle.bundle import open_bundle
-from models.errors import LongtailError
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.errors import LongtailError
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
 
 SECONDS = 10
 WAIT_SECONDS = 300

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from models.bundle.bundle import _tensor_infos, file_info
-from models.bundle.manifest import MANIFEST_NAME, _canonical, digest_of
+from longtail.models.bundle.bundle import _tensor_infos, file_info
+from longtail.models.bundle.manifest import MANIFEST_NAME, _canonical, digest_of
 
 DEEP = "[" * 100_000 + "]" * 100_000
 INTEGERS = (-(2**63), -1, 0, 1, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)

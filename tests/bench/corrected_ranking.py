@@ -34,18 +34,18 @@ from matplotlib.figure import Figure
 from recording import add_json_option, keep
 from scipy.sparse import csr_array
 
-from models.bundle.registry import Registry
-from models.label_tree.corrected_top_k import CorrectedSource
-from models.label_tree.search import TreeSource
-from models.label_tree.tree import LabelTree
-from models.predict.predictor import Predictor
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.threshold_algorithm import SUM, Sources, rank
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.data.dataset import open_dataset
-from training.label_tree.fit import fit_tree
-from training.linear.methods import make_method
-from training.linear.trainer import LinearOptions, train_linear
+from longtail.models.bundle.registry import Registry
+from longtail.models.label_tree.corrected_top_k import CorrectedSource
+from longtail.models.label_tree.search import TreeSource
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.threshold_algorithm import SUM, Sources, rank
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.data.dataset import open_dataset
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.linear.methods import make_method
+from longtail.training.linear.trainer import LinearOptions, train_linear
 
 DIM = 384
 NUM_COMPONENTS = 16
@@ -192,7 +192,7 @@ def certified(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) ->
 
 
 def _certified(sources: Sources, model: Model, k: int) -> Ranking:
-    with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+    with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
         return rank([sources], SUM, k, model.tree.num_labels)
 
 

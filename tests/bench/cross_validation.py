@@ -18,9 +18,9 @@ from recording import Table, add_json_option, keep
 from sklearn import config_context
 from sklearn.model_selection import cross_validate
 
-from training.data.dataset import open_dataset
-from training.estimators.classifier import LongtailClassifier
-from training.estimators.scorers import metrics_at_k
+from longtail.training.data.dataset import open_dataset
+from longtail.training.estimators.classifier import LongtailClassifier
+from longtail.training.estimators.scorers import metrics_at_k
 
 K = 5
 METRICS = (f"P@{K}", f"nDCG@{K}", f"PSP@{K}")

@@ -22,11 +22,11 @@ from evaluated_runs import prediction_files, seeds_of
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from training.assessment.compare import compare_predictions
-from training.data.dataset import Dataset, open_dataset
-from training.experiments.depl.claims import verdict_here
-from training.experiments.depl.evidence import Difference, judge
-from training.experiments.trials import Estimate
+from longtail.training.assessment.compare import compare_predictions
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.experiments.depl.claims import verdict_here
+from longtail.training.experiments.depl.evidence import Difference, judge
+from longtail.training.experiments.trials import Estimate
 
 K = 5
 _SVM = "sparse"

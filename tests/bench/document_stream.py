@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.data.dataset import Dataset
-from training.data.splits import Document
-from training.estimators.corpus import write_documents, write_labels
+from longtail.training.data.dataset import Dataset
+from longtail.training.data.splits import Document
+from longtail.training.estimators.corpus import write_documents, write_labels
 
 CELEX = r"\d(\d{4})[A-Z]"
 """The year in the number of a document of EU law, such as 32003R0123."""

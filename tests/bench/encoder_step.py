@@ -21,12 +21,12 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from torch import Tensor, nn
 
-from models.encoders import dual_encoder
-from models.encoders.dual_encoder import DualEncoder, Role
-from models.encoders.pretrained import find_encoder, load_transformer
-from models.encoders.tokens import TokenBatch
-from training.neural.layers import begin_training
-from training.runtime.machine import Machine, find_machine
+from longtail.models.encoders import dual_encoder
+from longtail.models.encoders.dual_encoder import DualEncoder, Role
+from longtail.models.encoders.pretrained import find_encoder, load_transformer
+from longtail.models.encoders.tokens import TokenBatch
+from longtail.training.neural.layers import begin_training
+from longtail.training.runtime.machine import Machine, find_machine
 
 LABEL_TOKENS, SHORT_TOKENS = 24, 8
 FIRST_ID = 1000

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.errors import DataError
-from training.assessment.predictions import PREDICTIONS_NAME
+from longtail.models.errors import DataError
+from longtail.training.assessment.predictions import PREDICTIONS_NAME
 
 
 def prediction_files(folders: Sequence[Path]) -> dict[str, list[Path]]:

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import longtail
-from service.engine import worker
+from longtail.service.engine import worker
 
 _OFFSET_S = 0.0
 _REAL_TIME = time.time

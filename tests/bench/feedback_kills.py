@@ -31,10 +31,10 @@ from itertools import count
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from service.errors import FeedbackStoreError
-from service.feedback.entries import Entry, Receipt, sha256_of
-from service.feedback.store import FeedbackStore, now
-from service.feedback.writer import FeedbackWriter
+from longtail.service.errors import FeedbackStoreError
+from longtail.service.feedback.entries import Entry, Receipt, sha256_of
+from longtail.service.feedback.store import FeedbackStore, now
+from longtail.service.feedback.writer import FeedbackWriter
 
 _IN_FLIGHT = 8
 _MAX_LINES = 200

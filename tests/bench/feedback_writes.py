@@ -25,8 +25,8 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import served
 
-from models.bundle.registry import Registry
-from service.feedback.store import FeedbackStore
+from longtail.models.bundle.registry import Registry
+from longtail.service.feedback.store import FeedbackStore
 
 _DISK_S = 3.0
 _PAGE = bytes(4096)

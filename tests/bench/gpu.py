@@ -7,11 +7,11 @@ The same code runs on a CPU, where sizes are best kept small (--quick). Times ar
 rounds, the device synchronised before and after, with the 99th percentile where single texts are
 searched for. Rows have 386 numbers, as a vector with bias and prior has (392 on a GPU). Each
 search is measured in float32 and float16, by FAISS's own kernels (classic) and by cuVS. Memory is
-what the index takes beside what all share. *Exact* is `models.ranking.index`: the search and
-what decides near ties in float64, so the answer of the service; *search* is the search alone, whose
-order near ties may differ. The limit is the time in which memory can be read once, by a copy of 256
-MiB measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into the
-cache are not read from memory, so neither has a ratio. CAGRA
+what the index takes beside what all share. *Exact* is `longtail.models.ranking.index`: the search
+and what decides near ties in float64, so the answer of the service; *search* is the search alone,
+whose order near ties may differ. The limit is the time in which memory can be read once, by a copy
+of 256 MiB measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into
+the cache are not read from memory, so neither has a ratio. CAGRA
 (cuVS) is a graph that finds most of the best labels, not all: its recall is that of the best 10, on
 vectors of 1000 clusters. Rows that can't be measured say why.
 """
@@ -39,16 +39,16 @@ from jaxtyping import Float32, Int64
 from machine import begin
 from recording import add_json_option, keep
 
-from models.bundle.registry import Registry
-from models.errors import LongtailError
-from models.label_tree.arrays import depth_of, one_sided_biases
-from models.label_tree.corrected_top_k import corrected_sources
-from models.label_tree.tree import LabelTree
-from models.predict.predictor import Predictor
-from models.ranking.gpu_index import GpuIndex, GpuSearch, free_gpu_bytes
-from models.ranking.index import InnerProductIndex
-from models.ranking.threshold_algorithm import SUM, rank
-from models.ranking.top_k import Ranking
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import LongtailError
+from longtail.models.label_tree.arrays import depth_of, one_sided_biases
+from longtail.models.label_tree.corrected_top_k import corrected_sources
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.gpu_index import GpuIndex, GpuSearch, free_gpu_bytes
+from longtail.models.ranking.index import InnerProductIndex
+from longtail.models.ranking.threshold_algorithm import SUM, rank
+from longtail.models.ranking.top_k import Ranking
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data"
 DIM, K, NUM_CLUSTERS, TREE_DIM = 386, 10, 1000, 16
@@ -302,10 +302,10 @@ def prediction_rows(device: Device, registry: Path | None, num_texts: int) -> It
 
 def training_rows(device: Device, is_quick: bool) -> Iterator[Row]:
     """Yield a row for each neural stage: training documents a second, an epoch of the demo data."""
-    from training.configuration.run import read_config
-    from training.data.dataset import open_dataset
-    from training.pipeline.train import Run, train
-    from training.runtime.run_log import read_stage_costs
+    from longtail.training.configuration.run import read_config
+    from longtail.training.data.dataset import open_dataset
+    from longtail.training.pipeline.train import Run, train
+    from longtail.training.runtime.run_log import read_stage_costs
 
     one = {"epochs": 1}
     overrides: dict[str, Any] = {"classifier": one, "retrieval": one, "linear": one}

@@ -19,16 +19,16 @@ from pathlib import Path
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from models.bundle.manifest import Calibration
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from training.assessment.assess import assess
-from training.configuration.run import TrainingConfig
-from training.data.dataset import Dataset, open_dataset
-from training.data.held_out import with_held_out_dev
-from training.data.survey import survey
-from training.pipeline.dev_split import DevSplit
-from training.pipeline.encoder_free import EncoderFree, fit_encoder_free
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.assessment.assess import assess
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.data.survey import survey
+from longtail.training.pipeline.dev_split import DevSplit
+from longtail.training.pipeline.encoder_free import EncoderFree, fit_encoder_free
 
 CONFIG = TrainingConfig(scorers=("sparse",))
 METRICS = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")

@@ -31,7 +31,7 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import free_port, served
 
-from service.web.api_keys import make_key
+from longtail.service.web.api_keys import make_key
 
 TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105  # of a server that ends soon
 CONFIG = """<View>

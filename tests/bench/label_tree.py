@@ -33,11 +33,11 @@ from recording import add_json_option, keep
 from scipy.sparse import coo_array, csr_array
 from sklearn.decomposition import TruncatedSVD
 
-from models.label_tree.search import TreeSource
-from training.configuration.sections import SparseConfig
-from training.data.dataset import open_dataset
-from training.label_tree.fit import FittedTree, fit_tree
-from training.sparse.tfidf import fit_tfidf
+from longtail.models.label_tree.search import TreeSource
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.label_tree.fit import FittedTree, fit_tree
+from longtail.training.sparse.tfidf import fit_tfidf
 
 Result = TypeVar("Result")
 NUM_COMPONENTS = 16

@@ -18,13 +18,13 @@ import torch
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from models.explain.neighbours import VectorNeighbours, nearest_labels
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.filters import LabelFilter
-from models.labels.search import LabelSearch
-from models.labels.selection import LabelSelector
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.threshold_algorithm import SUM, rank
+from longtail.models.explain.neighbours import VectorNeighbours, nearest_labels
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.labels.search import LabelSearch
+from longtail.models.labels.selection import LabelSelector
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.threshold_algorithm import SUM, rank
 
 NUM_WORDS, NAME_WORDS, TEXT_WORDS = 50_000, 4, 30
 DIM = 384

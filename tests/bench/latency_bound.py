@@ -32,10 +32,10 @@ from recording import Table, add_json_option, keep
 from served_process import served
 from service_throughput import read_texts
 
-from models.bundle.registry import Registry
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
-from service.process.compute_threads import limit_threads, prepare_process
+from longtail.models.bundle.registry import Registry
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.service.process.compute_threads import limit_threads, prepare_process
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 REPEATS = 60

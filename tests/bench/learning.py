@@ -26,28 +26,28 @@ import numpy as np
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from models.bundle.bundle import Bundle
-from models.bundle.registry import Registry
-from models.names import ENSEMBLE, WITHOUT_ENCODER
-from models.options import RankingOptions
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from training.configuration.run import TrainingConfig, read_config
-from training.data.chunks import chunks
-from training.data.dataset import Dataset, open_dataset
-from training.estimators.corpus import write_documents, write_labels
-from training.evaluation.metrics import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.names import ENSEMBLE, WITHOUT_ENCODER
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.configuration.run import TrainingConfig, read_config
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.estimators.corpus import write_documents, write_labels
+from longtail.training.evaluation.metrics import (
     inverse_propensities,
     join_truth,
     precision_at,
     propensity_scored_precision_at,
     recall_at,
 )
-from training.pipeline.train import Run, train
-from training.runtime.run_log import STAGES_NAME
-from training.updating.feedback import open_feedback
-from training.updating.learn import LearningRun, learn
+from longtail.training.pipeline.train import Run, train
+from longtail.training.runtime.run_log import STAGES_NAME
+from longtail.training.updating.feedback import open_feedback
+from longtail.training.updating.learn import LearningRun, learn
 
 FEWEST, MOST = 2, 20
 """Training documents of a hidden label."""

@@ -55,15 +55,15 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import Served, served
 
-from models.bundle.bundle import Bundle
-from models.bundle.registry import Registry
-from models.files.durable import write_lines_durably
-from models.predict.predictor import Predictor
-from service.client.client import Client
-from service.web.api_keys import make_key
-from training.data.chunks import chunks
-from training.data.dataset import Dataset, open_dataset
-from training.data.splits import Document
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.predict.predictor import Predictor
+from longtail.service.client.client import Client
+from longtail.service.web.api_keys import make_key
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.splits import Document
 
 KEY_VARIABLE = "BENCH_ADMIN_KEY"
 PARTS = ("asked", "learned", "trained", "done")

@@ -22,10 +22,10 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
 
-from models.label_tree.arrays import depth_of, one_sided_biases
-from models.label_tree.tree import LabelTree
-from training.linear.methods import make_method
-from training.linear.trainer import LinearOptions, LinearTrainer
+from longtail.models.label_tree.arrays import depth_of, one_sided_biases
+from longtail.models.label_tree.tree import LabelTree
+from longtail.training.linear.methods import make_method
+from longtail.training.linear.trainer import LinearOptions, LinearTrainer
 
 NUM_COMPONENTS = 16
 METHODS = ("uniform", "frequency", "adversarial", "nce", "one_versus_each", "augment_and_reduce")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.processor import Processor, find_processor
+from longtail.models.processor import Processor, find_processor
 
 WAYS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 """Variables that make the libraries take the way of a lesser processor."""

@@ -43,8 +43,8 @@ from synthetic import SyntheticCorpus, write_corpus
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from models.bundle.registry import Registry
-from service.web.api_keys import make_key
+from longtail.models.bundle.registry import Registry
+from longtail.service.web.api_keys import make_key
 
 NUM_FEATURES = 300_000
 NUM_TEXTS = 1000  # asked, at the most

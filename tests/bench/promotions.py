@@ -35,11 +35,11 @@ from recording import Table, add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
 
-from models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
-from models.bundle.manifest import Manifest
-from models.bundle.registry import Registry
-from service.client.client import Client
-from service.web.api_keys import make_key
+from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.service.client.client import Client
+from longtail.service.web.api_keys import make_key
 
 SPARSE = "sparse.safetensors"
 KEY_VARIABLE = "BENCH_ADMIN_KEY"

@@ -24,11 +24,11 @@ from recording import Table, add_json_option, keep
 from service_throughput import read_texts
 from torch import Tensor, nn
 
-from models.encoders.cpu.torch_internals import can_pack
-from models.encoders.cpu.traced import trace_transformer
-from models.encoders.cpu.unpadded import UnpaddedBert
-from models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
-from models.encoders.tokens import tokenize_texts
+from longtail.models.encoders.cpu.torch_internals import can_pack
+from longtail.models.encoders.cpu.traced import trace_transformer
+from longtail.models.encoders.cpu.unpadded import UnpaddedBert
+from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
+from longtail.models.encoders.tokens import tokenize_texts
 
 SHAPES = ((1, 24), (1, 44), (4, 44), (23, 44), (64, 44), (8, 128), (4, 256))
 SECONDS = 2.0

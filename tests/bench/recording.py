@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from training.evaluation.record import make_record, write_record
+from longtail.training.evaluation.record import make_record, write_record
 
 Cell = str | int | float | bool | None
 

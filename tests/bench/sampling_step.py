@@ -35,14 +35,14 @@ from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from training.configuration.learning import LearningConfig
-from training.evaluation.plots import write_figure
-from training.experiments.bow_models import RowAdagrad
-from training.experiments.trials import new_figure
-from training.learning.model_distributions import ClusterNegatives
-from training.learning.objectives import Objective, SamplerInputs, Scorer, make_objective
-from training.learning.pairs import label_counts, make_pairs, pairs_at
-from training.learning.sampling import Pairs
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.evaluation.plots import write_figure
+from longtail.training.experiments.bow_models import RowAdagrad
+from longtail.training.experiments.trials import new_figure
+from longtail.training.learning.model_distributions import ClusterNegatives
+from longtail.training.learning.objectives import Objective, SamplerInputs, Scorer, make_objective
+from longtail.training.learning.pairs import label_counts, make_pairs, pairs_at
+from longtail.training.learning.sampling import Pairs
 
 NUM_DOCUMENTS, LABELS_EACH, NUM_HARD = 2000, 5, 20
 WEIGHTS = ("constant", "importance", "relative", "tail")

@@ -7,7 +7,7 @@
 
 `seeds` has the mean of each scorer and its standard error over the seeds; `intervals` and
 `differences`, of the default scorer, come from draws of seeds and documents both
-(`training.evaluation.bootstrap`), and are corrected for all differences of the table.
+(`longtail.training.evaluation.bootstrap`), and are corrected for all differences of the table.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from jaxtyping import Float64
 from machine import begin
 from recording import add_json_option, keep
 
-from models.errors import DataError
-from training.assessment.predictions import read_predictions
-from training.data.dataset import Dataset, open_dataset
-from training.evaluation.bootstrap import Draws, measured_on
-from training.evaluation.by_frequency import (
+from longtail.models.errors import DataError
+from longtail.training.assessment.predictions import read_predictions
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.evaluation.bootstrap import Draws, measured_on
+from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     TAIL_BIN,
     ZERO_SHOT_BIN,
     label_subsets,
     measure,
 )
-from training.evaluation.kept_draws import Drawn, interval_tables
-from training.evaluation.metrics import RankedEvaluation, inverse_propensities, join_truth
-from training.experiments.blend import text_groups
+from longtail.training.evaluation.kept_draws import Drawn, interval_tables
+from longtail.training.evaluation.metrics import RankedEvaluation, inverse_propensities, join_truth
+from longtail.training.experiments.blend import text_groups
 
 SPLIT = "test"
 REFERENCE = "ensemble"

@@ -29,14 +29,14 @@ from matplotlib.figure import Figure
 from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
 
-from models.interface.model import LoadedModel
-from models.options import RankingOptions
-from models.selection.choice import choose, similar_documents
-from models.selection.pool import read_pool
-from training.data.dataset import open_dataset
-from training.data.held_out import with_held_out_dev
-from training.estimators.classifier import LongtailClassifier
-from training.evaluation.metrics import join_truth, label_f1_at, precision_at
+from longtail.models.interface.model import LoadedModel
+from longtail.models.options import RankingOptions
+from longtail.models.selection.choice import choose, similar_documents
+from longtail.models.selection.pool import read_pool
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.estimators.classifier import LongtailClassifier
+from longtail.training.evaluation.metrics import join_truth, label_f1_at, precision_at
 
 K = 5
 GROWTH = 1.5

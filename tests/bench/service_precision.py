@@ -24,11 +24,11 @@ import torch
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from models.bundle.registry import Registry
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.predict.predictor import Predictor
-from training.data.dataset import open_dataset
+from longtail.models.bundle.registry import Registry
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
+from longtail.training.data.dataset import open_dataset
 
 DEPTHS = (1, 3, 5)
 WAYS = ("float32", "bfloat16", "onnx-float32", "onnx-int8", "compile")

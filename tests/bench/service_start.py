@@ -18,7 +18,7 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import served
 
-from models.bundle.registry import Registry
+from longtail.models.bundle.registry import Registry
 
 TEXT = "Duties on imports of olive oil"
 

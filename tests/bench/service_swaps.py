@@ -29,11 +29,11 @@ from recording import add_json_option, keep
 from served_process import Served, served
 from service_throughput import read_texts
 
-from models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
-from models.bundle.manifest import Manifest
-from models.bundle.registry import Registry
-from models.labels.catalogue import LabelCatalogue
-from service.web.api_keys import make_key
+from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.service.web.api_keys import make_key
 
 LINES_A_STREAM = 50
 TEXTS_A_REQUEST = 8

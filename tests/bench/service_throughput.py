@@ -33,10 +33,10 @@ from machine import begin, same_threads
 from recording import add_json_option, keep
 from served_process import served
 
-from models.bundle.registry import Registry
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
-from service.process.compute_threads import limit_threads
+from longtail.models.bundle.registry import Registry
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.service.process.compute_threads import limit_threads
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data" / "tst.json.gz"
 

@@ -4,9 +4,9 @@
     python tests/bench/shard_fanout.py --latencies FILE
 
 Latencies of one shard are measured here: the exact best 10 labels of one text at a time, by
-`models.ranking.index`, one thread; or read from a file with a number of milliseconds a line, such
-as from the access log of a service. A query of n shards takes the largest of n draws. A hedged
-request is sent to a shard's second machine when the first has not answered after the 95th
+`longtail.models.ranking.index`, one thread; or read from a file with a number of milliseconds a
+line, such as from the access log of a service. A query of n shards takes the largest of n draws. A
+hedged request is sent to a shard's second machine when the first has not answered after the 95th
 percentile, and the first answer counts. Draws are independent and nothing waits in a queue: a slow
 spell that hits all shards at once is not in here, nor is what the extra requests cost where
 machines are full. On a machine that others use, --clock cpu leaves their turns out.
@@ -30,7 +30,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from recording import add_json_option, keep
 
-from models.ranking.index import InnerProductIndex
+from longtail.models.ranking.index import InnerProductIndex
 
 FANOUTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 HEDGE_QUANTILE = 0.95

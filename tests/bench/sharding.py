@@ -22,14 +22,14 @@ import torch
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from models.bundle.registry import Registry
-from models.bundle.shard import shard_ranges
-from models.edit.split_shards import split_parts
-from models.labels.filters import LabelFilter, LabelSet
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.predict.sharded import ShardedPredictor
-from models.ranking.top_k import Ranking
+from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.shard import shard_ranges
+from longtail.models.edit.split_shards import split_parts
+from longtail.models.labels.filters import LabelFilter, LabelSet
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.sharded import ShardedPredictor
+from longtail.models.ranking.top_k import Ranking
 
 DEMO = Path(__file__).parents[2] / "training" / "demo_data" / "tst.json.gz"
 NUM_SHARDS = range(1, 17)

@@ -18,8 +18,8 @@ from typing import Any
 from machine import way_of
 from recording import add_json_option
 
-from models.processor import Processor
-from training.evaluation.record import make_record, write_record
+from longtail.models.processor import Processor
+from longtail.training.evaluation.record import make_record, write_record
 
 COLUMN = {"name": "processor"}
 

@@ -25,15 +25,15 @@ from machine import begin, same_threads
 from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
 
-from models.ranking.top_k import Ranking
-from models.scorers.sparse import SparseModel, SparseSource
-from models.scorers.tfidf import TfidfModel
-from training.configuration.sections import SparseConfig
-from training.data.dataset import open_dataset
-from training.evaluation.by_frequency import evaluate
-from training.formats.xmc_text import join_pairs
-from training.sparse.fit import fit_sparse_model
-from training.sparse.tfidf import fit_tfidf
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.scorers.sparse import SparseModel, SparseSource
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.by_frequency import evaluate
+from longtail.training.formats.xmc_text import join_pairs
+from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.tfidf import fit_tfidf
 
 XR_LINEAR = """
 import sys, numpy as np, scipy.sparse as sp, time, json

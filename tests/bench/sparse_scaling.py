@@ -34,10 +34,10 @@ from recording import add_json_option, keep
 from scipy.sparse import csr_array
 from synthetic import SyntheticCorpus
 
-from models.scorers.tfidf import TfidfModel
-from training.configuration.sections import SparseConfig
-from training.sparse.fit import fit_sparse_model
-from training.sparse.svm import SvmProblem, joined
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.svm import SvmProblem, joined
 
 SIZES = [  # documents, labels
     (500_000, 125_000),

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, save_npz
 
-from models.errors import ConfigError, DataError
-from models.ranking.top_k import NO_LABEL, Ranking
-from models.vocabulary.reading import read_vocabulary
-from training.assessment.predictions import read_predictions, write_predictions
-from training.data.dataset import open_dataset
-from training.evaluation.by_frequency import evaluate
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.vocabulary.reading import read_vocabulary
+from longtail.training.assessment.predictions import read_predictions, write_predictions
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.by_frequency import evaluate
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))

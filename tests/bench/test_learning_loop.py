@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.data.dataset import open_dataset
-from training.data.splits import Document
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.splits import Document
 
 
 @pytest.fixture(autouse=True)

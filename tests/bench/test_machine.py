@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from models.processor import Processor
+from longtail.models.processor import Processor
 
 FOLDER = Path(__file__).parent
 IDLE, BUSY = [100, 0, 50, 800, 20, 0, 0, 0], [150, 30, 70, 880, 20, 0, 0, 0]

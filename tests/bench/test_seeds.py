@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.ranking.top_k import Ranking
-from training.assessment.predictions import write_predictions
-from training.data.dataset import open_dataset
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.assessment.predictions import write_predictions
+from longtail.training.data.dataset import open_dataset
 
 
 @pytest.fixture

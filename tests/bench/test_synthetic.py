@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import vstack
 
-from training.data.dataset import open_dataset
+from longtail.training.data.dataset import open_dataset
 
 _path = Path(__file__).with_name("synthetic.py")
 _spec = importlib.util.spec_from_file_location(_path.stem, _path)

@@ -22,14 +22,14 @@ from recording import Table, add_json_option, keep
 from served_process import served
 from service_throughput import read_texts
 
-from models.bundle.registry import Registry
-from models.names import CASCADE, ENSEMBLE, FAST
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
-from training.assessment.assess import assess
-from training.data.chunks import chunks
-from training.data.dataset import Dataset, open_dataset
-from training.evaluation.by_frequency import ALL_LABELS, TAIL_BIN
+from longtail.models.bundle.registry import Registry
+from longtail.models.names import CASCADE, ENSEMBLE, FAST
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.training.assessment.assess import assess
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.evaluation.by_frequency import ALL_LABELS, TAIL_BIN
 
 QUALITY = {
     "P@1": (ALL_LABELS, "P@1"),

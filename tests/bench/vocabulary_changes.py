@@ -23,16 +23,16 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from scipy.sparse import random_array
 
-from models.bundle.manifest import Manifest
-from models.bundle.registry import Registry
-from models.edit.vocabulary.applying import apply_changes
-from models.edit.vocabulary.states import compare_states, read_state, state_of
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.writing import jsonl_lines
-from models.parts.model_parts import ModelParts
-from models.parts.storage import write_parts
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.vocabulary.applying import apply_changes
+from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.writing import jsonl_lines
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import write_parts
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
 
 NUM_FEATURES = 50_000
 WEIGHTS_A_LABEL = 50

@@ -22,8 +22,8 @@ import rdflib
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from models.vocabulary.facts import CONCEPT, OWL, RDF, SKOS, TYPE
-from models.vocabulary.reading import read_vocabulary
+from longtail.models.vocabulary.facts import CONCEPT, OWL, RDF, SKOS, TYPE
+from longtail.models.vocabulary.reading import read_vocabulary
 
 COMPARED = 10_000
 BASE = "http://example.org/concept/"
@@ -42,7 +42,7 @@ FOOTERS = {".nt": "", ".ttl": "", ".rdf": "</rdf:RDF>\n"}
 READ = """
 import json, resource, sys, time
 from pathlib import Path
-from models.vocabulary.reading import read_vocabulary
+from longtail.models.vocabulary.reading import read_vocabulary
 started = time.perf_counter()
 vocabulary = read_vocabulary(Path(sys.argv[1]))
 seconds = time.perf_counter() - started

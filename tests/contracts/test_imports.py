@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import longtail
-from models.errors import ConfigError
-from training.configuration.run import read_config
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.run import read_config
 
-ROOT = Path(longtail.__file__).parent
+ROOT = Path(longtail.__file__).parents[1]
 PACKAGES = ("models", "training", "service")
-SOURCES = [ROOT / "longtail.py", *sorted(p for x in PACKAGES for p in (ROOT / x).rglob("*.py"))]
+SOURCES = sorted(p for x in ("longtail", *PACKAGES) for p in (ROOT / x).rglob("*.py"))
 MODULES = [path for path in SOURCES if path.name != "__init__.py"]
 CONFIGS = sorted((ROOT / "training" / "configs").glob("*.yaml"))
 HEAVY = {"torch", "transformers", "sklearn", "scipy", "fastapi", "faiss", "matplotlib"}
@@ -57,9 +57,10 @@ def packages(modules: list[str]) -> set[str]:
 @pytest.mark.parametrize(
     "modules",
     [
-        "models.bundle.bundle, models.bundle.registry, models.labels.catalogue, models.errors",
+        "longtail.models.bundle.bundle, longtail.models.bundle.registry",
+        "longtail.models.labels.catalogue, longtail.models.errors",
         "longtail",
-        "service.client.client",
+        "longtail.service.client.client",
     ],
 )
 def test_importing_these_loads_nothing_heavy(modules: str) -> None:
@@ -69,7 +70,7 @@ def test_importing_these_loads_nothing_heavy(modules: str) -> None:
 LIBRARIES = {"torch", "transformers", "sklearn", "faiss", "matplotlib", "pandas"}
 
 
-@pytest.mark.parametrize("module", ["service.app", "models.predict.predictor"])
+@pytest.mark.parametrize("module", ["longtail.service.app", "longtail.models.predict.predictor"])
 def test_without_an_encoder_to_load_the_service_loads_no_library_of_the_dense_half(
     module: str,
 ) -> None:
@@ -103,7 +104,7 @@ def test_a_module_opens_with_one_line_that_says_what_it_is(trees: dict[str, ast.
 def test_package_files_are_empty() -> None:
     inits = [path for path in SOURCES if path.name == "__init__.py"]
     assert {name_of(path) for path in inits} >= {f"{name}/__init__.py" for name in PACKAGES}
-    assert [name_of(path) for path in inits if path.stat().st_size] == []
+    assert [name_of(path) for path in inits if path.stat().st_size] == ["longtail/__init__.py"]
 
 
 def test_there_is_no_drawer_for_everything() -> None:
@@ -179,7 +180,7 @@ def test_the_search_for_dangers_finds_them() -> None:
 
 
 def test_only_the_commands_print(trees: dict[str, ast.Module]) -> None:
-    allowed = {"longtail.py", "training/cli.py", "service/cli.py"}
+    allowed = {"longtail/__init__.py", "training/cli.py", "service/cli.py"}
     for folder in ("service/commands", "training/commands"):
         allowed |= {f"{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
     found = {
@@ -195,7 +196,8 @@ def test_importing_configures_no_logging_and_sets_no_variable() -> None:
     run = python(
         "-c",
         "import logging, os\nbefore = {x for x in os.environ if x.startswith('LONGTAIL_')}\n"
-        "import service.app, service.engine.engine, training.pipeline.train\n"
+        "import longtail.service.app, longtail.service.engine.engine\n"
+        "import longtail.training.pipeline.train\n"
         "after = {x for x in os.environ if x.startswith('LONGTAIL_')}\n"
         "print(logging.getLogger().handlers, after - before)",
     )

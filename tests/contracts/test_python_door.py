@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import LongtailError
+from longtail.models.errors import LongtailError
 
 
 def test_the_import_brings_no_library_that_takes_long():

@@ -16,8 +16,8 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 import longtail
-from service.app import create_app
-from service.settings import Settings
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 READMES = [ROOT / "README.md", *(ROOT / x / "README.md" for x in ("models", "training", "service"))]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from models.processor import FLAGS
+from longtail.models.processor import FLAGS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"

@@ -21,8 +21,8 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 import longtail
-from service.app import create_app
-from service.settings import Settings
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -14,14 +14,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from models.results import Familiarity, LabelScore, Prediction
-from service.engine.engine import EngineAnswer
-from service.engine.jobs import Seconds
-from service.engine.queries import Query
-from service.server import _GRACE_S
-from service.settings import PREFIX, Settings
-from service.telemetry.metrics import Telemetry
-from service.versions.serving import Canary, LoadedModel, Serving
+from longtail.models.results import Familiarity, LabelScore, Prediction
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.engine.jobs import Seconds
+from longtail.service.engine.queries import Query
+from longtail.service.server import _GRACE_S
+from longtail.service.settings import PREFIX, Settings
+from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.versions.serving import Canary, LoadedModel, Serving
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

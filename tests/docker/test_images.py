@@ -172,7 +172,7 @@ def test_every_package_of_the_image_has_an_exact_version(of_service, pinned) -> 
 
 
 def imported_by(*packages: str) -> Iterator[str]:
-    own = {"models", "service", "training"} | set(sys.stdlib_module_names)
+    own = {"longtail"} | set(sys.stdlib_module_names)
     for path in (path for package in packages for path in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [x.name for x in node.names] if isinstance(node, ast.Import) else []
@@ -183,9 +183,9 @@ def imported_by(*packages: str) -> Iterator[str]:
 
 WITHOUT_TRAINING = """
 import sys
-for name in ("training", "matplotlib", "spacy_lookups_data", "onnxscript", "ray"):
+for name in ("longtail.training", "matplotlib", "spacy_lookups_data", "onnxscript", "ray"):
     sys.modules[name] = None
-import longtail, service.app
+import longtail, longtail.service.app
 from typer.testing import CliRunner
 print(CliRunner().invoke(longtail.app, ["--help"]).output)
 """

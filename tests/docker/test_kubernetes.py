@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.settings import Settings
+from longtail.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from service.app import create_app
-from service.settings import Settings
-from service.web.problem_handlers import HTTP_KINDS
-from service.wire.problems import INTERNAL, INVALID, KINDS
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
+from longtail.service.web.problem_handlers import HTTP_KINDS
+from longtail.service.wire.problems import INTERNAL, INVALID, KINDS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "docker" / "prometheus"

@@ -26,21 +26,21 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from models.bundle.bundle import Bundle
-from models.bundle.registry import Registry
-from models.errors import LongtailError
-from models.options import RankingOptions
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from service.app import create_app
-from service.offline.predict import Task, predict_file
-from service.settings import Settings
-from training.assessment.assess import Assessment, assess
-from training.configuration.run import TrainingConfig
-from training.data.dataset import Dataset, open_dataset
-from training.pipeline.train import Run, train
-from training.reports.labels import write_reports
-from training.reports.report import report_page
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import LongtailError
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.service.app import create_app
+from longtail.service.offline.predict import Task, predict_file
+from longtail.service.settings import Settings
+from longtail.training.assessment.assess import Assessment, assess
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.pipeline.train import Run, train
+from longtail.training.reports.labels import write_reports
+from longtail.training.reports.report import report_page
 
 if TYPE_CHECKING:
     from tests.generated.corpora import Corpus, corpora

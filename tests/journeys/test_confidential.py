@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from models.bundle.registry import Registry
-from service.app import create_app
-from service.settings import Settings
+from longtail.models.bundle.registry import Registry
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
 
 FIRST, LAST, STREET = "walburga", "zwiebelkranz", "lerchenfeldweg"
 COMMON = "erika"

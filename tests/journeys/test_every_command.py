@@ -16,7 +16,7 @@ from click import Context
 from typer.main import get_command
 
 import longtail
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 # Each is bad for a file and for a folder, to read and to write.
 BAD_PATHS = {
@@ -89,10 +89,10 @@ def things(place, monkeypatch) -> Path:
         raise ConfigError("no trials are run here")
 
     (place / "circle").symlink_to("circle")
-    monkeypatch.setattr("service.server.serve", lambda app: None)
-    monkeypatch.setattr("service.telemetry.logs.configure_logging", lambda *_: None)
+    monkeypatch.setattr("longtail.service.server.serve", lambda app: None)
+    monkeypatch.setattr("longtail.service.telemetry.logs.configure_logging", lambda *_: None)
     monkeypatch.setattr(longtail, "DEMO_DATA", place / "no-demo-data")
-    monkeypatch.setattr("training.experiments.runner.TrialStore", no_trials)
+    monkeypatch.setattr("longtail.training.experiments.runner.TrialStore", no_trials)
     return place
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from models.bundle.registry import Registry
+from longtail.models.bundle.registry import Registry
 
 
 @pytest.fixture

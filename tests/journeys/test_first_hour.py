@@ -68,7 +68,7 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Her terminals: the command is there, and a port is free."""
     command = tmp_path / "bin" / "longtail"
     command.parent.mkdir()
-    words = shlex.join([sys.executable, str(ROOT / "longtail.py")])
+    words = shlex.join([sys.executable, "-m", "longtail"])
     command.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     command.chmod(0o755)
     with socket.socket() as probe:

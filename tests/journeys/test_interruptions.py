@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import longtail
-from models.errors import ConfigError
-from models.files.outputs import held
-from service.offline.predict import CHUNK_LINES
+from longtail.models.errors import ConfigError
+from longtail.models.files.outputs import held
+from longtail.service.offline.predict import CHUNK_LINES
 
 NUM_LINES = 1100
 ROOT = Path(longtail.__file__).parent
@@ -88,7 +88,7 @@ def test_an_interruption_is_one_line_and_status_130(place, run, monkeypatch, wor
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("training.data.dataset.open_dataset", stop)
+    monkeypatch.setattr("longtail.training.data.dataset.open_dataset", stop)
     outcome = run(*words.split())
     assert (outcome.status, outcome.err) == (130, f"{told}\n")
 
@@ -139,7 +139,8 @@ def test_two_experiments_never_work_in_one_folder(place, run):
 
 def test_a_lock_ends_with_its_process(tmp_path):
     script = (
-        "import os, signal, sys; from pathlib import Path; from models.files.outputs import held\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from longtail.models.files.outputs import held\n"
         "with held(Path(sys.argv[1]), 'busy'): os.kill(os.getpid(), signal.SIGKILL)"
     )
     path = tmp_path / ".lock"
@@ -227,7 +228,7 @@ def test_a_library_that_finds_no_space_is_understood(place, run, monkeypatch):
             "Error while serializing: I/O error: No space left on device (os error 28)"
         )
 
-    monkeypatch.setattr("models.bundle.bundle.save_file", fail)
+    monkeypatch.setattr("longtail.models.bundle.bundle.save_file", fail)
     shutil.rmtree("registry")
     outcome = run("train", "data", "--only-sparse")
     assert outcome.status == 1

@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 import longtail
-from models.bundle.registry import Registry
-from service.canary.watch import CanaryWatch
-from service.client.calls import NEVER
-from service.client.client import Client
-from service.web.api_keys import make_key
+from longtail.models.bundle.registry import Registry
+from longtail.service.canary.watch import CanaryWatch
+from longtail.service.client.calls import NEVER
+from longtail.service.client.client import Client
+from longtail.service.web.api_keys import make_key
 
 DEMO_DATA = Path(__file__).parents[2] / "training" / "demo_data"
 NUM_BEFORE, NUM_LATER = 400, 400
@@ -105,7 +105,7 @@ def users(monkeypatch) -> list[int]:
             watch = CanaryWatch(client, log, pair, rules, now=lambda: passed[0], sleep=wait)
             return watch.run(texts)
 
-    monkeypatch.setattr("service.canary.watch.try_on_service", try_on_service)
+    monkeypatch.setattr("longtail.service.canary.watch.try_on_service", try_on_service)
     return answered
 
 

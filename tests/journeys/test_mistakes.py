@@ -226,7 +226,7 @@ def test_the_unexpected_is_told_as_a_fault_of_ours_with_a_way_to_see_more(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("models.bundle.registry.Registry.versions", fail)
+    monkeypatch.setattr("longtail.models.bundle.registry.Registry.versions", fail)
     seen = []
     for words in (["registry", "list"], ["--debug", "registry", "list"]):
         monkeypatch.setattr(sys, "argv", ["longtail", *words])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.bundle.registry import Registry
+from longtail.models.bundle.registry import Registry
 
 RANKED = "runs/evaluation/predictions"
 LENIENT = (

@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 import longtail
-from models.bundle.registry import Registry
-from service.feedback.store import FILE_NAME, FeedbackStore
-from service.web.api_keys import make_key
+from longtail.models.bundle.registry import Registry
+from longtail.service.feedback.store import FILE_NAME, FeedbackStore
+from longtail.service.web.api_keys import make_key
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (ROOT / "service" / "OPERATIONS.md", ROOT / "docker" / "README.md")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from models.bundle.registry import Registry
+from longtail.models.bundle.registry import Registry
 
 
 def test_a_model_goes_by_zip_file_from_one_registry_to_another(place, run):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba.core.caching import FunctionCache
 
-from models.jit import compiled, vectorised
+from longtail.models.jit import compiled, vectorised
 
 
 def total(values):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from models.matrices import ArrayRule, check_arrays, csr_of, stored_csr, transposed
-from models.memory.memory import NeighbourMemory
-from models.parts.storage import read_sparse
+from longtail.models.matrices import ArrayRule, check_arrays, csr_of, stored_csr, transposed
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.parts.storage import read_sparse
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.errors import RequestError
-from models.labels.filters import LabelFilter
-from models.options import RankingOptions
+from longtail.models.errors import RequestError
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.options import RankingOptions
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"k": "5"}, r"k is '5' \(str\); expected a whole number"),

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from models import processor
-from models.processor import Processor, find_processor
+from longtail.models import processor
+from longtail.models.processor import Processor, find_processor
 
 CPU_INFO = """processor\t: 0
 model name\t: AMD EPYC 9V74

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from models import ray_runtime
-from models.errors import ConfigError
-from models.ray_runtime import start_ray
+from longtail.models import ray_runtime
+from longtail.models.errors import ConfigError
+from longtail.models.ray_runtime import start_ray
 
 LOCAL = {"address": "local", "num_cpus": 3, "include_dashboard": False}
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from models.errors import ConfigError
-from models.tables import frame_of, html_table
+from longtail.models.errors import ConfigError
+from longtail.models.tables import frame_of, html_table
 
 
 def test_whatever_stands_in_a_cell_is_text():

@@ -19,15 +19,15 @@ import uvicorn
 from fastapi.testclient import TestClient
 from scipy.sparse import csr_array
 
-from models.bundle.bundle import Bundle, write_bundle
-from models.bundle.manifest import EncoderInfo, Manifest
-from models.bundle.registry import Registry
-from models.errors import RequestError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.search import LabelSearch
-from models.labels.selection import LabelSelector
-from models.options import RankingOptions
-from models.results import (
+from longtail.models.bundle.bundle import Bundle, write_bundle
+from longtail.models.bundle.manifest import EncoderInfo, Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import RequestError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.search import LabelSearch
+from longtail.models.labels.selection import LabelSelector
+from longtail.models.options import RankingOptions
+from longtail.models.results import (
     AnswerWarning,
     BlendPart,
     CarryingDocument,
@@ -42,10 +42,10 @@ from models.results import (
     SparseParts,
     TokenPart,
 )
-from service.app import create_app
-from service.server import uvicorn_options
-from service.settings import Settings
-from service.web.api_keys import make_key
+from longtail.service.app import create_app
+from longtail.service.server import uvicorn_options
+from longtail.service.settings import Settings
+from longtail.service.web.api_keys import make_key
 
 NUM_LABELS = 8
 EXPLANATION = Explanation(
@@ -65,9 +65,11 @@ EXPLANATION = Explanation(
 @pytest.fixture(autouse=True)
 def _searches_leave_out_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take a second where all libraries are in them; `test_garbage` has those of a service."""
-    monkeypatch.setattr("service.versions.redeploy.gc", SimpleNamespace(freeze=lambda: None))
+    monkeypatch.setattr(
+        "longtail.service.versions.redeploy.gc", SimpleNamespace(freeze=lambda: None)
+    )
     for module in ("redeploy", "changes"):
-        monkeypatch.setattr(f"service.versions.{module}.collect_cycles", gc.collect)
+        monkeypatch.setattr(f"longtail.service.versions.{module}.collect_cycles", gc.collect)
 
 
 @dataclass(frozen=True)

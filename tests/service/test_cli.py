@@ -10,11 +10,11 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
-from service.cli import add_commands
-from service.commands.serve import serve_command
-from service.settings import Settings
-from service.web.api_keys import KeyRing
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
+from longtail.service.cli import add_commands
+from longtail.service.commands.serve import serve_command
+from longtail.service.settings import Settings
+from longtail.service.web.api_keys import KeyRing
 
 
 @pytest.fixture
@@ -167,8 +167,8 @@ def test_an_option_that_serve_does_not_have_is_named():
 
 def test_serve_starts_the_application_with_the_given_settings(run, registry, monkeypatch):
     started = {}
-    monkeypatch.setattr("service.server.serve", lambda app: started.update(app=app))
-    monkeypatch.setattr("service.telemetry.logs.configure_logging", started.setdefault)
+    monkeypatch.setattr("longtail.service.server.serve", lambda app: started.update(app=app))
+    monkeypatch.setattr("longtail.service.telemetry.logs.configure_logging", started.setdefault)
     run("serve", "--port", "0", "--versions", "2,1", "--shutdown-timeout-s", "3")
     settings = started["app"].state.service.settings
     assert (settings.port, settings.shutdown_timeout_s, settings.versions) == (0, 3, (2, 1))
@@ -196,7 +196,7 @@ def test_key_prints_a_key_and_the_line_that_lets_it_in():
 
 def test_serve_does_not_look_for_versions_that_are_to_be_copied_first(run, registry, monkeypatch):
     started = []
-    monkeypatch.setattr("service.server.serve", started.append)
-    monkeypatch.setattr("service.telemetry.logs.configure_logging", lambda *_: None)
+    monkeypatch.setattr("longtail.service.server.serve", started.append)
+    monkeypatch.setattr("longtail.service.telemetry.logs.configure_logging", lambda *_: None)
     run("serve", "--versions", "9", "--registry-source", registry.folder.as_uri())
     assert len(started) == 1

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.web.api_keys import make_key
+from longtail.service.web.api_keys import make_key
 
 HERE = Path(__file__).parent
 KEY, ENTRY = make_key("operator")
@@ -24,9 +24,9 @@ PATIENCE_S = 300.0
 SERVE = f"""
 import logging, runpy, sys, threading
 from pathlib import Path
-from service.app import create_app
-from service.settings import Settings
-from service import server
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
+from longtail.service import server
 server._GRACE_S = 0.5
 def load(bundle):
     if bundle.folder.name == "1":

@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from models.bundle.registry import Registry
-from models.edit.add_labels import add_labels
-from models.errors import BundleNotFoundError, ConfigError, NotReadyError
-from models.labels.catalogue import Label
-from service.ray_serve import Arguments, build, create_replica, settings_of
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.add_labels import add_labels
+from longtail.models.errors import BundleNotFoundError, ConfigError, NotReadyError
+from longtail.models.labels.catalogue import Label
+from longtail.service.ray_serve import Arguments, build, create_replica, settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
@@ -59,7 +59,9 @@ def test_settings_and_versions_that_there_are_not(two_versions):
 
 def test_without_ray_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"service.ray_serve: .* pip install 'longtail\[ray\]'"):
+    with pytest.raises(
+        ConfigError, match=r"longtail.service.ray_serve: .* pip install 'longtail\[ray\]'"
+    ):
         build({})
 
 
@@ -116,7 +118,7 @@ def test_a_deployment_is_scaled_by_what_waits(fake_serve, two_versions):
 
 
 def test_arguments_that_there_are_not(fake_serve, two_versions):
-    with pytest.raises(ConfigError, match=r"service.ray_serve: replicas: unknown"):
+    with pytest.raises(ConfigError, match=r"longtail.service.ray_serve: replicas: unknown"):
         build({"registry": two_versions.folder, "replicas": 3})
 
 

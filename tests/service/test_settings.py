@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from models.errors import ConfigError
-from service.app import create_app
-from service.settings import Settings, describe_settings, load_settings
+from longtail.models.errors import ConfigError
+from longtail.service.app import create_app
+from longtail.service.settings import Settings, describe_settings, load_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import pytest
 import uvicorn
 
-from models.errors import ConfigError, NotReadyError
-from service import server as shutdown
-from service.process.address import check_address
-from service.server import DrainingServer, Watchdog, serve
-from service.settings import Settings
-from service.versions.serving import ModelManager
+from longtail.models.errors import ConfigError, NotReadyError
+from longtail.service import server as shutdown
+from longtail.service.process.address import check_address
+from longtail.service.server import DrainingServer, Watchdog, serve
+from longtail.service.settings import Settings
+from longtail.service.versions.serving import ModelManager
 
 
 class Bench:

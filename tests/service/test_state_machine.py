@@ -33,10 +33,10 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from models.bundle.registry import Registry
-from service.app import create_app
-from service.settings import Settings
-from service.web.api_keys import make_key
+from longtail.models.bundle.registry import Registry
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
+from longtail.service.web.api_keys import make_key
 
 NUM_REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "300"))
 SEED = int(os.environ.get("FUZZ_SEED", "20261122"))

@@ -21,9 +21,9 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.search import LabelSearch
-from models.labels.selection import LabelSelector
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.search import LabelSearch
+from longtail.models.labels.selection import LabelSelector
 
 MAX_TURN_S = 0.1
 MAX_MEMORY_KIB = 64 * 1024

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.pretrained import load_tokenizer, load_transformer
-from models.encoders.tokens import tokenize_texts
-from training.data.dataset import open_dataset
-from training.neural.label_subsets import LabelSubsets
-from training.neural.model import DeplModel, TrainingTexts
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.training.data.dataset import open_dataset
+from longtail.training.neural.label_subsets import LabelSubsets
+from longtail.training.neural.model import DeplModel, TrainingTexts
 
 
 @pytest.fixture(scope="session")

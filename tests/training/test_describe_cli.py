@@ -15,14 +15,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
-from models.bundle.bundle import Bundle
-from models.encoders.pretrained import load_tokenizer
-from models.encoders.tokens import tokenize_texts
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.parts.storage import read_sparse
-from training.data.dataset import open_dataset
-from training.reports.labels import index_of_label, report_labels, write_reports
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.encoders.pretrained import load_tokenizer
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.storage import read_sparse
+from longtail.training.data.dataset import open_dataset
+from longtail.training.reports.labels import index_of_label, report_labels, write_reports
 
 MAX_TOKENS = 12  # of the trained run
 
@@ -125,7 +125,9 @@ def test_a_publisher_s_description_is_shown(bundle, commonest):
 
 def test_a_trained_label_without_a_positive_weight_says_so(describe, monkeypatch, commonest):
     nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
-    monkeypatch.setattr("training.reports.labels.positive_weights", lambda model, row: nothing)
+    monkeypatch.setattr(
+        "longtail.training.reports.labels.positive_weights", lambda model, row: nothing
+    )
     assert (
         "keywords:           none, no word has a positive weight\n" in describe(commonest.id).stdout
     )
@@ -133,8 +135,8 @@ def test_a_trained_label_without_a_positive_weight_says_so(describe, monkeypatch
 
 def test_the_encoder_is_not_loaded(describe, commonest, monkeypatch):
     for name in (
-        "models.parts.dense_storage.load_transformer",
-        "models.encoders.pretrained.load_transformer",
+        "longtail.models.parts.dense_storage.load_transformer",
+        "longtail.models.encoders.pretrained.load_transformer",
     ):
         monkeypatch.delattr(name)
     assert describe(commonest.id).exit_code == 0
@@ -230,7 +232,7 @@ def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_
     path = tmp_path / "labels.jsonl"
     path.write_text("old\n")
     interrupt = Mock(side_effect=[(), (), KeyboardInterrupt])
-    monkeypatch.setattr("training.reports.labels._weighed_keywords", interrupt)
+    monkeypatch.setattr("longtail.training.reports.labels._weighed_keywords", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_reports(bundle, path, 3)
     assert path.read_text() == "old\n"

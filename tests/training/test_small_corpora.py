@@ -11,14 +11,14 @@ from typing import Any, get_args
 
 import pytest
 
-from models.errors import ConfigError, DataError
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from training.assessment.assess import assess
-from training.assessment.baselines import label_name_ranking
-from training.configuration.linear import MethodName
-from training.configuration.run import TrainingConfig
-from training.data.dataset import open_dataset
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.assessment.assess import assess
+from longtail.training.assessment.baselines import label_name_ranking
+from longtail.training.configuration.linear import MethodName
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
 
 WORDS = (
     "council", "regulation", "commission", "article", "european", "community", "products", "member",

@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
-from models.bundle.registry import Registry
-from models.errors import ConfigError
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
-from training.assessment.predictions import read_predictions
-from training.data.dataset import open_dataset
-from training.runtime.distributed import Processes
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ConfigError
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.training.assessment.predictions import read_predictions
+from longtail.training.data.dataset import open_dataset
+from longtail.training.runtime.distributed import Processes
 
 
 @pytest.fixture
@@ -134,10 +134,12 @@ def test_train_writes_files_for_tensorboard_when_asked(call, tiny_corpus, tiny_c
 def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, monkeypatch):
     followed: list[int] = []
     monkeypatch.setattr(
-        "training.runtime.distributed.joined_processes", lambda: nullcontext(Processes(1, 2))
+        "longtail.training.runtime.distributed.joined_processes",
+        lambda: nullcontext(Processes(1, 2)),
     )
     monkeypatch.setattr(
-        "training.pipeline.train.follow", lambda config, processes: followed.append(config.seed)
+        "longtail.training.pipeline.train.follow",
+        lambda config, processes: followed.append(config.seed),
     )
     assert call("train", tiny_corpus, "--config", tiny_config_file).stdout == ""
     assert followed == [3]

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from models.bundle.registry import Registry
-from models.edit.split_shards import publish_shards
-from models.errors import ConfigError, DataError
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from training.configuration.run import TrainingConfig, read_config
-from training.data.dataset import open_dataset
-from training.reports.labels import report_labels
-from training.sparse.vocabulary import fit_tfidf_of
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.split_shards import publish_shards
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.configuration.run import TrainingConfig, read_config
+from longtail.training.data.dataset import open_dataset
+from longtail.training.reports.labels import report_labels
+from longtail.training.sparse.vocabulary import fit_tfidf_of
 
 TEXTS = {
     "zh": (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from models.edit.vocabulary.applying import Applied, Split
-from training.commands.vocabulary_changes import _print_applied
+from longtail.models.edit.vocabulary.applying import Applied, Split
+from longtail.training.commands.vocabulary_changes import _print_applied
 
 
 @pytest.mark.parametrize(

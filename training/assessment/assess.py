@@ -14,25 +14,33 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from tqdm import tqdm
 
-from models.bundle.bundle import Bundle
-from models.errors import RequestError
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import Ranking
-from models.scorers.tfidf import TfidfModel
-from models.tables import frame_of, html_table
-from training.assessment.baselines import NoNameError, label_name_ranking, nearest_neighbour_ranking
-from training.assessment.truth import RetiredLabels, check_splits, in_order_of
-from training.assessment.untrained import LeftOut, find_trained_on
-from training.calibration.reliability import ReliabilityReport, draw_reliability, report_reliability
-from training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector, looked_at
-from training.data.chunks import chunks
-from training.data.dataset import Dataset
-from training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
-from training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
-from training.evaluation.plots import draw_by_frequency, write_figure
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import RequestError
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.models.tables import frame_of, html_table
+from longtail.training.assessment.baselines import (
+    NoNameError,
+    label_name_ranking,
+    nearest_neighbour_ranking,
+)
+from longtail.training.assessment.truth import RetiredLabels, check_splits, in_order_of
+from longtail.training.assessment.untrained import LeftOut, find_trained_on
+from longtail.training.calibration.reliability import (
+    ReliabilityReport,
+    draw_reliability,
+    report_reliability,
+)
+from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector, looked_at
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
+from longtail.training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
+from longtail.training.evaluation.plots import draw_by_frequency, write_figure
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 
 _DENSE_BYTES = 64 * 2**20
 """Most bytes of the dense scores of one chunk; ranking them takes a few times as much."""

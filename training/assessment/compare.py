@@ -10,23 +10,23 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.labels.hierarchy import LabelHierarchy
-from models.ranking.top_k import Ranking
-from training.assessment.predictions import read_predictions, read_ranked_documents
-from training.assessment.untrained import LeftOut
-from training.data.dataset import Dataset
-from training.evaluation.by_frequency import (
+from longtail.models.errors import DataError
+from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.assessment.predictions import read_predictions, read_ranked_documents
+from longtail.training.assessment.untrained import LeftOut
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     TAIL_BIN,
     Evaluation,
     evaluate,
     label_subsets,
 )
-from training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
-from training.evaluation.metrics import join_truth
-from training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
-from training.evaluation.tables import NOT_MEASURED, markdown_table
+from longtail.training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
+from longtail.training.evaluation.metrics import join_truth
+from longtail.training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
+from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
 
 _METRICS = (
     *((ALL_LABELS, metric) for metric in ("P", "nDCG", "PSP", "macro-F1")),
@@ -193,7 +193,7 @@ def compare_predictions(
     beside the files which these are.
 
     Args:
-        first: As `training.assessment.predictions` reads it.
+        first: As `longtail.training.assessment.predictions` reads it.
         second: Another one, of the same documents.
         dataset: With its training documents: propensities and the tail labels come from them.
         split_name: The split that was ranked.

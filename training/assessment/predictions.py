@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine, ProblemList, list_problems
-from models.files.json_text import parse_json
-from models.files.text_files import writing
-from models.labels.catalogue import LabelCatalogue
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.json_text import parse_json
+from longtail.models.files.text_files import writing
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
 
 DOCUMENTS_NAME = "documents.json"
 """File beside the rankings that says which documents they are of."""

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.labels.catalogue import LabelCatalogue
-from models.labels.changes.retired import row_in_use
-from models.ranking.top_k import NO_LABEL
-from training.data.dataset import Dataset
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.changes.retired import row_in_use
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.data.dataset import Dataset
 
 
 def check_splits(

@@ -1,7 +1,7 @@
 """A version is measured only on documents that it was not trained on.
 
-The record in its bundle tells them (see `models.bundle.trained_on`). A corpus is read as it was
-when the version was trained: by the same columns, and divided in the same way.
+The record in its bundle tells them (see `longtail.models.bundle.trained_on`). A corpus is read as
+it was when the version was trained: by the same columns, and divided in the same way.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from models.bundle.bundle import Bundle
-from models.bundle.trained_on import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.trained_on import (
     DEV,
     NO_DIGEST,
     TEST,
@@ -24,12 +24,12 @@ from models.bundle.trained_on import (
     TrainedOn,
     read_trained_on,
 )
-from models.errors import DataError
-from models.labels.catalogue import LabelCatalogue
-from training.data.dataset import Dataset, open_dataset
-from training.formats.columns import TEXT_NAMES
-from training.formats.options import CorpusOptions
-from training.formats.raw import Division
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.formats.columns import TEXT_NAMES
+from longtail.training.formats.options import CorpusOptions
+from longtail.training.formats.raw import Division
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,9 @@
 """Aims fitted on the dev split: which weights of labels make a measure large, at what price.
 
 Weights that depend on a label's training documents alone are tried on a grid (see
-`models.scorers.aims.Aim`). The measures are counted with the labels that the documents have. Two
-numbers for all labels hardly overfit; see docs/decisions/aims-share-their-weights.md for what did.
+`longtail.models.scorers.aims.Aim`). The measures are counted with the labels that the documents
+have. Two numbers for all labels hardly overfit; see docs/decisions/aims-share-their-weights.md for
+what did.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.bundle.manifest import Calibration
-from models.files.durable import write_lines_durably
-from models.names import COVERAGE, PROPENSITY, RARE_LABELS, AimName
-from models.ranking.threshold_algorithm import SUM
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
-from models.scorers.aims import AIMS_NAME, Aim, AimedRanking, Aims, aims_from_json, aims_to_json
-from training.calibration.scored_pairs import NUM_BEST, ScoredPairs
-from training.evaluation.by_frequency import TAIL_BIN, label_subsets
-from training.evaluation.metrics import (
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS, AimName
+from longtail.models.ranking.threshold_algorithm import SUM
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
+from longtail.models.scorers.aims import (
+    AIMS_NAME,
+    Aim,
+    AimedRanking,
+    Aims,
+    aims_from_json,
+    aims_to_json,
+)
+from longtail.training.calibration.scored_pairs import NUM_BEST, ScoredPairs
+from longtail.training.evaluation.by_frequency import TAIL_BIN, label_subsets
+from longtail.training.evaluation.metrics import (
     PROPENSITY_A,
     PROPENSITY_B,
     is_found_at,
@@ -85,7 +93,7 @@ def propensity_aim(num_training_documents: int) -> Aim:
     """Return the aim of PSP@k: a label counts as much as its inverse propensity.
 
     Args:
-        num_training_documents: N of `training.evaluation.metrics.inverse_propensities`.
+        num_training_documents: N of `longtail.training.evaluation.metrics.inverse_propensities`.
     """
     return Aim(
         base=1.0,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from models.jit import compiled
+from longtail.models.jit import compiled
 
 
 def log_loss_and_gradient(

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from models.bundle.manifest import Calibration, RarityBlend
-from models.scorers.blending import knot_shares
-from models.scorers.calibration import log_odds_of
-from training.calibration.blend_kernel import log_loss_and_gradient, log_loss_curvature
-from training.calibration.minimum import minimum
-from training.calibration.scored_pairs import ScoredPairs
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.scorers.blending import knot_shares
+from longtail.models.scorers.calibration import log_odds_of
+from longtail.training.calibration.blend_kernel import log_loss_and_gradient, log_loss_curvature
+from longtail.training.calibration.minimum import minimum
+from longtail.training.calibration.scored_pairs import ScoredPairs
 
 COUNTS = (0, 1, 3, 10, 30, 100, 1000)
 """Training documents at the knots."""

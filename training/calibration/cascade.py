@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from models.files.durable import write_lines_durably
-from models.names import CASCADE, STAGES, WITHOUT_ENCODER
-from models.scorers.calibration import log_odds_of
-from models.scorers.cascade import CASCADE_NAME, NUM_CONTENDERS, CascadeRule, doubt
-from training.calibration.ensemble import Blending
-from training.calibration.members import CUT_OFF, DevRanking
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.names import CASCADE, STAGES, WITHOUT_ENCODER
+from longtail.models.scorers.calibration import log_odds_of
+from longtail.models.scorers.cascade import CASCADE_NAME, NUM_CONTENDERS, CascadeRule, doubt
+from longtail.training.calibration.ensemble import Blending
+from longtail.training.calibration.members import CUT_OFF, DevRanking
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from models.bundle.manifest import Calibration, RarityBlend, blend_of
-from models.files.durable import read_json, write_json_durably
-from training.calibration.blends import in_words
-from training.calibration.fit import fit_calibration
-from training.calibration.members import DevRanking, blended
-from training.calibration.scored_pairs import ScoredPairs
-from training.calibration.thresholds import best_threshold
+from longtail.models.bundle.manifest import Calibration, RarityBlend, blend_of
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.training.calibration.blends import in_words
+from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.members import DevRanking, blended
+from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.calibration.thresholds import best_threshold
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64
 from scipy.special import expit, log_expit, logit
 
-from models.bundle.manifest import Calibration
-from training.calibration.minimum import minimum
+from longtail.models.bundle.manifest import Calibration
+from longtail.training.calibration.minimum import minimum
 
 _MAX_KNOTS = 9
 _TRUE_PAIRS_A_KNOT = 50

@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.bundle.manifest import Calibration, RarityBlend
-from models.labels.catalogue import LabelCatalogue
-from models.ranking.top_k import NO_LABEL
-from models.scorers.blending import DialledBlend, FittedBlend
-from training.calibration.blends import fit_blend
-from training.calibration.scored_pairs import ScoredPairs, spread_rows
-from training.evaluation.metrics import (
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.blending import DialledBlend, FittedBlend
+from longtail.training.calibration.blends import fit_blend
+from longtail.training.calibration.scored_pairs import ScoredPairs, spread_rows
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     document_values_at,
     inverse_propensities,

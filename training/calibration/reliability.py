@@ -10,15 +10,15 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.bundle.manifest import Calibration
-from models.predict.predictor import Predictor
-from models.ranking.top_k import top_of_candidates
-from models.scorers.calibration import IDENTITY, probabilities_of
-from models.scorers.reliability import CONFIDENT
-from training.calibration.scored_pairs import ScoredPairs
-from training.calibration.thresholds import ThresholdF1, micro_f1
-from training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
-from training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import top_of_candidates
+from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.models.scorers.reliability import CONFIDENT
+from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.calibration.thresholds import ThresholdF1, micro_f1
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
+from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
 
 _NUM_BINS = 15
 _LEAST_IN_A_BIN = 20

@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.names import CASCADE, ENSEMBLE, FAST
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL, Ranking, without_repeats
+from longtail.models.names import CASCADE, ENSEMBLE, FAST
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, without_repeats
 
 NUM_BEST = 64
 """Labels of every scorer that are looked at, a document."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from models.bundle.manifest import Calibration
-from models.scorers.calibration import probabilities_of
-from training.calibration.scored_pairs import ScoredPairs
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.scorers.calibration import probabilities_of
+from longtail.training.calibration.scored_pairs import ScoredPairs
 
 
 @dataclass(frozen=True, slots=True)

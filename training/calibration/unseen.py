@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
-from models.lexical.matcher import FindHistory
-from models.lexical.name_model import NameModel
-from models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS, SPARSE
-from models.parts.batches import TextBatch
-from models.ranking.listed import ListedSource
-from models.ranking.top_k import NO_LABEL
-from training.calibration.scored_pairs import ScoredPairs
+from longtail.models.lexical.matcher import FindHistory
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS, SPARSE
+from longtail.models.parts.batches import TextBatch
+from longtail.models.ranking.listed import ListedSource
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.calibration.scored_pairs import ScoredPairs
 
 _NEED_DOCUMENTS = (SPARSE, NEIGHBOURS, CLASSIFIER, LINEAR)
 """Scorers that give no score to a label without documents."""

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from training.commands.corpus_options import with_corpus_options
-from training.commands.logs import configure_logging
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     DataArgument,
     JsonOption,
     OverwriteOption,
@@ -35,11 +35,11 @@ def compare(
 ) -> None:
     """Tell which of two rankings is better, and whether that is more than chance."""
     configure_logging(verbose)
-    from models.files.outputs import check_readable_file
-    from training.assessment.compare import compare_predictions
-    from training.assessment.predictions import read_ranked_documents
-    from training.assessment.untrained import division_named, open_read_as
-    from training.evaluation.record import check_record_file, deliver
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.training.assessment.compare import compare_predictions
+    from longtail.training.assessment.predictions import read_ranked_documents
+    from longtail.training.assessment.untrained import division_named, open_read_as
+    from longtail.training.evaluation.record import check_record_file, deliver
 
     for each in (first, second):
         check_readable_file(each, "compare")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from training.formats.options import CorpusOptions
+from longtail.training.formats.options import CorpusOptions
 
 _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "text_columns": (

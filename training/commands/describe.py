@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.errors import ConfigError
-from training.options import DEFAULT_REGISTRY, OverwriteOption, RegistryOption, VersionOption
+from longtail.models.errors import ConfigError
+from longtail.training.options import (
+    DEFAULT_REGISTRY,
+    OverwriteOption,
+    RegistryOption,
+    VersionOption,
+)
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from training.reports.labels import LabelReport
+    from longtail.training.reports.labels import LabelReport
 
 
 def describe(
@@ -31,9 +36,9 @@ def describe(
 ) -> None:
     """Show what a model knows of a label: its description and its keywords with their weights."""
     _check_choice(label, all_labels, output)
-    from models.bundle.registry import Registry
-    from models.files.outputs import check_output_file
-    from training.reports.labels import index_of_label, report_labels, write_reports
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.outputs import check_output_file
+    from longtail.training.reports.labels import index_of_label, report_labels, write_reports
 
     if output is not None:
         check_output_file(output, registry=registry, overwrite=overwrite)

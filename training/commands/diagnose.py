@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from training.commands.corpus_options import with_corpus_options
-from training.commands.logs import configure_logging
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     DEFAULT_REGISTRY,
     DataArgument,
     JsonOption,
@@ -48,13 +48,13 @@ def diagnose(
 ) -> None:
     """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
     configure_logging(verbose)
-    from models.bundle.registry import Registry
-    from models.files.failures import doing
-    from models.files.outputs import check_output_folder
-    from training.assessment.untrained import open_as_trained
-    from training.diagnosis.measure import KEYWORD_COUNTS, diagnose_split
-    from training.diagnosis.report import RESULT_NAMES, diagnosis_to_json, write_diagnosis
-    from training.evaluation.record import check_record_file, deliver
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_folder
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.diagnosis.measure import KEYWORD_COUNTS, diagnose_split
+    from longtail.training.diagnosis.report import RESULT_NAMES, diagnosis_to_json, write_diagnosis
+    from longtail.training.evaluation.record import check_record_file, deliver
 
     check_output_folder(output, RESULT_NAMES, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)

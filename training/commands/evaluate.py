@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.errors import ConfigError
-from training.commands.corpus_options import with_corpus_options
-from training.commands.logs import configure_logging
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.models.errors import ConfigError
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     DEFAULT_REGISTRY,
     BaselinesOption,
     DataArgument,
@@ -25,9 +25,9 @@ from training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from models.bundle.bundle import Bundle
-    from training.assessment.assess import Assessment
-    from training.data.dataset import Dataset
+    from longtail.models.bundle.bundle import Bundle
+    from longtail.training.assessment.assess import Assessment
+    from longtail.training.data.dataset import Dataset
 
 
 @with_corpus_options
@@ -70,14 +70,14 @@ def evaluate(
     """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
     _check_k(k, predictions)
     configure_logging(verbose)
-    from models.bundle.registry import Registry
-    from models.files.failures import doing
-    from models.files.outputs import check_output_folder
-    from models.options import RankingOptions
-    from training.assessment.assess import MAX_K, RESULT_NAMES, assess_bundle
-    from training.assessment.predictions import PREDICTIONS_NAME
-    from training.assessment.untrained import open_as_trained
-    from training.evaluation.record import check_record_file, deliver
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_folder
+    from longtail.models.options import RankingOptions
+    from longtail.training.assessment.assess import MAX_K, RESULT_NAMES, assess_bundle
+    from longtail.training.assessment.predictions import PREDICTIONS_NAME
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.evaluation.record import check_record_file, deliver
 
     RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
     names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
@@ -104,7 +104,11 @@ def evaluate(
 def _write_predictions(
     folder: Path, found: Assessment, bundle: Bundle, dataset: Dataset, split: str, k: int
 ) -> list[Path]:
-    from training.assessment.predictions import RankedDocuments, spread, write_all_predictions
+    from longtail.training.assessment.predictions import (
+        RankedDocuments,
+        spread,
+        write_all_predictions,
+    )
 
     left_out = found.left_out
     assert left_out is not None  # a bundle was measured

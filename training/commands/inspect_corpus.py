@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from training.commands.corpus_options import with_corpus_options
-from training.commands.logs import configure_logging
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     ConfidentialOption,
     DataArgument,
     JsonOption,
@@ -34,13 +34,13 @@ def inspect_corpus(
 ) -> None:
     """Show what is understood of a corpus: counts, the tail, examples, oddities, training time."""
     configure_logging(verbose)
-    from models.files.failures import doing
-    from models.files.outputs import check_output_folder
-    from training.data.dataset import open_dataset
-    from training.data.files import find_files
-    from training.evaluation.record import check_record_file, deliver
-    from training.reports.inspection import inspect_dataset
-    from training.reports.inspection_text import RESULT_NAMES, text_of, write_inspection
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_folder
+    from longtail.training.data.dataset import open_dataset
+    from longtail.training.data.files import find_files
+    from longtail.training.evaluation.record import check_record_file, deliver
+    from longtail.training.reports.inspection import inspect_dataset
+    from longtail.training.reports.inspection_text import RESULT_NAMES, text_of, write_inspection
 
     inputs = find_files(data, corpus).paths
     if output is not None:

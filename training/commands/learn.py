@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from training.commands.corpus_options import with_corpus_options
-from training.commands.logs import configure_logging
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     DEFAULT_REGISTRY,
     RegistryOption,
     SkipBadOption,
@@ -21,10 +21,10 @@ from training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from models.bundle.bundle import Bundle
-    from models.bundle.learned_from import LearnedFrom
-    from training.data.dataset import Dataset
-    from training.updating.feedback import ExportFeedback
+    from longtail.models.bundle.bundle import Bundle
+    from longtail.models.bundle.learned_from import LearnedFrom
+    from longtail.training.data.dataset import Dataset
+    from longtail.training.updating.feedback import ExportFeedback
 
 MANY_UNKNOWN_WORDS = 0.1
 """A rule of thumb: from this share on, the command advises a full training."""
@@ -76,11 +76,11 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         """
         configure_logging(verbose)
         started = time.monotonic()
-        from models.bundle.registry import Registry
-        from models.files.outputs import check_not_in_registry
-        from training.updating.feedback import open_feedback
-        from training.updating.learn import LearningRun
-        from training.updating.learn import learn as learn_from
+        from longtail.models.bundle.registry import Registry
+        from longtail.models.files.outputs import check_not_in_registry
+        from longtail.training.updating.feedback import open_feedback
+        from longtail.training.updating.learn import LearningRun
+        from longtail.training.updating.learn import learn as learn_from
 
         check_not_in_registry(work, registry, "--work")
         store = Registry(registry)
@@ -113,8 +113,8 @@ def _corpus_of(
     Raises:
         ConfigError: Options of a corpus are given without one.
     """
-    from models.errors import ConfigError
-    from training.assessment.untrained import open_as_trained
+    from longtail.models.errors import ConfigError
+    from longtail.training.assessment.untrained import open_as_trained
 
     if data is not None:
         return open_as_trained(data, options, [bundle], skip_bad=skip_bad)

@@ -10,5 +10,4 @@ def configure_logging(verbose: bool) -> None:
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    for name in ("training", "models"):
-        logging.getLogger(name).setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger("longtail").setLevel(logging.INFO if verbose else logging.WARNING)

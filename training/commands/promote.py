@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from training.commands.corpus_options import with_corpus_options
-from training.commands.logs import configure_logging
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     DEFAULT_REGISTRY,
     RegistryOption,
     SkipBadOption,
@@ -23,13 +23,13 @@ from training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from models.bundle.bundle import Bundle
-    from models.bundle.registry import Registry
-    from models.promotion.decision import Decision, Pair, TryOnService
-    from models.promotion.log import PromotionLog
-    from models.promotion.rules import PromotionRules
-    from training.promotion.promote import Promotion
-    from training.updating.feedback import ExportFeedback
+    from longtail.models.bundle.bundle import Bundle
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.promotion.decision import Decision, Pair, TryOnService
+    from longtail.models.promotion.log import PromotionLog
+    from longtail.models.promotion.rules import PromotionRules
+    from longtail.training.promotion.promote import Promotion
+    from longtail.training.updating.feedback import ExportFeedback
 
 
 def promote_command(
@@ -94,13 +94,13 @@ def promote_command(
         Exit status 1 if it is not promoted. Stopped, the same command goes on.
         """
         configure_logging(verbose)
-        from models.bundle.registry import Registry
-        from models.promotion.log import LOG_NAME, PromotionLog
-        from models.promotion.rules import rules_of
-        from training.assessment.untrained import open_as_trained
-        from training.promotion.judge import HeldOut
-        from training.promotion.promote import promote as promote_version
-        from training.updating.feedback import feedback_file
+        from longtail.models.bundle.registry import Registry
+        from longtail.models.promotion.log import LOG_NAME, PromotionLog
+        from longtail.models.promotion.rules import rules_of
+        from longtail.training.assessment.untrained import open_as_trained
+        from longtail.training.promotion.judge import HeldOut
+        from longtail.training.promotion.promote import promote as promote_version
+        from longtail.training.updating.feedback import feedback_file
 
         rules = rules_of(settings or [], share, minutes)
         key = _key_of(url, api_key_env)
@@ -126,7 +126,7 @@ def promote_command(
 
 def _readable(store: Registry, versions: Sequence[int | str]) -> list[Bundle]:
     """Return the versions that can be opened; why others can't is found when they are judged."""
-    from models.errors import BundleError
+    from longtail.models.errors import BundleError
 
     found = []
     for version in versions:
@@ -158,7 +158,7 @@ def _key_of(url: str | None, variable: str | None) -> str | None:
     Raises:
         ConfigError: The variable is not set, or nothing would need a key.
     """
-    from models.errors import ConfigError
+    from longtail.models.errors import ConfigError
 
     if variable is None:
         return None
@@ -177,7 +177,7 @@ def _tell(promotion: Promotion, log: PromotionLog) -> None:
     Raises:
         PromotionRefusedError: The candidate was not promoted.
     """
-    from models.errors import PromotionRefusedError
+    from longtail.models.errors import PromotionRefusedError
 
     pair, decision = promotion.pair, promotion.decision
     if promotion.verdict is not None and (report := promotion.verdict.to_markdown()):

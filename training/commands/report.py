@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from training.commands.corpus_options import with_corpus_options
-from training.commands.logs import configure_logging
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.options import (
+from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
     DEFAULT_REGISTRY,
     BaselinesOption,
     ConfidentialOption,
@@ -46,15 +46,15 @@ def report(
 ) -> None:
     """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
     configure_logging(verbose)
-    from models.bundle.registry import Registry
-    from models.files.durable import write_lines_durably
-    from models.files.failures import doing
-    from models.files.outputs import check_output_file
-    from training.assessment.assess import assess_bundle
-    from training.assessment.untrained import open_as_trained
-    from training.evaluation.record import check_record_file, deliver
-    from training.pipeline.train import RUN_NAME
-    from training.reports.report import read_run_log, report_page
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.durable import write_lines_durably
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_file
+    from longtail.training.assessment.assess import assess_bundle
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.evaluation.record import check_record_file, deliver
+    from longtail.training.pipeline.train import RUN_NAME
+    from longtail.training.reports.report import read_run_log, report_page
 
     store = Registry(registry)
     number = store.resolve(version)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from training.commands.logs import configure_logging
-from training.commands.vocabulary_changes import apply, diff
-from training.options import OverwriteOption
+from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.vocabulary_changes import apply, diff
+from longtail.training.options import OverwriteOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from models.vocabulary.concept import Vocabulary
-    from models.vocabulary.inspection import Inspection
+    from longtail.models.vocabulary.concept import Vocabulary
+    from longtail.models.vocabulary.inspection import Inspection
 
 vocabulary_app = typer.Typer(
     no_args_is_help=True,
@@ -40,9 +40,9 @@ def show(
 ) -> None:
     """Show what is in a vocabulary, in numbers, and what in it may be wrong."""
     configure_logging(verbose=False)
-    from models.files.outputs import check_readable_file
-    from models.vocabulary.inspection import inspect_vocabulary
-    from models.vocabulary.reading import read_vocabulary
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.vocabulary.inspection import inspect_vocabulary
+    from longtail.models.vocabulary.reading import read_vocabulary
 
     check_readable_file(source, "FILE")
     found = inspect_vocabulary(read_vocabulary(source))
@@ -72,10 +72,10 @@ def convert(
 ) -> None:
     """Write a vocabulary as labels, as Annif's TSV, or in another syntax of SKOS."""
     configure_logging(verbose=False)
-    from models.files.durable import write_lines_durably
-    from models.files.failures import doing
-    from models.files.outputs import check_output_file, check_readable_file
-    from models.vocabulary.reading import read_vocabulary
+    from longtail.models.files.durable import write_lines_durably
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_file, check_readable_file
+    from longtail.models.vocabulary.reading import read_vocabulary
 
     check_readable_file(source, "FILE")
     _check_form(output, language, keep_deprecated)
@@ -93,7 +93,7 @@ def _check_form(output: Path, language: str | None, keep_deprecated: bool) -> No
     Raises:
         ConfigError: It is one.
     """
-    from models.errors import ConfigError
+    from longtail.models.errors import ConfigError
 
     if output.suffix not in _FORMS:
         raise ConfigError(
@@ -110,9 +110,9 @@ def _lines(
     vocabulary: Vocabulary, source: Path, form: str, language: str | None, keep_deprecated: bool
 ) -> Iterable[str]:
     """Return the lines of a vocabulary in a form, by the end of the file's name."""
-    from models.labels.concepts import labels_of, without_deprecated
-    from models.labels.writing import csv_lines, jsonl_lines, tsv_lines
-    from models.vocabulary.writing import ntriples_lines, turtle_lines
+    from longtail.models.labels.concepts import labels_of, without_deprecated
+    from longtail.models.labels.writing import csv_lines, jsonl_lines, tsv_lines
+    from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
 
     if form in {".nt", ".ttl"}:
         return {".nt": ntriples_lines, ".ttl": turtle_lines}[form](vocabulary)

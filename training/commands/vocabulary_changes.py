@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from training.commands.logs import configure_logging
-from training.options import OverwriteOption, RegistryOption
+from longtail.training.commands.logs import configure_logging
+from longtail.training.options import OverwriteOption, RegistryOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from models.bundle.bundle import Bundle
-    from models.edit.vocabulary.applying import Applied, Split
-    from models.labels.changes.changes import VocabularyChanges
+    from longtail.models.bundle.bundle import Bundle
+    from longtail.models.edit.vocabulary.applying import Applied, Split
+    from longtail.models.labels.changes.changes import VocabularyChanges
 
 DEFAULT_REGISTRY = Path("registry")
 _MAX_IDS = 5
@@ -46,11 +46,11 @@ def diff(
 ) -> None:
     """Compare two states of a vocabulary: new, renamed, merged, split, deprecated, re-parented."""
     configure_logging(verbose=False)
-    from models.edit.vocabulary.states import compare_states, read_state
-    from models.files.durable import write_lines_durably
-    from models.files.failures import doing
-    from models.files.outputs import check_output_file
-    from models.labels.changes.report import report_lines
+    from longtail.models.edit.vocabulary.states import compare_states, read_state
+    from longtail.models.files.durable import write_lines_durably
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_file
+    from longtail.models.labels.changes.report import report_lines
 
     if output is not None:
         inputs = [path for path in (old, new, merges) if path is not None]
@@ -86,9 +86,9 @@ def apply(
     configure_logging(verbose=False)
     from tqdm import tqdm
 
-    from models.bundle.registry import Registry
-    from models.edit.vocabulary.applying import apply_changes
-    from training.sparse.refit import fitting_as
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.edit.vocabulary.applying import apply_changes
+    from longtail.training.sparse.refit import fitting_as
 
     store = Registry(registry)
     number = store.resolve(version)
@@ -119,11 +119,11 @@ def _changes(
     Raises:
         ConfigError: Options are given that a file of changes has no use for.
     """
-    from models.edit.vocabulary.states import compare_states, read_state, state_of
-    from models.errors import ConfigError
-    from models.files.outputs import check_readable_file
-    from models.files.text_files import raw_blocks
-    from models.labels.changes.changes import VocabularyChanges
+    from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
+    from longtail.models.errors import ConfigError
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.files.text_files import raw_blocks
+    from longtail.models.labels.changes.changes import VocabularyChanges
 
     if source.suffix != ".json":
         return compare_states(
@@ -140,8 +140,8 @@ def _changes(
 
 def _merges(path: Path | None) -> dict[str, tuple[str, ...]]:
     """Return what replaces labels, of a file; nothing without one."""
-    from models.files.outputs import check_readable_file
-    from models.labels.changes.merges import read_merges
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.labels.changes.merges import read_merges
 
     if path is None:
         return {}

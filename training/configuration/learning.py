@@ -3,7 +3,7 @@
     negatives: {distribution: {kind: uniform}, weighting: tail, num_negatives: 64}
     loss: {kind: softmax}
 
-`training.learning.objectives` makes the parts from it.
+`longtail.training.learning.objectives` makes the parts from it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 Positive = Annotated[int, Field(ge=1)]
 WeightName = Literal["constant", "importance", "relative", "tail", "equalised", "adaptive"]

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.names import CorrectionName
-from training.configuration.learning import (
+from longtail.models.names import CorrectionName
+from longtail.training.configuration.learning import (
     DecoupledLossConfig,
     FrequencyConfig,
     LearningConfig,
@@ -161,7 +161,7 @@ _KINDS = ("uniform", "uniform_subset", "frequency", "within_batch", "all", "tree
 _CORRECTIONS: dict[MethodName, CorrectionName] = {"adversarial": "tree", "frequency": "prior"}
 _DEFAULT_NEGATIVES = 256
 _MAX_CARRIED = 0.98
-"""A little less than where `training.learning.sampling` refuses to draw."""
+"""A little less than where `longtail.training.learning.sampling` refuses to draw."""
 _DEFAULT_PARTS: dict[str, Any] = {
     "negatives": {
         "distribution": {"kind": "frequency", "exponent": 0.5}, "weighting": "importance",

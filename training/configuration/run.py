@@ -15,12 +15,12 @@ from pydantic import (
     model_validator,
 )
 
-from models.bundle.warmup_texts import MAX_PROBES
-from models.errors import ConfigError
-from models.files.validation import problem_in_words
-from models.names import ENSEMBLE, NEIGHBOURS, WITHOUT_ENCODER, Pooling
-from training.configuration.linear import LinearConfig
-from training.configuration.sections import (
+from longtail.models.bundle.warmup_texts import MAX_PROBES
+from longtail.models.errors import ConfigError
+from longtail.models.files.validation import problem_in_words
+from longtail.models.names import ENSEMBLE, NEIGHBOURS, WITHOUT_ENCODER, Pooling
+from longtail.training.configuration.linear import LinearConfig
+from longtail.training.configuration.sections import (
     CascadeConfig,
     ClassifierConfig,
     DescriptionConfig,

@@ -11,9 +11,9 @@ from pydantic import (
     model_validator,
 )
 
-from models.errors import ConfigError
-from models.names import MAX_NGRAM, Pooling
-from training.configuration.learning import (
+from longtail.models.errors import ConfigError
+from longtail.models.names import MAX_NGRAM, Pooling
+from longtail.training.configuration.learning import (
     DecoupledLossConfig,
     DeplLossConfig,
     LearningConfig,
@@ -95,7 +95,7 @@ class DescriptionConfig(_Section):
     drop_numbers: bool = False
     """Leave out keywords without a letter."""
     drop_stop_words: tuple[StopWordLanguage, ...] = ()
-    """Leave out the stop-words of these languages; see `training.sparse.stop_words`."""
+    """Leave out the stop-words of these languages; see `longtail.training.sparse.stop_words`."""
     alternative_names: int = Field(default=0, ge=0)
     """Other names of a label that stand before its keywords, at most; the label file has them."""
     parents: bool = False
@@ -152,7 +152,7 @@ class StageConfig(_Section):
     of similar length, and steps differ in their number. None: documents come as they are drawn."""
     accumulate: Positive = 1
     """Parts in which a step encodes its texts, one after the other: the same gradient, in the
-    memory of one part, and a third more time (see `training.neural.gradient_cache`)."""
+    memory of one part, and a third more time (see `longtail.training.neural.gradient_cache`)."""
     encoder_learning_rate: Rate
     """Peak rate of the transformer."""
     pooler_learning_rate: Rate

@@ -1,7 +1,7 @@
 """Corpora as training reads them: documents in splits, and the labels that they share.
 
-`open_dataset` takes a folder or a file in one of the forms of `training.formats.forms`. Text
-streams; memory is bounded by the label matrices and the catalogue.
+`open_dataset` takes a folder or a file in one of the forms of `longtail.training.formats.forms`.
+Text streams; memory is bounded by the label matrices and the catalogue.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from models.errors import DataError
-from models.labels.catalogue import LabelCatalogue
-from training.data.files import CorpusFiles, find_files, without_labels
-from training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
-from training.data.splits import Document, Split, SplitScan, describe_problems
-from training.formats.documents import columns_of
-from training.formats.forms import SPLIT_NAMES
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.formats.raw import Division, Source
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.training.data.files import CorpusFiles, find_files, without_labels
+from longtail.training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
+from longtail.training.data.splits import Document, Split, SplitScan, describe_problems
+from longtail.training.formats.documents import columns_of
+from longtail.training.formats.forms import SPLIT_NAMES
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.formats.raw import Division, Source
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
@@ -213,7 +213,7 @@ def open_dataset(
     max_problems: int = 20,
     division: Division | None = None,
 ) -> Dataset:
-    """Return a corpus, whichever of the forms of `training.formats.forms` it has.
+    """Return a corpus, whichever of the forms of `longtail.training.formats.forms` it has.
 
     Labels are read now where there is a file of them, documents when they are first asked for.
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.errors import DataError
-from training.formats.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
-from training.formats.documents import read_documents
-from training.formats.forms import (
+from longtail.models.errors import DataError
+from longtail.training.formats.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
+from longtail.training.formats.documents import read_documents
+from longtail.training.formats.forms import (
     ALIASES,
     ARROW,
     EXTREME_CLASSIFICATION,
@@ -23,9 +23,9 @@ from training.formats.forms import (
     SPLIT_NAMES,
     Format,
 )
-from training.formats.hashed_parts import LEAST_DIVIDED, division_of
-from training.formats.options import RECOGNISED, CorpusOptions
-from training.formats.raw import Division, RawDocument, Source
+from longtail.training.formats.hashed_parts import LEAST_DIVIDED, division_of
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.formats.raw import Division, RawDocument, Source
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Bool, UInt64
 
-from training.data.dataset import Dataset
+from longtail.training.data.dataset import Dataset
 
 logger = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise
 from pathlib import Path
 
-from models.errors import DataError
-from models.files.bad_lines import ProblemList, counted_lines, list_problems
-from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
-from models.labels.cells import DELIMITER
-from models.labels.concepts import without_deprecated
-from models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_file
-from training.data.files import CorpusFiles, either
-from training.formats.documents import read_documents
-from training.formats.forms import EXTREME_CLASSIFICATION
-from training.formats.raw import RawDocument, Source
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import ProblemList, counted_lines, list_problems
+from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from longtail.models.labels.cells import DELIMITER
+from longtail.models.labels.concepts import without_deprecated
+from longtail.models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_file
+from longtail.training.data.files import CorpusFiles, either
+from longtail.training.formats.documents import read_documents
+from longtail.training.formats.forms import EXTREME_CLASSIFICATION
+from longtail.training.formats.raw import RawDocument, Source
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import logging
 import numpy as np
 from jaxtyping import Bool
 
-from models.bundle.trained_on import NO_DIGEST, TrainedOn
-from models.errors import DataError
-from training.data.dataset import Dataset
-from training.data.splits import Split, SplitScan
-from training.formats.forms import SPLIT_NAMES
+from longtail.models.bundle.trained_on import NO_DIGEST, TrainedOn
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import Dataset
+from longtail.training.data.splits import Split, SplitScan
+from longtail.training.formats.forms import SPLIT_NAMES
 
 logger = logging.getLogger(__name__)
 

@@ -17,14 +17,14 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64, UInt64
 from scipy.sparse import csr_array
 
-from models.bundle.trained_on import NO_DIGEST, digest_of
-from models.errors import DataError
-from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
-from models.labels.catalogue import LabelCatalogue
-from models.scorers.character_terms import has_word
-from training.formats.csr_builder import SparseRows
-from training.formats.documents import read_documents, recognised
-from training.formats.raw import RawDocument, Source
+from longtail.models.bundle.trained_on import NO_DIGEST, digest_of
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.scorers.character_terms import has_word
+from longtail.training.formats.csr_builder import SparseRows
+from longtail.training.formats.documents import read_documents, recognised
+from longtail.training.formats.raw import RawDocument, Source
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class SplitScan:
         problems: The first of them, as file, line number and reason.
         num_unlabelled: Good lines without labels.
         lengths: Characters of the text of each good line.
-        texts: Digest of the text of each good line (see `models.bundle.trained_on`).
+        texts: Digest of the text of each good line (see `longtail.models.bundle.trained_on`).
         ids: Digest of the id of each; `NO_DIGEST` where the file gives none.
         num_repeated_ids: Good lines whose document id occurs on an earlier one.
         num_repeats: Good lines whose text occurs on an earlier one.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
-from models.scorers.character_terms import LetterCount
-from models.scorers.markup import without_markup
-from training.data.splits import Split
+from longtail.models.scorers.character_terms import LetterCount
+from longtail.models.scorers.markup import without_markup
+from longtail.training.data.splits import Split
 
 MAX_CHARACTERS = 10_000
 """Kept of a warm-up text."""
@@ -24,7 +24,7 @@ class Survey:
     Attributes:
         sample: Texts at equal distances, none of them blank.
         warmup_texts: What the bundle carries as warm-up texts, the shortest first (see
-            `models.bundle.warmup_texts`).
+            `longtail.models.bundle.warmup_texts`).
         unspaced_share: Share of the letters, HTML left out, that are of scripts without spaces
             between words.
         markup_share: Share of the texts that have HTML.

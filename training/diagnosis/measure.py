@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.bundle.bundle import Bundle
-from models.errors import ConfigError, DataError
-from models.parts.storage import read_sparse
-from models.scorers.sparse import SparseModel
-from training.assessment.truth import in_order_of
-from training.data.dataset import Dataset
-from training.diagnosis.theory import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.parts.storage import read_sparse
+from longtail.models.scorers.sparse import SparseModel
+from longtail.training.assessment.truth import in_order_of
+from longtail.training.data.dataset import Dataset
+from longtail.training.diagnosis.theory import (
     Normalisation,
     keyword_bound,
     keyword_weights,

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.labels.catalogue import LabelCatalogue
-from training.diagnosis.measure import Diagnosis, KeywordFindings
-from training.diagnosis.theory import least_margin
-from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
-from training.evaluation.plots import write_figure
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.training.diagnosis.measure import Diagnosis, KeywordFindings
+from longtail.training.diagnosis.theory import least_margin
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
+from longtail.training.evaluation.plots import write_figure
 
 RESULT_NAMES = ("theory.json", "theory.md", "theory.png")
 _HEADER = (

@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.scorers.sparse import SparseModel
+from longtail.models.scorers.sparse import SparseModel
 
 
 def theorem_bound(

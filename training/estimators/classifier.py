@@ -13,26 +13,32 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from models.bundle.registry import Registry
-from models.errors import RequestError
-from models.interface.given_texts import texts_of
-from models.interface.model import LoadedModel
-from models.predict.predictor import Predictor
-from models.results import Prediction
-from training.configuration.run import TrainingConfig
-from training.data.dataset import Dataset
-from training.estimators.corpus import (
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import RequestError
+from longtail.models.interface.given_texts import texts_of
+from longtail.models.interface.model import LoadedModel
+from longtail.models.predict.predictor import Predictor
+from longtail.models.results import Prediction
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.estimators.corpus import (
     LabelTexts,
     by_id,
     kept_corpus,
     write_documents,
     write_labels,
 )
-from training.estimators.invalid_input import InvalidInputError
-from training.estimators.kept_bundle import OwnFolder, copied, files_of, restored
-from training.estimators.settings import settings_of
-from training.estimators.targets import Targets, is_lists, kept_labels, targets_of, truth_for
-from training.pipeline.train import Run, train
+from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.training.estimators.kept_bundle import OwnFolder, copied, files_of, restored
+from longtail.training.estimators.settings import settings_of
+from longtail.training.estimators.targets import (
+    Targets,
+    is_lists,
+    kept_labels,
+    targets_of,
+    truth_for,
+)
+from longtail.training.pipeline.train import Run, train
 
 _FALLBACK_THRESHOLD = 0.5
 _MORE_LABELS = 4

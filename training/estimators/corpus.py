@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from models.errors import DataError, RequestError
-from models.files.durable import write_lines_durably
-from models.interface.given_texts import is_frame, is_missing, joined, texts_of
-from models.labels.cells import labels_of_cell
-from training.data.dataset import Dataset, open_dataset
-from training.formats.columns import ID_NAMES, find_columns
-from training.formats.label_cells import labels_of_text
-from training.formats.options import RECOGNISED, CorpusOptions
+from longtail.models.errors import DataError, RequestError
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.interface.given_texts import is_frame, is_missing, joined, texts_of
+from longtail.models.labels.cells import labels_of_cell
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.formats.columns import ID_NAMES, find_columns
+from longtail.training.formats.label_cells import labels_of_text
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 DOCUMENTS_NAME = "documents.jsonl"
 """A file of this name is divided into splits; "test.jsonl" is a test split."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.errors import DataError
+from longtail.models.errors import DataError
 
 
 class InvalidInputError(DataError, ValueError):

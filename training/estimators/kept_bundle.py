@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.bundle.bundle import Bundle, open_bundle
-from models.bundle.manifest import MANIFEST_NAME, Manifest
-from models.files.durable import sync_tree
+from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
+from longtail.models.files.durable import sync_tree
 
 _FOLDER_NAME = "bundle"
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from models.bundle.bundle import Bundle
-from models.bundle.trained_on import read_trained_on
-from models.errors import DataError
-from models.interface.given_texts import is_frame
-from models.interface.model import LoadedModel
-from training.assessment.assess import Assessment, assess
-from training.assessment.untrained import find_trained_on, open_as_trained
-from training.data.dataset import Dataset
-from training.estimators.corpus import Documents, documents_of, write_corpus
-from training.formats.columns import TEXT_NAMES
-from training.formats.options import RECOGNISED, CorpusOptions
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.trained_on import read_trained_on
+from longtail.models.errors import DataError
+from longtail.models.interface.given_texts import is_frame
+from longtail.models.interface.model import LoadedModel
+from longtail.training.assessment.assess import Assessment, assess
+from longtail.training.assessment.untrained import find_trained_on, open_as_trained
+from longtail.training.data.dataset import Dataset
+from longtail.training.estimators.corpus import Documents, documents_of, write_corpus
+from longtail.training.formats.columns import TEXT_NAMES
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 _SPLIT = "test"
 _MAX_SHOWN = 5

@@ -1,7 +1,8 @@
 """Ranking metrics as scikit-learn takes them: `cross_validate(..., scoring=precision_at_k(5))`.
 
-The metrics are those of `training.evaluation.metrics`, for any estimator that has `classes_` and
-`decision_function` or `predict_proba`. What a sparse result does not store is not ranked.
+The metrics are those of `longtail.training.evaluation.metrics`, for any estimator that has
+`classes_` and `decision_function` or `predict_proba`. What a sparse result does not store is not
+ranked.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.sparse import csr_array, issparse
 
-from models.ranking.top_k import NO_LABEL
-from training.estimators.invalid_input import InvalidInputError
-from training.estimators.targets import truth_for, truth_of_matrix
-from training.evaluation.metrics import (
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.training.estimators.targets import truth_for, truth_of_matrix
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,

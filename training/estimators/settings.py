@@ -9,9 +9,9 @@ from typing import Any
 
 from sklearn.utils import check_random_state
 
-from models.names import NAMES
-from training.configuration.run import TrainingConfig, read_config
-from training.estimators.invalid_input import InvalidInputError
+from longtail.models.names import NAMES
+from longtail.training.configuration.run import TrainingConfig, read_config
+from longtail.training.estimators.invalid_input import InvalidInputError
 
 _MOST_SEED = 2**31 - 1
 

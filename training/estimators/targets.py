@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array, issparse
 
-from training.estimators.invalid_input import InvalidInputError
-from training.formats.csr_builder import SparseRows
+from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.training.formats.csr_builder import SparseRows
 
 
 @dataclass(frozen=True, slots=True)

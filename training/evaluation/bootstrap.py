@@ -6,7 +6,7 @@ is measured on the same draws, so that differences of two are paired in both.
 
 Macro-F1 is left out: a rare label is true in one or two documents, which a third of the draws lack,
 so that its draws lie far below the sample. Its tests are over labels
-(`training.evaluation.significance.macro_t_test`).
+(`longtail.training.evaluation.significance.macro_t_test`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from scipy import stats
 
-from models.errors import DataError
-from training.evaluation.metrics import RankedEvaluation, document_values_at
+from longtail.models.errors import DataError
+from longtail.training.evaluation.metrics import RankedEvaluation, document_values_at
 
 NUM_DRAWS = 1000
 _TAIL = 2.5

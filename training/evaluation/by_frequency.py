@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.ranking.top_k import Ranking
-from training.evaluation.metrics import (
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     coverage_at,
     inverse_propensities,
@@ -27,7 +27,7 @@ from training.evaluation.metrics import (
     r_precision_at,
     recall_at,
 )
-from training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
+from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
 
 FREQUENCY_BINS: Mapping[str, tuple[int, int | None]] = {
     "0": (0, 0),

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.evaluation.tables import Cells, markdown_table
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.evaluation.tables import Cells, markdown_table
 
 HIERARCHY_NOTE = (
     "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. 2006), "

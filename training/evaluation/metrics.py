@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
 
 
 @dataclass(frozen=True, slots=True)

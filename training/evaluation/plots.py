@@ -18,10 +18,15 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from scipy.sparse import csr_array
 
-from models.errors import ConfigError, DataError
-from models.ranking.top_k import Ranking
-from training.evaluation.by_frequency import FREQUENCY_BINS, SHOT_GROUPS, SHOT_NAMES, label_subsets
-from training.evaluation.metrics import (
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.evaluation.by_frequency import (
+    FREQUENCY_BINS,
+    SHOT_GROUPS,
+    SHOT_NAMES,
+    label_subsets,
+)
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     join_truth,
     label_f1_at,

@@ -20,15 +20,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from models.files.durable import write_json_durably
-from models.files.failures import doing
-from models.files.outputs import check_output_file
-from models.processor import find_processor
+from longtail.models.files.durable import write_json_durably
+from longtail.models.files.failures import doing
+from longtail.models.files.outputs import check_output_file
+from longtail.models.processor import find_processor
 
 PRINTED = Path("-")
 """The file of `--json` that stands for stdout."""
 
-_SOURCE = Path(__file__).parents[2]
+_SOURCE = Path(__file__).parents[3]
 
 
 def make_record(
@@ -125,8 +125,8 @@ def command_line(arguments: list[str], source: Path = _SOURCE) -> str:
         source: Folder of the source.
     """
     program = Path(arguments[0]).resolve()
-    if program.suffix != ".py" or program == source / "longtail.py":
-        return shlex.join([program.stem, *arguments[1:]])
+    if program.suffix != ".py" or program.parent.name == "longtail":
+        return shlex.join(["longtail", *arguments[1:]])
     if program.is_relative_to(source):
         program = program.relative_to(source)
     return shlex.join(["python", str(program), *arguments[1:]])

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool
 from scipy import stats
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
-from training.evaluation.metrics import RankedEvaluation, label_f1_at
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.evaluation.metrics import RankedEvaluation, label_f1_at
 
 _ROUNDING = 1e-12  # differences of F1 closer than this are equal
 

@@ -18,32 +18,32 @@ import typer
 from jaxtyping import Bool, Float32, Int64
 from matplotlib.figure import Figure
 
-from models.bundle.manifest import Calibration, RarityBlend
-from models.errors import DataError
-from models.lexical.matcher import FEATURES, Matches
-from models.lexical.name_model import NameModel
-from models.names import ENSEMBLE, NAMES, NEIGHBOURS, SPARSE, WITHOUT_ENCODER
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.assessment.assess import split_batches
-from training.calibration.blends import COUNTS, fit_blend
-from training.calibration.fit import fit_calibration
-from training.calibration.scored_pairs import PairCollector, ScoredPairs
-from training.calibration.unseen import pairs_without_documents
-from training.configuration.run import TrainingConfig
-from training.data.dataset import Dataset, open_dataset
-from training.data.held_out import with_held_out_dev
-from training.data.survey import survey
-from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
-from training.evaluation.kept_draws import KeptDraws, interval_tables
-from training.evaluation.metrics import inverse_propensities, join_truth
-from training.evaluation.tables import markdown_table
-from training.experiments.findings import Finding, findings_table, run_tests
-from training.experiments.runner import Experiment, Report, run_experiment
-from training.experiments.trials import (
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.errors import DataError
+from longtail.models.lexical.matcher import FEATURES, Matches
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.names import ENSEMBLE, NAMES, NEIGHBOURS, SPARSE, WITHOUT_ENCODER
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.assessment.assess import split_batches
+from longtail.training.calibration.blends import COUNTS, fit_blend
+from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs
+from longtail.training.calibration.unseen import pairs_without_documents
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.data.survey import survey
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
+from longtail.training.evaluation.kept_draws import KeptDraws, interval_tables
+from longtail.training.evaluation.metrics import inverse_propensities, join_truth
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.experiments.findings import Finding, findings_table, run_tests
+from longtail.training.experiments.runner import Experiment, Report, run_experiment
+from longtail.training.experiments.trials import (
     Found,
     Trial,
     TrialStore,
@@ -53,7 +53,7 @@ from training.experiments.trials import (
     new_figure,
     settings_table,
 )
-from training.options import (
+from longtail.training.options import (
     CorpusArgument,
     ExperimentOption,
     JsonOption,
@@ -61,7 +61,7 @@ from training.options import (
     SeedsOption,
     SettingsOption,
 )
-from training.pipeline.encoder_free import fit_encoder_free
+from longtail.training.pipeline.encoder_free import fit_encoder_free
 
 WHOLE = "all"
 COSINE = "names by cosine"

@@ -19,11 +19,17 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from models.ranking.top_k import NO_LABEL
-from training.experiments.data import Part
-from training.learning.objectives import Objective, Scorer
-from training.learning.pairs import Exclude, make_pairs, one_label_each, pair_batches, pairs_at
-from training.learning.sampling import step_generator
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.experiments.data import Part
+from longtail.training.learning.objectives import Objective, Scorer
+from longtail.training.learning.pairs import (
+    Exclude,
+    make_pairs,
+    one_label_each,
+    pair_batches,
+    pairs_at,
+)
+from longtail.training.learning.sampling import step_generator
 
 _ORDER, _STEP = 1, 2  # what a seed is for: the order of an epoch, or the draws of a step
 _CHUNK = 1024  # documents whose scores of all labels are held at once

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 _HELP = "Repeat the papers' experiments on a corpus; an interrupted one resumes."
-_HERE = "training.experiments"
+_HERE = "longtail.training.experiments"
 EXPERIMENTS = {
     "sampling-bias": (f"{_HERE}.sampling_bias", "Weights on head and tail (Rawat et al. 2021)."),
     "negative-mining": (f"{_HERE}.negative_mining", "Hard negatives (Reddi et al. 2019)."),

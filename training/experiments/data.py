@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from training.configuration.sections import SparseConfig
-from training.data.dataset import Dataset
-from training.learning.pairs import label_counts
-from training.sparse.vocabulary import fit_tfidf_of
+from longtail.models.errors import DataError
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.learning.pairs import label_counts
+from longtail.training.sparse.vocabulary import fit_tfidf_of
 
 _HELD_OUT_SHARE = 0.1
 _OF_HOLDING_OUT, _OF_HALF = slice(4), slice(4, 8)  # bytes of a digest

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from training.evaluation.significance import holm
-from training.evaluation.tables import markdown_table
-from training.experiments.trials import Estimate, Found, estimate_record
+from longtail.training.evaluation.significance import holm
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.experiments.trials import Estimate, Found, estimate_record
 
 SIGNIFICANT = 0.05
 """A finding holds where the corrected p-value is below this."""

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from training.experiments.data import ExperimentData, Part
-from training.learning.pairs import label_counts
+from longtail.models.errors import DataError
+from longtail.training.experiments.data import ExperimentData, Part
+from longtail.training.learning.pairs import label_counts
 
 Profile = Literal["EXP", "STEP"]
 _HEAD, _TORSO = 100, 20  # training documents, as in section 5.1 (Kang et al. 2020)

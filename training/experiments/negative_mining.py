@@ -16,23 +16,37 @@ from typing import Annotated, Any
 import typer
 from matplotlib.figure import Figure
 
-from models.errors import ConfigError
-from training.configuration.learning import LearningConfig
-from training.data.dataset import Dataset, open_dataset
-from training.evaluation.metrics import join_truth, precision_at, recall_at
-from training.evaluation.tables import NOT_MEASURED, markdown_table
-from training.experiments.bow_models import Learning, SphereModel, rank_documents, train_model
-from training.experiments.data import ExperimentData, read_experiment_data, tuning_and_measured
-from training.experiments.findings import Finding, findings_record, findings_table, run_tests
-from training.experiments.rates import (
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
+from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
+from longtail.training.experiments.bow_models import (
+    Learning,
+    SphereModel,
+    rank_documents,
+    train_model,
+)
+from longtail.training.experiments.data import (
+    ExperimentData,
+    read_experiment_data,
+    tuning_and_measured,
+)
+from longtail.training.experiments.findings import (
+    Finding,
+    findings_record,
+    findings_table,
+    run_tests,
+)
+from longtail.training.experiments.rates import (
     RatedRun,
     rates_record,
     rates_table,
     read_rates,
     run_with_rates,
 )
-from training.experiments.runner import Experiment, Report, run_experiment
-from training.experiments.trials import (
+from longtail.training.experiments.runner import Experiment, Report, run_experiment
+from longtail.training.experiments.trials import (
     Estimate,
     Found,
     Trial,
@@ -45,8 +59,8 @@ from training.experiments.trials import (
     settings_record,
     settings_table,
 )
-from training.learning.objectives import SamplerInputs, make_objective
-from training.options import (
+from longtail.training.learning.objectives import SamplerInputs, make_objective
+from longtail.training.options import (
     CorpusArgument,
     EpochsOption,
     ExperimentOption,
@@ -56,7 +70,7 @@ from training.options import (
     SeedsOption,
     SettingsOption,
 )
-from training.runtime.machine import forked_random
+from longtail.training.runtime.machine import forked_random
 
 PLAIN = "plain"
 HINGE = "binary hinge"

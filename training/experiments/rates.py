@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from models.errors import ConfigError
-from training.evaluation.tables import markdown_table
-from training.experiments.trials import Found, Trial, TrialStore, Values
+from longtail.models.errors import ConfigError
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.experiments.trials import Found, Trial, TrialStore, Values
 
 RATE = "learning rate"
 """The figure of a trial that tells which rate was chosen."""

@@ -1,7 +1,7 @@
 """Runs an experiment in a folder: trials, tables, picture, and the record of them.
 
 A new experiment is a file with two functions: one returns an `Experiment`, the other, `command`, is
-its command. A line in `training.experiments.cli` then names it.
+its command. A line in `longtail.training.experiments.cli` then names it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from models.files.failures import doing
-from models.files.outputs import check_own_folder, held
-from training.data.dataset import Dataset
-from training.data.files import find_files
-from training.evaluation.plots import write_figure
-from training.evaluation.record import check_record_file, deliver
-from training.experiments.trials import CONFIGURATION_NAME, Found, TrialStore, found_to_json
-from training.runtime.machine import find_machine
+from longtail.models.files.failures import doing
+from longtail.models.files.outputs import check_own_folder, held
+from longtail.training.data.dataset import Dataset
+from longtail.training.data.files import find_files
+from longtail.training.evaluation.plots import write_figure
+from longtail.training.evaluation.record import check_record_file, deliver
+from longtail.training.experiments.trials import (
+    CONFIGURATION_NAME,
+    Found,
+    TrialStore,
+    found_to_json,
+)
+from longtail.training.runtime.machine import find_machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ def run_experiment(
         make: Returns the experiment; called when the folder is held.
         output: Folder of the experiment.
         data: Folder of the corpus, if there is one.
-        json_file: Of the record (see `training.evaluation.record.deliver`).
+        json_file: Of the record (see `longtail.training.evaluation.record.deliver`).
 
     Raises:
         ConfigError: The folder can't be written to, holds something else, or another process

@@ -16,52 +16,57 @@ import numpy as np
 import typer
 from jaxtyping import Int64
 
-from models.errors import ConfigError
-from training.configuration.learning import LearningConfig
-from training.data.dataset import Dataset, open_dataset
-from training.evaluation.metrics import (
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,
     precision_at,
     propensity_scored_precision_at,
 )
-from training.experiments.bow_models import (
+from longtail.training.experiments.bow_models import (
     CosineModel,
     HiddenLayerModel,
     Learning,
     rank_documents,
     train_model,
 )
-from training.experiments.data import (
+from longtail.training.experiments.data import (
     ExperimentData,
     read_experiment_data,
     thirds,
     tuning_and_measured,
 )
-from training.experiments.findings import Finding, findings_record, findings_table, run_tests
-from training.experiments.long_tail_profiles import (
+from longtail.training.experiments.findings import (
+    Finding,
+    findings_record,
+    findings_table,
+    run_tests,
+)
+from longtail.training.experiments.long_tail_profiles import (
     Profile,
     ProfileShape,
     balanced_errors,
     make_profile,
 )
-from training.experiments.rates import (
+from longtail.training.experiments.rates import (
     RatedRun,
     rates_record,
     rates_table,
     read_rates,
     run_with_rates,
 )
-from training.experiments.runner import Experiment, Report, run_experiment
-from training.experiments.sampling_bias_picture import (
+from longtail.training.experiments.runner import Experiment, Report, run_experiment
+from longtail.training.experiments.sampling_bias_picture import (
     RECALL_KS,
     RETRIEVAL,
     SLICE_COLOURS,
     TASKS,
     draw_sampling_bias,
 )
-from training.experiments.trials import (
+from longtail.training.experiments.trials import (
     Found,
     Trial,
     TrialStore,
@@ -70,8 +75,8 @@ from training.experiments.trials import (
     settings_record,
     settings_table,
 )
-from training.learning.objectives import SamplerInputs, make_objective
-from training.options import (
+from longtail.training.learning.objectives import SamplerInputs, make_objective
+from longtail.training.options import (
     CorpusArgument,
     EpochsOption,
     ExperimentOption,
@@ -81,7 +86,7 @@ from training.options import (
     SeedsOption,
     SettingsOption,
 )
-from training.runtime.machine import forked_random
+from longtail.training.runtime.machine import forked_random
 
 Loss = Literal["softmax", "cosine_contrastive"]
 _RATES: Mapping[Loss, float] = {"softmax": 0.1, "cosine_contrastive": 0.02}

@@ -8,8 +8,8 @@ from typing import get_args
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.experiments.long_tail_profiles import Profile
-from training.experiments.trials import Estimate, Found, error_or_nan, new_figure
+from longtail.training.experiments.long_tail_profiles import Profile
+from longtail.training.experiments.trials import Estimate, Found, error_or_nan, new_figure
 
 RETRIEVAL = "retrieval"
 TASKS = (RETRIEVAL, *get_args(Profile))

@@ -19,11 +19,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from models.errors import ConfigError
-from models.files.durable import read_json, write_json_durably
-from models.files.outputs import check_own_folder
-from training.evaluation.tables import markdown_table
-from training.runtime.claims import claim
+from longtail.models.errors import ConfigError
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.files.outputs import check_own_folder
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.runtime.claims import claim
 
 CONFIGURATION_NAME, _TRIALS = "configuration.json", "trials"
 

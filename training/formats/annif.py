@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine
-from models.files.rows import Fields, Row, not_utf_8
-from models.files.text_files import lines
-from models.labels.cells import listed_labels
-from training.formats.columns import LABEL_NAMES, LABELS, TEXT_NAMES
-from training.formats.label_cells import BRACKETED, labels_of_text
-from training.formats.options import CorpusOptions
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.rows import Fields, Row, not_utf_8
+from longtail.models.files.text_files import lines
+from longtail.models.labels.cells import listed_labels
+from longtail.training.formats.columns import LABEL_NAMES, LABELS, TEXT_NAMES
+from longtail.training.formats.label_cells import BRACKETED, labels_of_text
+from longtail.training.formats.options import CorpusOptions
 
 TEXT_SUFFIX = ".txt"
 SUBJECT_SUFFIXES = (".tsv", ".key")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from models.errors import DataError
-from models.files.rows import Row
+from longtail.models.errors import DataError
+from longtail.models.files.rows import Row
 
 _BATCH = 1024  # rows that are held as Python values
 _HUGGING_FACE = b"huggingface"

@@ -1,4 +1,4 @@
-"""The documents of a split, out of files in any of the forms of `training.formats.forms`.
+"""The documents of a split, out of files in any of the forms of `longtail.training.formats.forms`.
 
 Blank lines hold nothing, white space around ids and names does not count, and columns that are not
 read are ignored. Texts of several columns are joined by a line feed, blank ones left out. A label
@@ -16,16 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine
-from models.files.csv_columns import Columns, CsvHeader
-from models.files.fields import id_of, present, shown, string_of
-from models.files.rows import Fields, Row, csv_rows, header_of, json_rows
-from models.files.text_files import encoding_of
-from models.labels.cells import IsLabel, python_list
-from training.formats.annif import full_text_rows, is_short_text, short_text_rows
-from training.formats.arrow import arrow_rows, column_names
-from training.formats.columns import (
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.csv_columns import Columns, CsvHeader
+from longtail.models.files.fields import id_of, present, shown, string_of
+from longtail.models.files.rows import Fields, Row, csv_rows, header_of, json_rows
+from longtail.models.files.text_files import encoding_of
+from longtail.models.labels.cells import IsLabel, python_list
+from longtail.training.formats.annif import full_text_rows, is_short_text, short_text_rows
+from longtail.training.formats.arrow import arrow_rows, column_names
+from longtail.training.formats.columns import (
     ID_NAMES,
     LABEL_NAMES,
     LABELS,
@@ -35,7 +35,7 @@ from training.formats.columns import (
     ColumnNames,
     find_columns,
 )
-from training.formats.forms import (
+from longtail.training.formats.forms import (
     ARROW,
     CSV,
     EXTREME_CLASSIFICATION,
@@ -44,11 +44,11 @@ from training.formats.forms import (
     PARQUET,
     TSV,
 )
-from training.formats.hashed_parts import part_of_document
-from training.formats.label_cells import label_key, labels_of_text, labels_of_value
-from training.formats.options import CorpusOptions
-from training.formats.pairs import grouped_rows
-from training.formats.raw import EmptyText, RawDocument, Source
+from longtail.training.formats.hashed_parts import part_of_document
+from longtail.training.formats.label_cells import label_key, labels_of_text, labels_of_value
+from longtail.training.formats.options import CorpusOptions
+from longtail.training.formats.pairs import grouped_rows
+from longtail.training.formats.raw import EmptyText, RawDocument, Source
 
 _PEEKED = 100  # lines from which columns, and the form of labels, are told
 _PLAIN = ColumnNames(("text",), LABELS, "id")

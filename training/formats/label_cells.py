@@ -7,17 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from models.errors import DataError
-from models.files.fields import check_characters, shown
-from models.labels.cells import (
+from longtail.models.errors import DataError
+from longtail.models.files.fields import check_characters, shown
+from longtail.models.labels.cells import (
     DELIMITER,
     IsLabel,
     labels_of_cell,
     listed_labels,
     without_last_blanks,
 )
-from training.formats.columns import SUBJECT_URIS
-from training.formats.options import CorpusOptions
+from longtail.training.formats.columns import SUBJECT_URIS
+from longtail.training.formats.options import CorpusOptions
 
 BRACKETED = re.compile(r"<([^<>\s]+)>")
 """A URI, or another id, in angle brackets."""

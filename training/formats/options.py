@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine
-from training.formats.raw import RawDocument
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine
+from longtail.training.formats.raw import RawDocument
 
 
 def grouped_rows(

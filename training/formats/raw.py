@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from models.files.bad_lines import BadLine
-from training.formats.forms import CSV, EXTREME_CLASSIFICATION, TSV, Format
-from training.formats.options import RECOGNISED, CorpusOptions
+from longtail.models.files.bad_lines import BadLine
+from longtail.training.formats.forms import CSV, EXTREME_CLASSIFICATION, TSV, Format
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 Division = Literal["id", "text"]
 """What the splits of one file follow from: a hash of ids, of documents without one the text; or of
@@ -49,7 +49,7 @@ class Source:
         paths: The files, in the order in which they are read.
         options: What was said of them.
         part: Name of the split that it is of these documents, by a hash (see
-            `training.formats.hashed_parts`); None: all of them.
+            `longtail.training.formats.hashed_parts`); None: all of them.
         division: What is hashed; None: the documents are not divided.
     """
 

@@ -1,8 +1,8 @@
 """Compiled fit of the label tree's nodes on a CPU, one node after another.
 
-The alternation that `training.label_tree.splits.split_nodes` describes, and the ascent within
-it. A node's rows lie in tiles of 64 that are read feature by feature, so that scores, losses and
-gradients are computed for many rows in one instruction.
+The alternation that `longtail.training.label_tree.splits.split_nodes` describes, and the ascent
+within it. A node's rows lie in tiles of 64 that are read feature by feature, so that scores, losses
+and gradients are computed for many rows in one instruction.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, Shaped
 
-from models.jit import compiled
-from training.label_tree.newton_kernels import (
+from longtail.models.jit import compiled
+from longtail.training.label_tree.newton_kernels import (
     _F,
     _FEW_TILES,
     _TILE,

@@ -1,8 +1,8 @@
 """Fitting the label tree to documents and their labels (Bamler & Mandt 2020, section 3).
 
-Here are the features, the choice of lambda_n and the whole fit; `training.label_tree.levels` fits
-the levels, `training.label_tree.splits` the nodes of one: all on the CPU, in compiled
-loops (`training.label_tree.cpu_kernel`).
+Here are the features, the choice of lambda_n and the whole fit;
+`longtail.training.label_tree.levels` fits the levels, `longtail.training.label_tree.splits` the
+nodes of one: all on the CPU, in compiled loops (`longtail.training.label_tree.cpu_kernel`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 from tqdm import tqdm
 
-from models.errors import ConfigError, DataError
-from models.label_tree.arrays import depth_of
-from models.label_tree.tree import LabelTree, check_finite, project
-from training.label_tree.levels import GrownTree, grow_tree
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.label_tree.arrays import depth_of
+from longtail.models.label_tree.tree import LabelTree, check_finite, project
+from longtail.training.label_tree.levels import GrownTree, grow_tree
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def principal_components(
 ) -> tuple[Float32[Tensor, dim], Float32[Tensor, "k dim"]]:
     """Return the mean and the first principal components of vectors.
 
-    `models.label_tree.tree.project` uses them.
+    `longtail.models.label_tree.tree.project` uses them.
 
     Unlike the paper's, the components are divided by one number, so that the projected vectors have
     a mean square of 1 an entry: lambda_n then means the same for every encoder.

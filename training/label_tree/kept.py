@@ -11,10 +11,10 @@ from jaxtyping import Float32
 from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 
-from models.label_tree.tree import LabelTree
-from training.configuration.learning import TreeFitConfig
-from training.label_tree.fit import fit_tree
-from training.runtime.checkpoints import save_arrays
+from longtail.models.label_tree.tree import LabelTree
+from longtail.training.configuration.learning import TreeFitConfig
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.runtime.checkpoints import save_arrays
 
 logger = logging.getLogger(__name__)
 

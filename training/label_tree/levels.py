@@ -15,9 +15,9 @@ from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
-from models.label_tree.arrays import depth_of, one_sided_biases
-from models.ranking.top_k import NO_LABEL
-from training.label_tree.splits import NodeBlock, split_nodes
+from longtail.models.label_tree.arrays import depth_of, one_sided_biases
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.label_tree.splits import NodeBlock, split_nodes
 
 _BLOCK_COST = 2**17  # rows of a block, each node counting as some too
 _ROWS_OF_A_NODE = 16  # that cost about what a node's Hessian costs
@@ -25,7 +25,7 @@ _ROWS_OF_A_NODE = 16  # that cost about what a node's Hessian costs
 
 @dataclass(frozen=True, slots=True)
 class GrownTree:
-    """The nodes of a fitted tree, as in `models.label_tree.tree.LabelTree`.
+    """The nodes of a fitted tree, as in `longtail.models.label_tree.tree.LabelTree`.
 
     Attributes:
         weights: w of each inner node.

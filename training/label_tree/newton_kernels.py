@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from models.jit import vectorised
-from models.label_tree.exponential import exp_of_minus_float32
+from longtail.models.jit import vectorised
+from longtail.models.label_tree.exponential import exp_of_minus_float32
 
 ROUNDING = 1e-6  # relative error of a value that is summed from float32 rows
 _TILE = 64  # rows; a constant, so that loops over them become vector instructions

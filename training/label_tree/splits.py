@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
-from training.label_tree.cpu_kernel import NodeArrays, fit_nodes
+from longtail.training.label_tree.cpu_kernel import NodeArrays, fit_nodes
 
 _MAX_ROUNDS = 100
 

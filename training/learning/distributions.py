@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
-from models.errors import ConfigError, DataError
-from models.ranking.top_k import NO_LABEL
-from training.learning.alias import AliasTable
-from training.learning.sampling import Negatives, Pairs, draw_each, draw_shared, look_up
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.learning.alias import AliasTable
+from longtail.training.learning.sampling import Negatives, Pairs, draw_each, draw_shared, look_up
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Sampling distributions that differ by document: hard negatives of a ranker, and a label tree.
 
 Those that follow the scores of the model in training are in
-`training.learning.model_distributions`.
+`longtail.training.learning.model_distributions`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
-from training.learning.sampling import Negatives, Pairs, draw_each, is_listed
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.learning.sampling import Negatives, Pairs, draw_each, is_listed
 
 UNIFORM_SHARE = 0.05
 """Of the draws of a model or a tree: one that is good has almost all of q on a document's own

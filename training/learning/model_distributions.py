@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from models.ranking.top_k import NO_LABEL
-from training.learning.drawing import cumulative_sums, draw_with_replacement
-from training.learning.sampling import Negatives, Pairs, draw_each
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.learning.drawing import cumulative_sums, draw_with_replacement
+from longtail.training.learning.sampling import Negatives, Pairs, draw_each
 
 LabelWeights = Callable[[], tuple[Float[Tensor, "label dim"], Float[Tensor, "label"]]]
 """Returns the vectors and biases of all labels as they are now."""

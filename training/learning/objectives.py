@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from models.errors import ConfigError
-from training.configuration.learning import (
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.learning import (
     AllLabelsConfig,
     ClusterConfig,
     DecoupledLossConfig,
@@ -40,7 +40,7 @@ from training.configuration.learning import (
     WeightName,
     WithinBatchConfig,
 )
-from training.learning.distributions import (
+from longtail.training.learning.distributions import (
     AllLabels,
     Frequency,
     Shared,
@@ -49,24 +49,34 @@ from training.learning.distributions import (
     WithinBatch,
     log_frequencies,
 )
-from training.learning.document_distributions import HardNegatives, TreeNegatives, TreeSampler
-from training.learning.margin_losses import exponential, hinge, logistic_base_2, ramp, squared_hinge
-from training.learning.model_distributions import (
+from longtail.training.learning.document_distributions import (
+    HardNegatives,
+    TreeNegatives,
+    TreeSampler,
+)
+from longtail.training.learning.margin_losses import (
+    exponential,
+    hinge,
+    logistic_base_2,
+    ramp,
+    squared_hinge,
+)
+from longtail.training.learning.model_distributions import (
     ClusterNegatives,
     LabelWeights,
     RefreshedClusters,
     SoftmaxNegatives,
 )
-from training.learning.ordered_losses import OrderedLoss, mining_weights, sub_sampled
-from training.learning.pair_losses import DECOUPLED_LOSSES, PairLoss, softmax_loss
-from training.learning.sampling import Distribution, Negatives, Pairs
-from training.learning.subset_losses import (
+from longtail.training.learning.ordered_losses import OrderedLoss, mining_weights, sub_sampled
+from longtail.training.learning.pair_losses import DECOUPLED_LOSSES, PairLoss, softmax_loss
+from longtail.training.learning.sampling import Distribution, Negatives, Pairs
+from longtail.training.learning.subset_losses import (
     SubsetLoss,
     decoupled_softmax_loss,
     depl_loss,
     soft_top_k_loss,
 )
-from training.learning.weights import (
+from longtail.training.learning.weights import (
     TargetMargin,
     Weight,
     adaptive,

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from models.errors import ConfigError
-from training.learning.drawing import draw_with_replacement
-from training.learning.margin_losses import MarginLoss
-from training.learning.pair_losses import at_least_float32
+from longtail.models.errors import ConfigError
+from longtail.training.learning.drawing import draw_with_replacement
+from longtail.training.learning.margin_losses import MarginLoss
+from longtail.training.learning.pair_losses import at_least_float32
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
-from training.learning.margin_losses import (
+from longtail.training.learning.margin_losses import (
     MarginLoss,
     contrastive_negative,
     contrastive_positive,

@@ -16,9 +16,9 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
-from training.learning.sampling import Pairs
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.learning.sampling import Pairs
 
 Exclude = Literal["none", "positive", "document"]
 """Labels that may not be negatives of a pair: none, its own, or all of its document."""

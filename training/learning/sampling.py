@@ -3,7 +3,7 @@
 A *distribution* q draws labels for a batch of (document, positive label) pairs and knows log q of
 every label it drew (Rawat et al. 2021, section 2.2). Each pair names the labels that may not be
 drawn: none; its positive alone, as in the paper's appendix; or all labels of its document. There
-q is 0, and what is left is renormalised. See `training.learning.distributions` for the
+q is 0, and what is left is renormalised. See `longtail.training.learning.distributions` for the
 distributions.
 """
 
@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
 
 _MAX_EXCLUDED = 0.99
 """A pair whose excluded labels have more of q than this is refused: a draw would be refused again

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
-from models.errors import ConfigError
-from training.learning.pair_losses import at_least_float32
+from longtail.models.errors import ConfigError
+from longtail.training.learning.pair_losses import at_least_float32
 
 SubsetLoss = Callable[[Tensor, Tensor], Tensor]
 """Turns scores (batch, sampled) and which of them are of positives into a number."""

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from training.learning.sampling import Negatives, look_up
+from longtail.training.learning.sampling import Negatives, look_up
 
 Weight = Callable[[Negatives], Float[Tensor, "batch sampled"]]
 """Turns what was drawn for a batch of pairs into log w; -inf where nothing was drawn."""

@@ -22,19 +22,19 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from models.files.durable import read_json, write_json_durably
-from models.labels.catalogue import LabelCatalogue
-from models.lexical.boosted_trees import LEAF, BoostedTrees
-from models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
-from models.lexical.name_model import NameModel, named_label
-from models.parts.name_storage import (
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
+from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
+from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.parts.name_storage import (
     NAMES_FILE,
     arrays_of_names,
     names_of,
     texts_of_names,
 )
-from training.data.splits import Split
-from training.lexical.word_counts import count_words, words_of
+from longtail.training.data.splits import Split
+from longtail.training.lexical.word_counts import count_words, words_of
 
 logger = logging.getLogger(__name__)
 

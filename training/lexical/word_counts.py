@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from jaxtyping import Int64
 
-from models.labels.catalogue import LabelCatalogue
-from models.lexical.matcher import WordCounts, pairs_of
-from models.lexical.terms import LabelTerms, names_of
-from models.lexical.words import NameWords
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.lexical.matcher import WordCounts, pairs_of
+from longtail.models.lexical.terms import LabelTerms, names_of
+from longtail.models.lexical.words import NameWords
 
 
 def words_of(

@@ -14,14 +14,14 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from models.errors import DataError
-from models.label_tree.tree import LabelTree
-from training.learning.document_distributions import TreeNegatives, TreeSampler
-from training.learning.margin_losses import logistic
-from training.learning.objectives import Scorer
-from training.learning.pair_losses import at_least_float32
-from training.learning.sampling import Distribution, Negatives, Pairs
-from training.learning.weights import constant, importance
+from longtail.models.errors import DataError
+from longtail.models.label_tree.tree import LabelTree
+from longtail.training.learning.document_distributions import TreeNegatives, TreeSampler
+from longtail.training.learning.margin_losses import logistic
+from longtail.training.learning.objectives import Scorer
+from longtail.training.learning.pair_losses import at_least_float32
+from longtail.training.learning.sampling import Distribution, Negatives, Pairs
+from longtail.training.learning.weights import constant, importance
 
 _STEP_EXPONENT = 0.9
 """Of the local steps of augment and reduce, (1 + epoch)^-0.9, as in its published code."""

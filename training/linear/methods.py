@@ -16,30 +16,30 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from models.errors import ConfigError
-from models.label_tree.tree import LabelTree
-from models.scorers.linear import (
+from longtail.models.errors import ConfigError
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.scorers.linear import (
     Correction,
     LinearModel,
     PriorCorrection,
     TreeCorrection,
     corrected_log_probs,
 )
-from training.configuration.learning import LearningConfig
-from training.configuration.linear import WITH_REGULARISER, WITH_TREE, MethodName
-from training.learning.distributions import AllLabels, Frequency, Uniform
-from training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
-from training.learning.objectives import (
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.configuration.linear import WITH_REGULARISER, WITH_TREE, MethodName
+from longtail.training.learning.distributions import AllLabels, Frequency, Uniform
+from longtail.training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
+from longtail.training.learning.objectives import (
     Objective,
     PairObjective,
     SampledObjective,
     SamplerInputs,
     make_objective,
 )
-from training.learning.pair_losses import softmax_loss
-from training.learning.pairs import Exclude, label_counts
-from training.learning.weights import importance
-from training.linear.losses import (
+from longtail.training.learning.pair_losses import softmax_loss
+from longtail.training.learning.pairs import Exclude, label_counts
+from longtail.training.learning.weights import importance
+from longtail.training.linear.losses import (
     AugmentAndReduce,
     NoiseContrast,
     ProjectedTree,

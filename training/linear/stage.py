@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Float32, Float64
 from scipy.sparse import csr_array
 
-from models.label_tree.tree import LabelTree
-from models.scorers.linear import LinearModel, LinearScorer
-from training.configuration.linear import LinearConfig
-from training.label_tree.kept import kept_tree
-from training.learning.objectives import Objective
-from training.learning.pairs import Exclude
-from training.linear.methods import make_method, make_pair_objective
-from training.linear.trainer import LinearOptions, train_linear
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.scorers.linear import LinearModel, LinearScorer
+from longtail.training.configuration.linear import LinearConfig
+from longtail.training.label_tree.kept import kept_tree
+from longtail.training.learning.objectives import Objective
+from longtail.training.learning.pairs import Exclude
+from longtail.training.linear.methods import make_method, make_pair_objective
+from longtail.training.linear.trainer import LinearOptions, train_linear
 
 logger = logging.getLogger(__name__)
 

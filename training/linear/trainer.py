@@ -2,7 +2,7 @@
 
 Bamler & Mandt 2020, section 5, by Adagrad. A step changes the rows of the labels that it scored
 alone, so with sampled negatives it costs O(batch x (1 + negatives) x dim), however many labels
-there are. `training.linear.methods` makes what is minimised.
+there are. `longtail.training.linear.methods` makes what is minimised.
 
 Everything random in a step is drawn from (seed, step), so a run that was stopped and resumed takes
 the same steps as one that was not. On a GPU, sums over a label that occurs more than once in a
@@ -27,14 +27,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 from tqdm import tqdm
 
-from models.errors import ConfigError, DataError
-from models.scorers.linear import LinearModel
-from training.learning.objectives import Objective
-from training.learning.pairs import Exclude, make_pairs, pairs_at
-from training.learning.sampling import step_generator
-from training.linear.adagrad import AdagradRows
-from training.runtime.checkpoints import newest_checkpoint, save_states
-from training.runtime.run_log import ProgressLog
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.scorers.linear import LinearModel
+from longtail.training.learning.objectives import Objective
+from longtail.training.learning.pairs import Exclude, make_pairs, pairs_at
+from longtail.training.learning.sampling import step_generator
+from longtail.training.linear.adagrad import AdagradRows
+from longtail.training.runtime.checkpoints import newest_checkpoint, save_states
+from longtail.training.runtime.run_log import ProgressLog
 
 _STATE_NAME = "linear.safetensors"
 _CHECKPOINT_EVERY_S = 60.0
@@ -181,7 +181,7 @@ class LinearTrainer:
         )
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint (see `training.runtime.checkpoints.save_states`)."""
+        """Write a checkpoint (see `longtail.training.runtime.checkpoints.save_states`)."""
         is_done = self.steps_done >= self.num_steps
         save_states(folder, self.steps_done, {_STATE_NAME: self._state()}, is_done=is_done)
 
@@ -260,7 +260,7 @@ class _ScoreTape:
         self._scored: list[tuple[Tensor, Tensor]] = []
 
     def score(self, labels: Int64[Tensor, "#batch k"]) -> Float[Tensor, "batch k"]:
-        """Score labels (see `training.learning.objectives.Scorer`)."""
+        """Score labels (see `longtail.training.learning.objectives.Scorer`)."""
         rows = self._rows.take(labels.flatten())
         if len(labels) == 1:
             scores = self._vectors @ rows.T

@@ -12,11 +12,11 @@ from jaxtyping import Float32
 from joblib import cpu_count
 from scipy.sparse import csr_array
 
-from models.memory.memory import NeighbourMemory
-from models.memory.search import Neighbours, nearest_documents
-from models.memory.source import NeighbourSource
-from training.configuration.sections import NeighboursConfig
-from training.evaluation.metrics import join_truth, ndcg_at
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.search import Neighbours, nearest_documents
+from longtail.models.memory.source import NeighbourSource
+from longtail.training.configuration.sections import NeighboursConfig
+from longtail.training.evaluation.metrics import join_truth, ndcg_at
 
 logger = logging.getLogger(__name__)
 _CUT_OFF = 5

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int64
 
-from training.configuration.sections import StageConfig
+from longtail.training.configuration.sections import StageConfig
 
 ORDER = 1
 """What the seed of a stage is for: the order of an epoch."""

@@ -10,12 +10,12 @@ from jaxtyping import Float32
 from safetensors.numpy import load_file
 from tqdm import tqdm
 
-from models.encoders.check import usable_dtype
-from models.encoders.dual_encoder import DualEncoder, encode_all
-from models.encoders.tokens import TokenizedTexts
-from models.predict.loading import take_fastest_backend
-from training.runtime.checkpoints import save_arrays
-from training.runtime.machine import Machine
+from longtail.models.encoders.check import usable_dtype
+from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.tokens import TokenizedTexts
+from longtail.models.predict.loading import take_fastest_backend
+from longtail.training.runtime.checkpoints import save_arrays
+from longtail.training.runtime.machine import Machine
 
 _PART_SIZE = 2**14  # documents whose vectors lie in one file
 

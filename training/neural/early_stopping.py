@@ -12,16 +12,16 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from models.encoders.dual_encoder import Role, encode_all
-from models.encoders.tokens import TokenizedTexts
-from models.ranking.top_k import top_of_scores
-from training.configuration.sections import EarlyStoppingConfig
-from training.evaluation.by_frequency import ALL_LABELS, TAIL_BIN, measure
-from training.evaluation.metrics import join_truth
-from training.learning.pairs import label_counts
-from training.neural.model import DeplModel, TrainingTexts
-from training.runtime.machine import Machine
-from training.runtime.run_log import DevPoint
+from longtail.models.encoders.dual_encoder import Role, encode_all
+from longtail.models.encoders.tokens import TokenizedTexts
+from longtail.models.ranking.top_k import top_of_scores
+from longtail.training.configuration.sections import EarlyStoppingConfig
+from longtail.training.evaluation.by_frequency import ALL_LABELS, TAIL_BIN, measure
+from longtail.training.evaluation.metrics import join_truth
+from longtail.training.learning.pairs import label_counts
+from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.run_log import DevPoint
 
 DevMetric = Callable[[], float]
 """Returns the metric of the model as it is."""

@@ -19,10 +19,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from models.encoders.dual_encoder import Role
-from models.encoders.tokens import TokenBatch
-from training.neural.model import DeplModel
-from training.runtime.machine import Machine
+from longtail.models.encoders.dual_encoder import Role
+from longtail.models.encoders.tokens import TokenBatch
+from longtail.training.neural.model import DeplModel
+from longtail.training.runtime.machine import Machine
 
 Encode = Callable[[TokenBatch, Role], Tensor]
 

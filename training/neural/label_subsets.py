@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
-from models.ranking.top_k import NO_LABEL
+from longtail.models.ranking.top_k import NO_LABEL
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from models.encoders.dual_encoder import DualEncoder
-from models.errors import ConfigError
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.errors import ConfigError
 
 
 def freeze_layers(encoder: DualEncoder, count: int) -> None:

@@ -20,15 +20,15 @@ from jaxtyping import Int64
 from torch import nn
 from tqdm import tqdm
 
-from training.configuration.sections import StageConfig
-from training.neural.batching import BatchPlan
-from training.neural.early_stopping import DevMetric, EarlyStopping
-from training.neural.gradient_cache import encoding_in_parts
-from training.neural.layers import begin_training
-from training.neural.model import DeplModel, TrainingTexts
-from training.neural.optimizer import make_optimizer, set_rates
-from training.neural.steps import Step
-from training.runtime.checkpoints import (
+from longtail.training.configuration.sections import StageConfig
+from longtail.training.neural.batching import BatchPlan
+from longtail.training.neural.early_stopping import DevMetric, EarlyStopping
+from longtail.training.neural.gradient_cache import encoding_in_parts
+from longtail.training.neural.layers import begin_training
+from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.neural.optimizer import make_optimizer, set_rates
+from longtail.training.neural.steps import Step
+from longtail.training.runtime.checkpoints import (
     flat_state,
     is_done,
     load_best,
@@ -37,9 +37,9 @@ from training.runtime.checkpoints import (
     restore_state,
     save_checkpoint,
 )
-from training.runtime.machine import Machine
-from training.runtime.run_log import DevPoint, ProgressLog, write_dev_points
-from training.runtime.tensorboard import EventLog
+from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.run_log import DevPoint, ProgressLog, write_dev_points
+from longtail.training.runtime.tensorboard import EventLog
 
 logger = logging.getLogger(__name__)
 _LOG_EVERY_S = 30.0

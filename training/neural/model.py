@@ -11,8 +11,8 @@ from jaxtyping import Float, Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from models.encoders.dual_encoder import DualEncoder, Role
-from models.encoders.tokens import TokenBatch, TokenizedTexts
+from longtail.models.encoders.dual_encoder import DualEncoder, Role
+from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts
 
 
 class DeplModel(nn.Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from training.configuration.sections import StageConfig
-from training.neural.model import DeplModel
+from longtail.training.configuration.sections import StageConfig
+from longtail.training.neural.model import DeplModel
 
 
 def make_optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:

@@ -15,18 +15,24 @@ from jaxtyping import Float, Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from training.configuration.learning import ClusterConfig, TreeConfig
-from training.configuration.sections import RetrievalConfig
-from training.label_tree.kept import kept_tree
-from training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
-from training.learning.model_distributions import ClusterNegatives
-from training.learning.objectives import PairObjective, SamplerInputs, Scorer
-from training.learning.pairs import Exclude, label_counts, make_pairs, pair_indices, pairs_at
-from training.learning.sampling import Pairs, step_generator
-from training.neural.document_vectors import encode_documents
-from training.neural.model import DeplModel, TrainingTexts
-from training.neural.steps import Step, classifier_cost
-from training.runtime.machine import Machine
+from longtail.training.configuration.learning import ClusterConfig, TreeConfig
+from longtail.training.configuration.sections import RetrievalConfig
+from longtail.training.label_tree.kept import kept_tree
+from longtail.training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
+from longtail.training.learning.model_distributions import ClusterNegatives
+from longtail.training.learning.objectives import PairObjective, SamplerInputs, Scorer
+from longtail.training.learning.pairs import (
+    Exclude,
+    label_counts,
+    make_pairs,
+    pair_indices,
+    pairs_at,
+)
+from longtail.training.learning.sampling import Pairs, step_generator
+from longtail.training.neural.document_vectors import encode_documents
+from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.neural.steps import Step, classifier_cost
+from longtail.training.runtime.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,8 @@ def pair_step(
         batches: The pairs of a step.
         objective: What they cost.
         machine: Where to compute.
-        keep_classifier: Add the classifier's loss, as in `training.neural.steps.retrieval_step`.
+        keep_classifier: Add the classifier's loss, as in
+            `longtail.training.neural.steps.retrieval_step`.
     """
 
     def step(rows: Int64[np.ndarray, batch], rng: np.random.Generator) -> Tensor:

@@ -1,6 +1,6 @@
 """Neural training: the model, and the loss of a step of the dense classifier and the dual encoder.
 
-`training.neural.loop` takes the steps (DEPL 3.3, 3.5).
+`longtail.training.neural.loop` takes the steps (DEPL 3.3, 3.5).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from jaxtyping import Float, Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from models.encoders.dual_encoder import DualEncoder, Role, encode_all
-from training.configuration.sections import Joint
-from training.learning.subset_losses import SubsetLoss, depl_loss, log_odds_of_mean
-from training.neural.label_subsets import LabelSubsets, positives_among
-from training.neural.model import DeplModel, TrainingTexts
-from training.runtime.machine import Machine
+from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
+from longtail.training.configuration.sections import Joint
+from longtail.training.learning.subset_losses import SubsetLoss, depl_loss, log_odds_of_mean
+from longtail.training.neural.label_subsets import LabelSubsets, positives_among
+from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.runtime.machine import Machine
 
 _START_TEXTS = 256  # documents and labels that set the first scale and bias of f_dual
 _START_LOGIT = -4.0  # log-odds of the mean pair: about 2 positives in 100

@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from models.bundle.registry import Registry
-from models.errors import ConfigError
-from models.files.durable import read_json, write_json_durably
-from models.parts.storage import read_parts
-from training.configuration.run import TrainingConfig
-from training.evaluation.by_frequency import ALL_LABELS
-from training.pipeline.dense_costs import DenseCosts, measure_dense_costs
-from training.pipeline.dev_split import CHOICE_METRICS
-from training.pipeline.train import Run, check_run, train, with_dev_split
-from training.runtime.claims import claim
-from training.runtime.run_log import read_stage_costs
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ConfigError
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.parts.storage import read_parts
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.evaluation.by_frequency import ALL_LABELS
+from longtail.training.pipeline.dense_costs import DenseCosts, measure_dense_costs
+from longtail.training.pipeline.dev_split import CHOICE_METRICS
+from longtail.training.pipeline.train import Run, check_run, train, with_dev_split
+from longtail.training.runtime.claims import claim
+from longtail.training.runtime.run_log import read_stage_costs
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from models.files.durable import read_json, write_json_durably
-from models.names import CASCADE, ENSEMBLE, FAST
-from training.calibration.ensemble import Blending
-from training.calibration.members import DevRanking
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.names import CASCADE, ENSEMBLE, FAST
+from longtail.training.calibration.ensemble import Blending
+from longtail.training.calibration.members import DevRanking
 
 CONFIDENCE_Z = 1.96
 """Standard errors of a mean difference from which on it is larger than chance: 95 %, two-sided."""

@@ -15,35 +15,35 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 from transformers import TokenizersBackend
 
-from models.bundle.manifest import EncoderInfo
-from models.encoders.dual_encoder import encode_all
-from models.encoders.families import num_positions
-from models.encoders.pretrained import EncoderSource, find_encoder
-from models.encoders.tokens import Prefixes, TokenizedTexts, tokenize_texts
-from models.errors import ConfigError
-from models.labels.catalogue import LabelCatalogue
-from models.labels.text import pseudo_description
-from models.names import CLASSIFIER, LINEAR
-from models.parts.dense_parts import DenseParts
-from models.scorers.linear import LinearModel, LinearScorer
-from models.scorers.markup import without_markup
-from models.scorers.sparse import SparseModel, SparseSource
-from training.configuration.learning import TreeFitConfig
-from training.configuration.run import TrainingConfig
-from training.configuration.sections import RetrievalConfig
-from training.data.chunks import chunks
-from training.data.dataset import Dataset
-from training.linear.stage import train_linear_scorer
-from training.neural.document_vectors import encode_documents, inference_copy
-from training.neural.early_stopping import DevSample
-from training.neural.label_subsets import LabelSubsets, hard_negatives
-from training.neural.layers import checkpoint_gradients, freeze_layers
-from training.neural.model import DeplModel, TrainingTexts
-from training.pipeline.encoder_check import EncoderTrial, check_encoder, usable_machine
-from training.pipeline.encoder_start import load_encoder
-from training.runtime.distributed import ALONE, Processes
-from training.runtime.machine import Machine, find_machine
-from training.runtime.run_log import stage_cost
+from longtail.models.bundle.manifest import EncoderInfo
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.families import num_positions
+from longtail.models.encoders.pretrained import EncoderSource, find_encoder
+from longtail.models.encoders.tokens import Prefixes, TokenizedTexts, tokenize_texts
+from longtail.models.errors import ConfigError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.text import pseudo_description
+from longtail.models.names import CLASSIFIER, LINEAR
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.scorers.linear import LinearModel, LinearScorer
+from longtail.models.scorers.markup import without_markup
+from longtail.models.scorers.sparse import SparseModel, SparseSource
+from longtail.training.configuration.learning import TreeFitConfig
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import RetrievalConfig
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset
+from longtail.training.linear.stage import train_linear_scorer
+from longtail.training.neural.document_vectors import encode_documents, inference_copy
+from longtail.training.neural.early_stopping import DevSample
+from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives
+from longtail.training.neural.layers import checkpoint_gradients, freeze_layers
+from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder, usable_machine
+from longtail.training.pipeline.encoder_start import load_encoder
+from longtail.training.runtime.distributed import ALONE, Processes
+from longtail.training.runtime.machine import Machine, find_machine
+from longtail.training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +124,8 @@ def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]
         sample: Training texts from all over the corpus, none of them blank.
 
     Raises:
-        ConfigError: It can't do what the run asks of it (see `training.pipeline.encoder_check`).
+        ConfigError: It can't do what the run asks of it (see
+            `longtail.training.pipeline.encoder_check`).
     """
     encoder, tokenizer = start.model.encoder, start.tokenizer
     trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)

@@ -12,26 +12,26 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from jaxtyping import Int64
 
-from models.encoders.dual_encoder import encode_all
-from models.names import LINEAR
-from models.parts.model_parts import ModelParts
-from training.configuration.run import TrainingConfig
-from training.configuration.sections import StageConfig
-from training.data.dataset import Dataset
-from training.neural.batching import BatchPlan
-from training.neural.document_vectors import inference_copy
-from training.neural.label_subsets import LabelSubsets
-from training.neural.loop import Stages
-from training.neural.model import TrainingTexts
-from training.neural.steps import Step, classifier_step, start_scores
-from training.pipeline.dense import (
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.names import LINEAR
+from longtail.models.parts.model_parts import ModelParts
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import StageConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.neural.batching import BatchPlan
+from longtail.training.neural.document_vectors import inference_copy
+from longtail.training.neural.label_subsets import LabelSubsets
+from longtail.training.neural.loop import Stages
+from longtail.training.neural.model import TrainingTexts
+from longtail.training.neural.steps import Step, classifier_step, start_scores
+from longtail.training.pipeline.dense import (
     DenseStart,
     find_label_subsets,
     read_training_texts,
     start_dense,
 )
-from training.pipeline.dense_stages import make_retrieval_step
-from training.runtime.run_log import progress_path, read_progress
+from longtail.training.pipeline.dense_stages import make_retrieval_step
+from longtail.training.runtime.run_log import progress_path, read_progress
 
 _TRIAL_STEPS = 4  # the first is not counted: memory is found, operations are chosen
 _NUM_DOCUMENTS = 512  # that are read for it, where steps don't want more

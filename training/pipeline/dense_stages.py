@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from models.names import CLASSIFIER
-from training.configuration.run import TrainingConfig
-from training.learning.objectives import make_objective, make_subset_loss
-from training.neural.early_stopping import DevMetric, DevSample, classifier_metric, retrieval_metric
-from training.neural.label_subsets import LabelSubsets
-from training.neural.loop import Stages
-from training.neural.model import TrainingTexts
-from training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
-from training.neural.steps import Step, classifier_step, retrieval_step, start_scores
-from training.pipeline.dense import DenseStart
-from training.runtime.run_log import stage_cost
+from longtail.models.names import CLASSIFIER
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.learning.objectives import make_objective, make_subset_loss
+from longtail.training.neural.early_stopping import (
+    DevMetric,
+    DevSample,
+    classifier_metric,
+    retrieval_metric,
+)
+from longtail.training.neural.label_subsets import LabelSubsets
+from longtail.training.neural.loop import Stages
+from longtail.training.neural.model import TrainingTexts
+from longtail.training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
+from longtail.training.neural.steps import Step, classifier_step, retrieval_step, start_scores
+from longtail.training.pipeline.dense import DenseStart
+from longtail.training.runtime.run_log import stage_cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,28 +17,33 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.encoders.pretrained import Precision
-from models.files.durable import write_lines_durably
-from models.lexical.name_model import NameModel
-from models.names import BLENDABLE, CASCADE, ENSEMBLE, FAST, WITHOUT_ENCODER
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.predict.loading import take_fastest_backend
-from models.predict.predictor import Predictor
-from models.ranking.top_k import Ranking
-from models.scorers.aims import Aims
-from models.scorers.cascade import CascadeRule
-from models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
-from training.assessment.assess import assess, split_batches
-from training.calibration.aims import fit_aims, kept_aims
-from training.calibration.cascade import fit_cascade, kept_cascade
-from training.calibration.ensemble import Blending, fit_blending, kept_blending
-from training.calibration.members import DevRanking
-from training.calibration.scored_pairs import PairCollector, ScoredPairs, score_given, spread_rows
-from training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
-from training.data.dataset import Dataset
-from training.pipeline.default_scorer import DefaultScorer, choose_default, kept_default
-from training.runtime.run_log import stage_cost
+from longtail.models.encoders.pretrained import Precision
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.names import BLENDABLE, CASCADE, ENSEMBLE, FAST, WITHOUT_ENCODER
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.loading import take_fastest_backend
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.scorers.aims import Aims
+from longtail.models.scorers.cascade import CascadeRule
+from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
+from longtail.training.assessment.assess import assess, split_batches
+from longtail.training.calibration.aims import fit_aims, kept_aims
+from longtail.training.calibration.cascade import fit_cascade, kept_cascade
+from longtail.training.calibration.ensemble import Blending, fit_blending, kept_blending
+from longtail.training.calibration.members import DevRanking
+from longtail.training.calibration.scored_pairs import (
+    PairCollector,
+    ScoredPairs,
+    score_given,
+    spread_rows,
+)
+from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
+from longtail.training.data.dataset import Dataset
+from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default, kept_default
+from longtail.training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
 

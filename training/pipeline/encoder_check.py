@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 from transformers import TokenizersBackend
 
-from models.encoders.check import failure_in, num_token_ids, reason_of, twin
-from models.encoders.dual_encoder import DualEncoder, Role
-from models.encoders.pretrained import EncoderSource, load_transformer
-from models.encoders.tokens import TokenizedTexts, tokenize_texts
-from models.errors import ConfigError
-from training.configuration.run import TrainingConfig
-from training.runtime.machine import Machine
+from longtail.models.encoders.check import failure_in, num_token_ids, reason_of, twin
+from longtail.models.encoders.dual_encoder import DualEncoder, Role
+from longtail.models.encoders.pretrained import EncoderSource, load_transformer
+from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.runtime.machine import Machine
 
 logger = logging.getLogger(__name__)
 

@@ -9,22 +9,22 @@ from pathlib import Path
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import LabelCatalogue
-from models.lexical.name_model import NameModel
-from models.memory.memory import NeighbourMemory
-from models.names import NAMES, NEIGHBOURS
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
-from training.configuration.run import TrainingConfig
-from training.data.dataset import Dataset
-from training.lexical.fit import fit_name_model, kept_name_model
-from training.memory.fit import DevDocuments, fit_memory
-from training.runtime.ray import LOCAL, Executor
-from training.runtime.run_log import stage_cost
-from training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
-from training.sparse.fit import fit_sparse_model
-from training.sparse.vocabulary import fit_tfidf_of
-from training.sparse.word_rule import word_rule_of
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.names import NAMES, NEIGHBOURS
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.lexical.fit import fit_name_model, kept_name_model
+from longtail.training.memory.fit import DevDocuments, fit_memory
+from longtail.training.runtime.ray import LOCAL, Executor
+from longtail.training.runtime.run_log import stage_cost
+from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
+from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.vocabulary import fit_tfidf_of
+from longtail.training.sparse.word_rule import word_rule_of
 
 logger = logging.getLogger(__name__)
 

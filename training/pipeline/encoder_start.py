@@ -13,22 +13,26 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, TokenizersBackend
 
-from models.encoders.check import check_pooling, is_causal, reason_of
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.pretrained import (
+from longtail.models.encoders.check import check_pooling, is_causal, reason_of
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.pretrained import (
     PACKAGED,
     EncoderSource,
     load_tokenizer,
     load_transformer,
     num_leading,
 )
-from models.encoders.sentence_modules import DenseLayer, SentenceModules, read_sentence_modules
-from models.encoders.tokens import Prefixes
-from models.encoders.vector_head import VectorHead
-from models.errors import ConfigError, LongtailError
-from models.names import Pooling
-from training.configuration.run import TrainingConfig
-from training.runtime.machine import forked_random
+from longtail.models.encoders.sentence_modules import (
+    DenseLayer,
+    SentenceModules,
+    read_sentence_modules,
+)
+from longtail.models.encoders.tokens import Prefixes
+from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.errors import ConfigError, LongtailError
+from longtail.models.names import Pooling
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.runtime.machine import forked_random
 
 logger = logging.getLogger(__name__)
 

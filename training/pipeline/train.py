@@ -16,24 +16,24 @@ from typing import Any
 
 import torch
 
-from models.bundle.manifest import Manifest
-from models.bundle.registry import Registry
-from models.encoders.pretrained import Precision
-from models.errors import ConfigError, DataError
-from models.files.failures import doing
-from models.files.outputs import check_writable_folder, held
-from models.names import HYBRID
-from models.parts.dense_parts import DenseParts
-from models.parts.model_parts import ModelParts
-from models.parts.storage import write_parts
-from training.configuration.run import TrainingConfig
-from training.configuration.sections import NeighboursConfig
-from training.data.dataset import Dataset
-from training.data.held_out import with_held_out_dev
-from training.data.overlap import record_of, with_splits_apart
-from training.data.survey import Survey, survey
-from training.pipeline.default_scorer import DefaultScorer
-from training.pipeline.dense import (
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.encoders.pretrained import Precision
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.failures import doing
+from longtail.models.files.outputs import check_writable_folder, held
+from longtail.models.names import HYBRID
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import write_parts
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import NeighboursConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.data.overlap import record_of, with_splits_apart
+from longtail.training.data.survey import Survey, survey
+from longtail.training.pipeline.default_scorer import DefaultScorer
+from longtail.training.pipeline.dense import (
     DenseStart,
     check_start,
     encoder_info,
@@ -43,14 +43,18 @@ from training.pipeline.dense import (
     read_training_texts,
     start_dense,
 )
-from training.pipeline.dense_stages import TrainingInputs, train_stages
-from training.pipeline.dev_split import OnDev, finish_on_dev
-from training.pipeline.encoder_free import EncoderFree, fit_encoder_free, with_markup_decided
-from training.runtime.claims import claim
-from training.runtime.distributed import ALONE, Processes
-from training.runtime.ray import LOCAL, Executor
-from training.runtime.run_log import stage_cost
-from training.sparse.word_rule import read_excluded_words
+from longtail.training.pipeline.dense_stages import TrainingInputs, train_stages
+from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
+from longtail.training.pipeline.encoder_free import (
+    EncoderFree,
+    fit_encoder_free,
+    with_markup_decided,
+)
+from longtail.training.runtime.claims import claim
+from longtail.training.runtime.distributed import ALONE, Processes
+from longtail.training.runtime.ray import LOCAL, Executor
+from longtail.training.runtime.run_log import stage_cost
+from longtail.training.sparse.word_rule import read_excluded_words
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine
-from models.files.rows import json_rows
-from models.options import RankingOptions
-from models.ranking.top_k import NO_LABEL
-from training.promotion.ranking import Version
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.rows import json_rows
+from longtail.models.options import RankingOptions
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.promotion.ranking import Version
 
 METRIC = "judged pairs in order"
 _CHUNK = 256

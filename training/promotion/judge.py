@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from models.bundle.registry import Registry
-from models.errors import DataError, LongtailError
-from models.promotion.rules import PromotionRules
-from training.assessment.untrained import find_trained_on
-from training.calibration.reliability import calibration_error
-from training.data.dataset import Dataset
-from training.promotion.feedback import METRIC, read_feedback, shares_in_order, time_of
-from training.promotion.paired import PairedTest, objections, paired_test, quality_tests
-from training.promotion.ranking import (
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import DataError, LongtailError
+from longtail.models.promotion.rules import PromotionRules
+from longtail.training.assessment.untrained import find_trained_on
+from longtail.training.calibration.reliability import calibration_error
+from longtail.training.data.dataset import Dataset
+from longtail.training.promotion.feedback import METRIC, read_feedback, shares_in_order, time_of
+from longtail.training.promotion.paired import PairedTest, objections, paired_test, quality_tests
+from longtail.training.promotion.ranking import (
     NUM_TIMED,
     Answers,
     Numbering,
@@ -23,7 +23,7 @@ from training.promotion.ranking import (
     answer,
     milliseconds_a_text,
 )
-from training.promotion.verdict import Check, Verdict
+from longtail.training.promotion.verdict import Check, Verdict
 
 _FAULTS = (LongtailError, ValueError, ArithmeticError, IndexError)
 """What comes of weights that are no numbers, or of parts that don't fit."""

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy import stats
 
-from models.promotion.rules import BETTER, PromotionRules
-from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
-from training.evaluation.metrics import (
+from longtail.models.promotion.rules import BETTER, PromotionRules
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     document_values_at,
     inverse_propensities,

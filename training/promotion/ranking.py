@@ -14,16 +14,16 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.bundle.bundle import Bundle
-from models.labels.catalogue import LabelCatalogue
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL, Ranking
-from models.scorers.calibration import probabilities_of
-from training.data.chunks import chunks
-from training.data.dataset import Dataset
-from training.evaluation.metrics import RankedEvaluation, join_truth
-from training.promotion.paired import K
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.scorers.calibration import probabilities_of
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.metrics import RankedEvaluation, join_truth
+from longtail.training.promotion.paired import K
 
 NUM_TIMED = 40
 """Texts, spread over the split, that both versions are timed on."""

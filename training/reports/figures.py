@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from training.runtime.run_log import ProgressPoint
+from longtail.training.runtime.run_log import ProgressPoint
 
 _SMOOTHED_SHARE = 0.05
 """Of a stage's points, that are averaged into one of the smooth curve."""

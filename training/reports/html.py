@@ -9,7 +9,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from training.evaluation.tables import Cells
+from longtail.training.evaluation.tables import Cells
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _NO_BREAK_HYPHEN = "&#8209;"

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from models.files.bad_lines import BadLine, ProblemList
-from models.labels.catalogue import LabelCatalogue
-from models.scorers.character_terms import words_of
-from models.scorers.markup import first_markup
-from training.data.dataset import Dataset
-from training.data.splits import Document, Split, UnknownLabels, num_repeats
-from training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
-from training.formats.documents import recognised
-from training.formats.raw import EmptyText
-from training.reports.oddities import SplitProblems, find_oddities
-from training.reports.training_cost import Cost, estimate_costs
+from longtail.models.files.bad_lines import BadLine, ProblemList
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.scorers.character_terms import words_of
+from longtail.models.scorers.markup import first_markup
+from longtail.training.data.dataset import Dataset
+from longtail.training.data.splits import Document, Split, UnknownLabels, num_repeats
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
+from longtail.training.formats.documents import recognised
+from longtail.training.formats.raw import EmptyText
+from longtail.training.reports.oddities import SplitProblems, find_oddities
+from longtail.training.reports.training_cost import Cost, estimate_costs
 
 NUM_EXAMPLES = 10
 _EXAMPLE_CHARACTERS = 200

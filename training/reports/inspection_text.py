@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from models.files.durable import make_private_folder, write_lines_durably
-from training.evaluation.plots import write_figure
-from training.evaluation.tables import NOT_MEASURED, markdown_table
-from training.reports.inspection import Inspection
+from longtail.models.files.durable import make_private_folder, write_lines_durably
+from longtail.training.evaluation.plots import write_figure
+from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
+from longtail.training.reports.inspection import Inspection
 
 RESULT_NAMES = ("inspection.md", "inspection.json", "tail.png")
 _WIDTH = 40  # characters of the longest bar

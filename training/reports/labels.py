@@ -18,15 +18,15 @@ import numpy as np
 from tqdm import tqdm
 from transformers import TokenizersBackend
 
-from models.bundle.bundle import Bundle
-from models.encoders.pretrained import load_tokenizer
-from models.errors import ConfigError, DataError
-from models.files.durable import write_lines_durably
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.text import keyword_part
-from models.parts.storage import read_sparse
-from models.scorers.sparse import SparseModel
-from training.sparse.descriptions import positive_weights
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.encoders.pretrained import load_tokenizer
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.durable import write_lines_durably
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.text import keyword_part
+from longtail.models.parts.storage import read_sparse
+from longtail.models.scorers.sparse import SparseModel
+from longtail.training.sparse.descriptions import positive_weights
 
 
 @dataclass(frozen=True, slots=True)

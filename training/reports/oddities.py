@@ -9,10 +9,10 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Int64
 
-from models.files.bad_lines import ProblemList, counted_lines
-from models.labels.catalogue import LabelCatalogue
-from models.scorers.markup import has_markup
-from training.data.labels import look_alikes, other_delimiter
+from longtail.models.files.bad_lines import ProblemList, counted_lines
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.scorers.markup import has_markup
+from longtail.training.data.labels import look_alikes, other_delimiter
 
 _MAX_SHOWN = 5
 _MARKS = {"|": "a vertical bar", ";": "a semicolon", "\t": "a tab"}

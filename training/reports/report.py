@@ -14,27 +14,33 @@ from typing import Any
 import numpy as np
 import yaml
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import Manifest
-from models.errors import ConfigError
-from models.files.durable import read_json
-from models.scorers.calibration import probabilities_of
-from training.assessment.assess import Assessment
-from training.calibration.reliability import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.errors import ConfigError
+from longtail.models.files.durable import read_json
+from longtail.models.scorers.calibration import probabilities_of
+from longtail.training.assessment.assess import Assessment
+from longtail.training.calibration.reliability import (
     BAND_NOTE,
     RELIABILITY_UNITS,
     ReliabilityReport,
     draw_reliability,
 )
-from training.data.dataset import Dataset
-from training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
-from training.evaluation.plots import draw_by_frequency
-from training.evaluation.tables import Cells
-from training.reports import html
-from training.reports.figures import draw_curves, png_of
-from training.reports.labels import LabelReport, report_labels
-from training.reports.tail_examples import FOUND, MISSED, WRONG, TailExample, choose_tail_examples
-from training.runtime.run_log import (
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
+from longtail.training.evaluation.plots import draw_by_frequency
+from longtail.training.evaluation.tables import Cells
+from longtail.training.reports import html
+from longtail.training.reports.figures import draw_curves, png_of
+from longtail.training.reports.labels import LabelReport, report_labels
+from longtail.training.reports.tail_examples import (
+    FOUND,
+    MISSED,
+    WRONG,
+    TailExample,
+    choose_tail_examples,
+)
+from longtail.training.runtime.run_log import (
     DevPoint,
     ProgressPoint,
     StageCost,

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
-from models.ranking.top_k import Ranking
-from training.evaluation.by_frequency import TAIL_BIN, label_subsets
-from training.evaluation.metrics import join_truth
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.evaluation.by_frequency import TAIL_BIN, label_subsets
+from longtail.training.evaluation.metrics import join_truth
 
 FOUND = "found"
 MISSED = "missed"

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file as save_numpy_file
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.files.durable import read_json, sync_folder, sync_tree, write_json_durably
+from longtail.models.files.durable import read_json, sync_folder, sync_tree, write_json_durably
 
 _MODEL_NAME = "model.safetensors"
 _OPTIMIZER_NAME = "optimizer.safetensors"

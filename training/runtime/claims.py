@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from models.errors import ConfigError
-from models.files.durable import read_json, write_json_durably
+from longtail.models.errors import ConfigError
+from longtail.models.files.durable import read_json, write_json_durably
 
 
 def claim(path: Path, content: Mapping[str, Any], what: str, option: str) -> None:

@@ -19,7 +19,7 @@ from jaxtyping import Float32
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 T = TypeVar("T")
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

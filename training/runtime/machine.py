@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from models.encoders.pretrained import Precision, dtype_for
-from training.runtime.distributed import ALONE, Processes
+from longtail.models.encoders.pretrained import Precision, dtype_for
+from longtail.training.runtime.distributed import ALONE, Processes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 ASKED_BY = "--engine ray"
 NAMES = ("local", "ray")

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from models.files.durable import write_lines_durably
+from longtail.models.files.durable import write_lines_durably
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from models.errors import ConfigError
-from training.runtime.run_log import DevPoint
+from longtail.models.errors import ConfigError
+from longtail.training.runtime.run_log import DevPoint
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

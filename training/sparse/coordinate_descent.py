@@ -2,9 +2,9 @@
 
 The solver is that of Hsieh et al. (2008, "A dual coordinate descent method for large-scale linear
 SVM", algorithm 3), with the shrinking and the stopping rule of liblinear. What is around it, the
-search for hard negatives and the sample of the rest, is described in `training.sparse.svm`. The
-kernels release the interpreter's lock and take all that is random from seed and label, so labels
-may be fitted on any thread in any order.
+search for hard negatives and the sample of the rest, is described in
+`longtail.training.sparse.svm`. The kernels release the interpreter's lock and take all that is
+random from seed and label, so labels may be fitted on any thread in any order.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64, UInt8, UInt32
 
-from models.jit import compiled
-from training.sparse.descent_steps import (
+from longtail.models.jit import compiled
+from longtail.training.sparse.descent_steps import (
     _ABSENT,
     _HARD,
     _POSITIVE,
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to fit; see `training.configuration.sections.SparseConfig`.
+    """What to fit; see `longtail.training.configuration.sections.SparseConfig`.
 
     Attributes:
         cost: C, what an error costs.
@@ -204,7 +204,7 @@ def _fit_label(by_document, by_feature, positives, label, plan, scratch):
             num_sampled += scratch.kind[document] == _SAMPLED
         # Documents outside of positives and hard ones, a sampled one: N - (size - sampled) in all,
         # so that the weighted sum over the set estimates that over all documents: without bias in
-        # the first round, too heavily later (see `training.sparse.svm`).
+        # the first round, too heavily later (see `longtail.training.sparse.svm`).
         share = (num_documents - size + num_sampled) / max(1, num_sampled)
         tolerance = _TOLERANCE if number + 1 == plan.rounds else _ROUGH_TOLERANCE
         # alpha stays from round to round, so each starts from the solution of the one before.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.jit import compiled
+from longtail.models.jit import compiled
 
 _MAX_PASSES = 100  # the ranking no longer changes long before the solver converges
 _ABSENT, _POSITIVE, _HARD, _SAMPLED = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)

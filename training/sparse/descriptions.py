@@ -9,12 +9,12 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Float, Int64
 
-from models.labels.catalogue import LabelCatalogue
-from models.labels.text import pseudo_description
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel, tokenize
-from training.configuration.sections import DescriptionConfig
-from training.sparse.stop_words import stop_words_of
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.text import pseudo_description
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel, tokenize
+from longtail.training.configuration.sections import DescriptionConfig
+from longtail.training.sparse.stop_words import stop_words_of
 
 
 def keywords_of_labels(

@@ -17,12 +17,12 @@ from safetensors.numpy import save_file
 from scipy.sparse import csr_array
 from tqdm import tqdm
 
-from models.errors import DataError
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
-from training.configuration.sections import SparseConfig
-from training.runtime.ray import LOCAL, Executor
-from training.sparse.svm import FittedLabels, SvmProblem, joined
+from longtail.models.errors import DataError
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.runtime.ray import LOCAL, Executor
+from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
 
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 1024  # labels fitted between two savings
@@ -51,9 +51,9 @@ def fit_sparse_model(
     """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
 
     The loss is the (squared) hinge plus the norm of (w, b), as in liblinear; see
-    `training.sparse.svm` for the documents that it is summed over. Blocks of labels are saved as
-    they are done, so a run that was killed resumes after the last. Memory is that of the features,
-    twice, and of the weights.
+    `longtail.training.sparse.svm` for the documents that it is summed over. Blocks of labels are
+    saved as they are done, so a run that was killed resumes after the last. Memory is that of the
+    features, twice, and of the weights.
 
     Args:
         tfidf: The features.
@@ -109,7 +109,7 @@ def fit_label_rows(
     folder.mkdir(parents=True, exist_ok=True)
     paths = _paths_of_blocks(labels, folder)
     if engine.is_ray:
-        from training.sparse.ray import fit_on_workers
+        from longtail.training.sparse.ray import fit_on_workers
 
         workers = (features, by_label, config, seed, engine.num_workers)
         _fit_blocks(paths, partial(fit_on_workers, *workers))

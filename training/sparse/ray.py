@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.ray_runtime import start_ray
-from training.configuration.sections import SparseConfig
-from training.runtime.ray import ASKED_BY
-from training.sparse.svm import FittedLabels, SvmProblem
+from longtail.models.ray_runtime import start_ray
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.runtime.ray import ASKED_BY
+from longtail.training.sparse.svm import FittedLabels, SvmProblem
 
 
 class LabelFitter:

@@ -9,9 +9,9 @@ from jaxtyping import Float32, Int64
 from pydantic import ValidationError
 from scipy.sparse import csr_array
 
-from models.bundle.manifest import Manifest
-from training.configuration.sections import SparseConfig
-from training.sparse.svm import SvmProblem
+from longtail.models.bundle.manifest import Manifest
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.sparse.svm import SvmProblem
 
 
 def fit_rows(

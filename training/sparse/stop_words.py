@@ -1,8 +1,8 @@
 """Stop-words by language: the words that say nothing of a topic, for keywords without them.
 
 English is scikit-learn's list without the words in it that do name topics; German is our own, of
-the closed word classes only. Both know lower-case surface forms, as `models.scorers.tfidf.tokenize`
-gives.
+the closed word classes only. Both know lower-case surface forms, as
+`longtail.models.scorers.tfidf.tokenize` gives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from training.configuration.sections import StopWordLanguage
+from longtail.training.configuration.sections import StopWordLanguage
 
 # "fire" or "interest" can be the one keyword that tells what a label is about; what is wrong with
 # such lists: Nothman, Qin & Yurchak 2018, "Stop Word Lists in Free Open-source Software Packages".

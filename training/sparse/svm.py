@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
-from training.configuration.sections import SparseConfig
-from training.sparse.coordinate_descent import Plan, Rows, Scratch, fit_chunk, new_scratch
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.sparse.coordinate_descent import Plan, Rows, Scratch, fit_chunk, new_scratch
 
 _POSTINGS_A_NONZERO = 32  # and level of a binary tree over the labels, that a round may read
 

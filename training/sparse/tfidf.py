@@ -14,12 +14,12 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
-from models.errors import ConfigError
-from models.scorers.markup import without_markup
-from models.scorers.tfidf import CHAR, WORD, TfidfModel, terms_of, weigh_counts
-from training.configuration.sections import SparseConfig
-from training.sparse.fit import NoTokenError
-from training.sparse.word_rule import ANY_WORD, WordRule
+from longtail.models.errors import ConfigError
+from longtail.models.scorers.markup import without_markup
+from longtail.models.scorers.tfidf import CHAR, WORD, TfidfModel, terms_of, weigh_counts
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.sparse.fit import NoTokenError
+from longtail.training.sparse.word_rule import ANY_WORD, WordRule
 
 
 def fit_tfidf(

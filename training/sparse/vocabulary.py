@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from models.scorers.character_terms import has_word, unspaced_share
-from models.scorers.tfidf import CHAR, WORD, TfidfModel
-from training.configuration.sections import SparseConfig
-from training.data.splits import Split
-from training.sparse.fit import NoTokenError
-from training.sparse.tfidf import fit_tfidf
-from training.sparse.word_rule import ANY_WORD, WordRule
+from longtail.models.scorers.character_terms import has_word, unspaced_share
+from longtail.models.scorers.tfidf import CHAR, WORD, TfidfModel
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.splits import Split
+from longtail.training.sparse.fit import NoTokenError
+from longtail.training.sparse.tfidf import fit_tfidf
+from longtail.training.sparse.word_rule import ANY_WORD, WordRule
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
-from models.errors import ConfigError
-from models.files.failures import reason_of
-from models.labels.search import folded
-from models.scorers.character_terms import LENGTHS, unspaced_share
-from models.scorers.tfidf import TOKEN_PATTERN
-from training.configuration.run import TrainingConfig
-from training.data.splits import Split
+from longtail.models.errors import ConfigError
+from longtail.models.files.failures import reason_of
+from longtail.models.labels.search import folded
+from longtail.models.scorers.character_terms import LENGTHS, unspaced_share
+from longtail.models.scorers.tfidf import TOKEN_PATTERN
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.splits import Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from models.edit.split_shards import part_of
-from models.files.durable import make_private_folder, write_lines_durably
-from models.labels.catalogue import LabelCatalogue
-from models.lexical.matcher import FindHistory
-from models.parts.model_parts import ModelParts
-from training.data.dataset import Dataset, open_dataset
-from training.updating.labels import SaidOfText
-from training.updating.texts import dev_rows
+from longtail.models.edit.split_shards import part_of
+from longtail.models.files.durable import make_private_folder, write_lines_durably
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.lexical.matcher import FindHistory
+from longtail.models.parts.model_parts import ModelParts
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.updating.labels import SaidOfText
+from longtail.training.updating.texts import dev_rows
 
 
 def corpus_part(parts: ModelParts, corpus: Dataset) -> ModelParts:

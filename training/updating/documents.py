@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from models.errors import DataError
-from models.parts.model_parts import ModelParts
-from models.scorers.tfidf import TfidfModel, terms_of
-from training.assessment.truth import in_order_of
-from training.configuration.sections import SparseConfig
-from training.data.dataset import Dataset
-from training.formats.hashed_parts import part_of
-from training.updating.labels import SaidOfText
+from longtail.models.errors import DataError
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.scorers.tfidf import TfidfModel, terms_of
+from longtail.training.assessment.truth import in_order_of
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.formats.hashed_parts import part_of
+from longtail.training.updating.labels import SaidOfText
 
 LEAST_DOCUMENTS = 10
 """Training documents of every label of a document that joins the dev split: documents of rarer

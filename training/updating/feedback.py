@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
-from models.files.fields import check_characters, shown, string_of
-from models.files.outputs import check_readable_file
-from models.files.rows import Fields, json_rows
-from models.files.urls import is_url, without_secrets
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.files.fields import check_characters, shown, string_of
+from longtail.models.files.outputs import check_readable_file
+from longtail.models.files.rows import Fields, json_rows
+from longtail.models.files.urls import is_url, without_secrets
 
 _MAX_PROBLEMS = 10
 ExportFeedback: TypeAlias = Callable[[str | Path, Path], object]

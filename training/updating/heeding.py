@@ -18,23 +18,23 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array, vstack
 
-from models.bundle.learned_from import Followed
-from models.bundle.manifest import Calibration, RarityBlend
-from models.labels.catalogue import LabelCatalogue
-from models.names import BLENDABLE, ENSEMBLE, WITHOUT_ENCODER
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from models.scorers.calibration import probabilities_of
-from training.calibration.blends import in_words
-from training.calibration.ensemble import Blending, with_blends, without_idle
-from training.calibration.fit import fit_calibration
-from training.calibration.members import DevRanking, blended
-from training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
-from training.calibration.thresholds import best_threshold
-from training.data.chunks import chunks
-from training.pipeline.default_scorer import DefaultScorer, Lead, choose_default
-from training.updating.judged import FIRST, JudgedTexts, is_among
+from longtail.models.bundle.learned_from import Followed
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.names import BLENDABLE, ENSEMBLE, WITHOUT_ENCODER
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.calibration import probabilities_of
+from longtail.training.calibration.blends import in_words
+from longtail.training.calibration.ensemble import Blending, with_blends, without_idle
+from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.members import DevRanking, blended
+from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
+from longtail.training.calibration.thresholds import best_threshold
+from longtail.training.data.chunks import chunks
+from longtail.training.pipeline.default_scorer import DefaultScorer, Lead, choose_default
+from longtail.training.updating.judged import FIRST, JudgedTexts, is_among
 
 logger = logging.getLogger(__name__)
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from models.bundle.learned_from import Followed
-from models.bundle.manifest import Manifest
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from models.scorers.calibration import IDENTITY, probabilities_of
-from training.data.chunks import chunks
-from training.updating.labels import SaidOfText
-from training.updating.texts import dev_rows
+from longtail.models.bundle.learned_from import Followed
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.training.data.chunks import chunks
+from longtail.training.updating.labels import SaidOfText
+from longtail.training.updating.texts import dev_rows
 
 MOST_JUDGED = 2_000
 """Judged texts that are looked at, those of the smallest SHA-256; more only take longer."""

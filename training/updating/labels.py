@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.changes.retired import row_in_use
-from training.updating.feedback import Entry, ProposedLabel
-from training.updating.texts import TextFeedback
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.changes.retired import row_in_use
+from longtail.training.updating.feedback import Entry, ProposedLabel
+from longtail.training.updating.texts import TextFeedback
 
 _NEW = "new:"
 """Begins an id that is made from a name."""

@@ -12,40 +12,44 @@ from typing import Any
 
 import numpy as np
 
-from models.bundle.bundle import Bundle
-from models.bundle.learned_from import Followed, LearnedFrom, Moved
-from models.bundle.manifest import Manifest
-from models.bundle.registry import CURRENT, Registry
-from models.bundle.trained_on import DEV, TRAIN, read_trained_on
-from models.edit.rewrite import rewrite
-from models.errors import BundleError, ConfigError, DataError
-from models.files.failures import doing
-from models.files.outputs import check_writable_folder, held
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, tensors_of, texts_of
-from models.scorers.tfidf import TfidfModel
-from training.configuration.sections import CascadeConfig, SparseConfig
-from training.data.dataset import Dataset
-from training.data.overlap import with_splits_apart
-from training.pipeline.default_scorer import DefaultScorer
-from training.pipeline.dev_split import OnDev, finish_on_dev
-from training.runtime.run_log import stage_cost
-from training.updating.dev_corpus import corpus_part, write_dev_corpus
-from training.updating.documents import ChangedDocuments, TrainingDocuments, change_documents
-from training.updating.feedback import Feedback
-from training.updating.heeding import Heeding
-from training.updating.judged import JudgedTexts, count_followed
-from training.updating.labels import SaidOfLabels, read_labels
-from training.updating.movement import MOST_TEXTS, measure_movement
-from training.updating.names import update_names
-from training.updating.refit import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.learned_from import Followed, LearnedFrom, Moved
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import CURRENT, Registry
+from longtail.models.bundle.trained_on import DEV, TRAIN, read_trained_on
+from longtail.models.edit.rewrite import rewrite
+from longtail.models.errors import BundleError, ConfigError, DataError
+from longtail.models.files.failures import doing
+from longtail.models.files.outputs import check_writable_folder, held
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, tensors_of, texts_of
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.configuration.sections import CascadeConfig, SparseConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.data.overlap import with_splits_apart
+from longtail.training.pipeline.default_scorer import DefaultScorer
+from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
+from longtail.training.runtime.run_log import stage_cost
+from longtail.training.updating.dev_corpus import corpus_part, write_dev_corpus
+from longtail.training.updating.documents import (
+    ChangedDocuments,
+    TrainingDocuments,
+    change_documents,
+)
+from longtail.training.updating.feedback import Feedback
+from longtail.training.updating.heeding import Heeding
+from longtail.training.updating.judged import JudgedTexts, count_followed
+from longtail.training.updating.labels import SaidOfLabels, read_labels
+from longtail.training.updating.movement import MOST_TEXTS, measure_movement
+from longtail.training.updating.names import update_names
+from longtail.training.updating.refit import (
     num_moved_rows,
     refit_sparse,
     update_catalogue,
     update_dense,
     update_neighbours,
 )
-from training.updating.texts import GatheredTexts, gather_texts
+from longtail.training.updating.texts import GatheredTexts, gather_texts
 
 logger = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int64
 
-from models.bundle.learned_from import Moved
-from models.names import CASCADE
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
+from longtail.models.bundle.learned_from import Moved
+from longtail.models.names import CASCADE
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
 
 MOST_TEXTS = 64
 _K = 20

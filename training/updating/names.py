@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.matcher import FindHistory, NameMatcher
-from models.lexical.name_model import NameModel
-from models.lexical.words import compared_form
-from models.scorers.tfidf import TfidfModel
-from training.data.chunks import chunks
-from training.data.dataset import Dataset, Document
-from training.lexical.word_counts import count_words
-from training.updating.documents import ChangedDocuments
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.matcher import FindHistory, NameMatcher
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.lexical.words import compared_form
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset, Document
+from longtail.training.lexical.word_counts import count_words
+from longtail.training.updating.documents import ChangedDocuments
 
 _MOST_SAMPLED = 4_000
 """Old documents in which names of new labels are looked for."""

@@ -12,18 +12,18 @@ import numpy as np
 from jaxtyping import Int64
 from scipy.sparse import csr_array, vstack
 
-from models.encoders.dual_encoder import encode_all
-from models.encoders.tokens import tokenize_texts
-from models.labels.catalogue import LabelCatalogue
-from models.labels.text import pseudo_description
-from models.memory.memory import NeighbourMemory
-from models.parts.dense_parts import DenseParts
-from models.scorers.linear import LinearScorer
-from models.scorers.sparse import SparseModel
-from training.configuration.sections import DescriptionConfig, SparseConfig
-from training.sparse.descriptions import keywords_of_labels
-from training.sparse.fit import fit_label_rows
-from training.updating.documents import ChangedDocuments
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.text import pseudo_description
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.scorers.linear import LinearScorer
+from longtail.models.scorers.sparse import SparseModel
+from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
+from longtail.training.sparse.descriptions import keywords_of_labels
+from longtail.training.sparse.fit import fit_label_rows
+from longtail.training.updating.documents import ChangedDocuments
 
 logger = logging.getLogger(__name__)
 

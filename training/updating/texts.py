@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool
 
-from training.data.dataset import Dataset
-from training.formats.forms import SPLIT_NAMES
-from training.updating.feedback import Entry, Feedback, sha256_of
+from longtail.training.data.dataset import Dataset
+from longtail.training.formats.forms import SPLIT_NAMES
+from longtail.training.updating.feedback import Entry, Feedback, sha256_of
 
 _MEASURED = ("dev", "test")
 MOST_DEV = 2_000

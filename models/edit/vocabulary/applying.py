@@ -11,29 +11,38 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import Manifest
-from models.edit.rewriting import VECTORS, encoded_label_texts, write_changed
-from models.edit.vocabulary.documents import documents_of_labels, merged_counts, with_merged_labels
-from models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
-from models.edit.vocabulary.names import changed_names
-from models.edit.vocabulary.rows import FitRows, Weights, merged_linear, merged_sparse
-from models.errors import BundleError, DataError
-from models.labels.catalogue import LabelCatalogue
-from models.labels.changes.changes import VocabularyChanges
-from models.memory.memory import NeighbourMemory
-from models.names import CLASSIFIER, LINEAR, NAMES
-from models.parts.dense_storage import read_label_vectors, read_linear, read_linear_model
-from models.parts.model_parts import (
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.edit.rewriting import VECTORS, encoded_label_texts, write_changed
+from longtail.models.edit.vocabulary.documents import (
+    documents_of_labels,
+    merged_counts,
+    with_merged_labels,
+)
+from longtail.models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
+from longtail.models.edit.vocabulary.names import changed_names
+from longtail.models.edit.vocabulary.rows import FitRows, Weights, merged_linear, merged_sparse
+from longtail.models.errors import BundleError, DataError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.changes.changes import VocabularyChanges
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.names import CLASSIFIER, LINEAR, NAMES
+from longtail.models.parts.dense_storage import read_label_vectors, read_linear, read_linear_model
+from longtail.models.parts.model_parts import (
     CLASSIFIER_FILE,
     LINEAR_FILE,
     NEIGHBOURS_FILE,
     RETRIEVAL_FILE,
     SPARSE_FILE,
 )
-from models.parts.name_storage import NAMES_FILE, arrays_of_names, read_names, texts_of_names
-from models.parts.storage import arrays_of_sparse, read_neighbours, read_sparse
-from models.scorers.linear import LinearModel
+from longtail.models.parts.name_storage import (
+    NAMES_FILE,
+    arrays_of_names,
+    read_names,
+    texts_of_names,
+)
+from longtail.models.parts.storage import arrays_of_sparse, read_neighbours, read_sparse
+from longtail.models.scorers.linear import LinearModel
 
 Arrays = dict[str, dict[str, np.ndarray]]
 """By file and name."""

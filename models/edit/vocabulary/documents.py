@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from models.memory.memory import NeighbourMemory
+from longtail.models.memory.memory import NeighbourMemory
 
 
 def with_merged_labels(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.edit.vocabulary.labels import ChangedLabels
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.matcher import FindHistory
-from models.lexical.name_model import NameModel, named_label
+from longtail.models.edit.vocabulary.labels import ChangedLabels
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.matcher import FindHistory
+from longtail.models.lexical.name_model import NameModel, named_label
 
 
 def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from models.edit.vocabulary.documents import members_of
-from models.memory.memory import NeighbourMemory
-from models.scorers.linear import LinearModel
-from models.scorers.sparse import SparseModel
+from longtail.models.edit.vocabulary.documents import members_of
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.scorers.linear import LinearModel
+from longtail.models.scorers.sparse import SparseModel
 
 FitRows: TypeAlias = Callable[
     [csr_array, csr_array, Int64[np.ndarray, "_"]], tuple[csr_array, Float32[np.ndarray, "_"]]

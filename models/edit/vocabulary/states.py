@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from models.bundle.bundle import Bundle, open_bundle
-from models.bundle.manifest import MANIFEST_NAME
-from models.bundle.registry import Registry
-from models.files.outputs import check_readable_file
-from models.labels.catalogue import Label
-from models.labels.changes.changes import VocabularyChanges
-from models.labels.changes.difference import Replacements, difference
-from models.labels.files import MAX_PROBLEMS, form_of, read_label_file
-from models.names import NAMES
-from models.parts.name_storage import named_labels
+from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.manifest import MANIFEST_NAME
+from longtail.models.bundle.registry import Registry
+from longtail.models.files.outputs import check_readable_file
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.changes.changes import VocabularyChanges
+from longtail.models.labels.changes.difference import Replacements, difference
+from longtail.models.labels.files import MAX_PROBLEMS, form_of, read_label_file
+from longtail.models.names import NAMES
+from longtail.models.parts.name_storage import named_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ def read_state(path: Path, language: str | None, argument: str) -> VocabularySta
     """Return the labels of a vocabulary, a label file, or a model.
 
     Args:
-        path: A file that `models.vocabulary.reading` or `models.labels.files` reads; the folder of
-            a bundle; or that of a registry, for its current version.
+        path: A file that `longtail.models.vocabulary.reading` or `longtail.models.labels.files`
+            reads; the folder of a bundle; or that of a registry, for its current version.
         language: Of the names that are shown, in a vocabulary; None: that in which most concepts
             have one.
         argument: What named the path, for messages.
@@ -81,7 +81,7 @@ def compare_states(
     """Return what has changed; other names are compared as far as both states keep them.
 
     Raises:
-        DataError: As `models.labels.changes.difference.difference` does.
+        DataError: As `longtail.models.labels.changes.difference.difference` does.
     """
     kept = [x for x in (old.max_alternative_names, new.max_alternative_names) if x is not None]
     return difference(old.labels, new.labels, merges, max_alternative_names=min(kept, default=None))

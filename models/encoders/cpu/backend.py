@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from models.encoders.cpu.torch_internals import can_pack
-from models.encoders.cpu.traced import TracedTransformer, trace_transformer
-from models.encoders.cpu.unpadded import UnpaddedBert
-from models.encoders.families import num_positions
+from longtail.models.encoders.cpu.torch_internals import can_pack
+from longtail.models.encoders.cpu.traced import TracedTransformer, trace_transformer
+from longtail.models.encoders.cpu.unpadded import UnpaddedBert
+from longtail.models.encoders.families import num_positions
 
 logger = logging.getLogger(__name__)
 

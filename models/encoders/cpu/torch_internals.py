@@ -1,6 +1,7 @@
 """Every call of PyTorch that is private or deprecated, and what would replace it.
 
-As of PyTorch 2.13. Where one is gone, `models.encoders.cpu.backend` falls back on the encoder.
+As of PyTorch 2.13. Where one is gone, `longtail.models.encoders.cpu.backend` falls back on the
+encoder.
 
 - `torch.jit.trace` in `traced`, deprecated: `torch.export` and a package of AOTInductor, which
   needs a C++ compiler where it is made.

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from models.encoders.cpu.torch_internals import held_outside_of_python, put_weights, traced
+from longtail.models.encoders.cpu.torch_internals import held_outside_of_python, put_weights, traced
 
 Trace = Callable[..., tuple[Tensor, Tensor, Tensor]]
 """From token ids, their mask, and the weights in order, to the last layer, and the first two again,
@@ -66,7 +66,7 @@ def trace_transformer(transformer: PreTrainedModel) -> TracedTransformer:
     """Return a transformer with the trace of its architecture, which is made when first asked for.
 
     Some encoders decide by the shape or the values of a batch what they do next, which a trace
-    can't: compare its answers (`models.encoders.cpu.backend` does).
+    can't: compare its answers (`longtail.models.encoders.cpu.backend` does).
 
     Args:
         transformer: On the CPU, in evaluation mode.

@@ -8,7 +8,7 @@ layers, that is an eighth of all products.
 
 The forward pass is one call of PyTorch's own code, which leaves Python's lock alone. Its bits are
 not the encoder's, as it rounds between other steps; that they are as near to those of float32 is
-checked whenever a model is loaded (`models.encoders.cpu.backend`).
+checked whenever a model is loaded (`longtail.models.encoders.cpu.backend`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from models.encoders.cpu.torch_internals import held_outside_of_python, packed
-from models.encoders.families import BERT_LIKE
-from models.errors import ConfigError
+from longtail.models.encoders.cpu.torch_internals import held_outside_of_python, packed
+from longtail.models.encoders.families import BERT_LIKE
+from longtail.models.errors import ConfigError
 
 PADDING_COST = 0.25
 """Most that a token of padding costs, in tokens of text: it takes part in attention alone, but in
@@ -59,7 +59,7 @@ class UnpaddedBert(nn.Module):
             )
         self.config = config
         self.dtype = transformer.dtype
-        from models.encoders.cpu.unpadded_forward import (
+        from longtail.models.encoders.cpu.unpadded_forward import (
             last_layer,  # PyTorch without oneDNN can't compile it
         )
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, pad, scaled_dot_product_attention
 
-from models.encoders.cpu.torch_internals import compiled, linear, linear_gelu
+from longtail.models.encoders.cpu.torch_internals import compiled, linear, linear_gelu
 
 _linear = compiled(linear)
 _linear_gelu = compiled(linear_gelu)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from models.errors import DataError
-from models.files.validation import problem_in_words
-from models.labels.catalogue import Label
+from longtail.models.errors import DataError
+from longtail.models.files.validation import problem_in_words
+from longtail.models.labels.catalogue import Label
 
 TEXT_FIELDS = ("name", "names", "alternative_names", "description", "notation")
 """Fields of a label that are its texts."""

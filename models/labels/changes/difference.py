@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from models.errors import DataError
-from models.labels.catalogue import Label
-from models.labels.changes.changes import (
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.changes.changes import (
     TEXT_FIELDS,
     Deprecation,
     Renaming,

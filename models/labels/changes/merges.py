@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine, ProblemList, list_problems
-from models.files.fields import id_of, string_of
-from models.files.rows import Fields, csv_rows
-from models.labels.cells import labels_of_cell
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.fields import id_of, string_of
+from longtail.models.files.rows import Fields, csv_rows
+from longtail.models.labels.cells import labels_of_cell
 
 ID, REPLACED_BY = "id", "replaced_by"
 _COLUMNS = ((ID,), (REPLACED_BY,))

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from models.labels.catalogue import Label
-from models.labels.changes.changes import (
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.changes.changes import (
     Deprecation,
     Renaming,
     Reparenting,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.catalogue import LabelCatalogue
 
 
 def row_in_use(catalogue: LabelCatalogue, label_id: str) -> int | None:

@@ -9,13 +9,13 @@ import re
 from pathlib import Path
 from typing import Final
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine, ProblemList, list_problems
-from models.files.fields import string_of
-from models.files.rows import csv_rows, header_of
-from models.files.text_files import lines
-from models.vocabulary.concept import UNTAGGED
-from models.vocabulary.facts import CONCEPT, Facts
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.fields import string_of
+from longtail.models.files.rows import csv_rows, header_of
+from longtail.models.files.text_files import lines
+from longtail.models.vocabulary.concept import UNTAGGED
+from longtail.models.vocabulary.facts import CONCEPT, Facts
 
 URI: Final = "uri"
 LABEL: Final = "label_"

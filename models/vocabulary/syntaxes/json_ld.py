@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from models.errors import DataError
-from models.files.text_files import lines
+from longtail.models.errors import DataError
+from longtail.models.files.text_files import lines
 
 
 def check_contexts(path: Path) -> None:

@@ -6,11 +6,11 @@ import re
 import reprlib
 from pathlib import Path
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine, ProblemList, list_problems
-from models.files.text_files import lines
-from models.vocabulary.facts import PROPERTY_OF, Facts
-from models.vocabulary.syntaxes.terms import BLANK_NODE, IRI, LANGUAGE, absolute, unescaped
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.text_files import lines
+from longtail.models.vocabulary.facts import PROPERTY_OF, Facts
+from longtail.models.vocabulary.syntaxes.terms import BLANK_NODE, IRI, LANGUAGE, absolute, unescaped
 
 _STATEMENT = re.compile(
     rf"[ \t]*+({IRI}|{BLANK_NODE})[ \t]*+({IRI})[ \t]*+"

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from models.errors import DataError
-from models.files.text_files import lines, raw_blocks
-from models.vocabulary.facts import BLANK, PROPERTY_OF, Facts
+from longtail.models.errors import DataError
+from longtail.models.files.text_files import lines, raw_blocks
+from longtail.models.vocabulary.facts import BLANK, PROPERTY_OF, Facts
 
 _NO_BASE = "http://no-base.invalid/"
 """Is put before relative IRIs, which are then refused."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers import expat
 
-from models.errors import DataError
-from models.files.text_files import raw_blocks
-from models.vocabulary.facts import BLANK, PROPERTY_OF, RDF, TYPE, Facts
-from models.vocabulary.syntaxes.terms import TermError, absolute
+from longtail.models.errors import DataError
+from longtail.models.files.text_files import raw_blocks
+from longtail.models.vocabulary.facts import BLANK, PROPERTY_OF, RDF, TYPE, Facts
+from longtail.models.vocabulary.syntaxes.terms import TermError, absolute
 
 _XML = "http://www.w3.org/XML/1998/namespace"
 _LANGUAGE, _BASE = f"{_XML}lang", f"{_XML}base"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urljoin
 
-from models.errors import DataError
+from longtail.models.errors import DataError
 
 IRI = r"<[^\x00-\x20<>\"]*+>"
 BLANK_NODE = r"_:\w(?:[\w.\-\u00b7]*[\w\-\u00b7])?"

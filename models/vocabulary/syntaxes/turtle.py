@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.errors import DataError
-from models.files.text_files import lines
-from models.vocabulary.facts import PROPERTY_OF, TYPE, Fact, Facts, Property
-from models.vocabulary.syntaxes.terms import TermError, absolute, unescaped
-from models.vocabulary.syntaxes.turtle_grammar import (
+from longtail.models.errors import DataError
+from longtail.models.files.text_files import lines
+from longtail.models.vocabulary.facts import PROPERTY_OF, TYPE, Fact, Facts, Property
+from longtail.models.vocabulary.syntaxes.terms import TermError, absolute, unescaped
+from longtail.models.vocabulary.syntaxes.turtle_grammar import (
     BEYOND,
     DIRECTIVE,
     LONG_TEXT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from models.vocabulary.syntaxes.terms import BLANK_NODE, IRI, LANGUAGE
+from longtail.models.vocabulary.syntaxes.terms import BLANK_NODE, IRI, LANGUAGE
 
 SPACE = r"(?:[ \t\r\n]++|#[^\r\n]*+)*+"
 _PREFIX = r"(?:[^\W\d_](?:[\w.\-\u00b7]*[\w\-\u00b7])?)?:"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from row import name_of, with_dev, write_row
 
-from models.labels.catalogue import LabelCatalogue
-from training.data.dataset import Dataset, open_dataset
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.training.data.dataset import Dataset, open_dataset
 
 _TREE = """[{name}-{ngram}]
 name={name}

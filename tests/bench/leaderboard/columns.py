@@ -16,13 +16,17 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 from sklearn.isotonic import IsotonicRegression
 
-from models.labels.hierarchy import LabelHierarchy
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.calibration.reliability import calibration_error
-from training.data.dataset import Dataset
-from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
-from training.evaluation.hierarchical import measure_hierarchical
-from training.evaluation.metrics import document_values_at, inverse_propensities, join_truth
+from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.calibration.reliability import calibration_error
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
+from longtail.training.evaluation.hierarchical import measure_hierarchical
+from longtail.training.evaluation.metrics import (
+    document_values_at,
+    inverse_propensities,
+    join_truth,
+)
 
 KS = (1, 3, 5, 10)
 _PLACES = 5

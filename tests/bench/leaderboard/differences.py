@@ -24,12 +24,12 @@ from columns import KS, Judged, as_wide, document_values
 from jaxtyping import Bool, Float64
 from row import name_of
 
-from models.ranking.top_k import Ranking
-from training.assessment.compare import repeated_texts
-from training.assessment.predictions import read_predictions
-from training.data.dataset import open_dataset
-from training.evaluation.record import make_record, write_record
-from training.evaluation.significance import holm
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.assessment.compare import repeated_texts
+from longtail.training.assessment.predictions import read_predictions
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.record import make_record, write_record
+from longtail.training.evaluation.significance import holm
 
 METRICS = ("P@1", "P@5", "nDCG@5", "PSP@5")
 _NUM_RESAMPLES = 10_000

@@ -19,7 +19,7 @@ from typing import Any
 from columns import BANDS
 from row import COSTS
 
-from training.evaluation.record import write_record
+from longtail.training.evaluation.record import write_record
 
 _BASELINES = {"30-NN tf-idf": "nearest neighbours", "label names": "label names"}
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from row import with_dev
 from scipy.sparse import csr_matrix, save_npz
 
-from training.configuration.sections import SparseConfig
-from training.data.dataset import Dataset
-from training.sparse.tfidf import fit_tfidf
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.sparse.tfidf import fit_tfidf
 
 FEATURES = {
     "words": SparseConfig(),

@@ -21,19 +21,19 @@ from pathlib import Path
 import numpy as np
 from row import name_of, with_dev, write_row
 
-from models.bundle.bundle import Bundle
-from models.bundle.registry import Registry
-from models.options import RankingOptions
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL, Ranking
-from models.scorers.calibration import probabilities_of
-from models.scorers.tfidf import TfidfModel
-from training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
-from training.assessment.predictions import in_columns_of, write_predictions
-from training.data.chunks import chunks
-from training.data.dataset import Dataset, open_dataset
-from training.runtime.run_log import read_stage_costs
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.scorers.calibration import probabilities_of
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
+from longtail.training.assessment.predictions import in_columns_of, write_predictions
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.runtime.run_log import read_stage_costs
 
 WIDTH = 20
 _WARM_UP = 20

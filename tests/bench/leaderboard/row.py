@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 from columns import KS, Judged, columns_of
 
-from models.errors import ConfigError, DataError, LongtailError
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.assessment.predictions import read_predictions
-from training.data.dataset import Dataset, open_dataset
-from training.data.held_out import with_held_out_dev
-from training.evaluation.metrics import join_truth, precision_at
-from training.evaluation.record import check_record_file, make_record, write_record
+from longtail.models.errors import ConfigError, DataError, LongtailError
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.assessment.predictions import read_predictions
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.evaluation.metrics import join_truth, precision_at
+from longtail.training.evaluation.record import check_record_file, make_record, write_record
 
 HELD_OUT_SHARE = 0.1
 """Of the training documents, where a corpus has no dev split: as `longtail train` does."""

@@ -13,14 +13,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from models.bundle import bundle as bundle_module
-from models.bundle.bundle import Bundle, file_info, open_bundle, read_manifest, write_bundle
-from models.bundle.manifest import Manifest
-from models.errors import BundleCorruptError, BundleError, BundleNotFoundError
-from models.files.durable import read_json, write_json_durably
-from models.labels.catalogue import Label, LabelCatalogue
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, write_parts
+from longtail.models.bundle import bundle as bundle_module
+from longtail.models.bundle.bundle import (
+    Bundle,
+    file_info,
+    open_bundle,
+    read_manifest,
+    write_bundle,
+)
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, write_parts
 
 FILES = (
     "classifier.safetensors",
@@ -285,7 +291,7 @@ def test_a_failure_while_writing_leaves_no_folder(
     def fail(*args: object, **kwargs: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"models.bundle.bundle.{step}", fail)
+    monkeypatch.setattr(f"longtail.models.bundle.bundle.{step}", fail)
     with pytest.raises(type(error)):
         write_bundle(tmp_path / "new", **arguments)
     assert left_in(tmp_path) == ["encoder"]
@@ -361,7 +367,7 @@ def test_a_failed_replacement_of_a_json_file_keeps_the_old_content(
     state_file: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(f"models.files.durable.{step}", lambda *args, **kwargs: 1 / 0)
+        patch.setattr(f"longtail.models.files.durable.{step}", lambda *args, **kwargs: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             write_json_durably(state_file, {"new": 2})
     assert read_json(state_file) == {"old": 1}

@@ -6,8 +6,8 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 
-from models.bundle.learned_from import LearnedFrom, Moved, learned_from_json
-from models.bundle.manifest import Manifest
+from longtail.models.bundle.learned_from import LearnedFrom, Moved, learned_from_json
+from longtail.models.bundle.manifest import Manifest
 
 VALUES = {"int": 3, "str": "ab", "float": 0.5, "bool": True}
 LEARNED = LearnedFrom(

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from models.bundle.bundle import Bundle, open_bundle
-from models.bundle.manifest import (
+from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.manifest import (
     Calibration,
     Manifest,
     RarityBlend,
     digest_of,
 )
-from models.errors import BundleCorruptError, BundleError, BundleVersionError
-from models.parts.storage import read_parts
+from longtail.models.errors import BundleCorruptError, BundleError, BundleVersionError
+from longtail.models.parts.storage import read_parts
 
 Lie = Callable[..., Path]
 

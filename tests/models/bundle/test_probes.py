@@ -7,11 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from models.bundle.bundle import open_bundle
-from models.bundle.manifest import FileInfo
-from models.bundle.warmup_texts import MAX_PROBES, PROBES_NAME, probes_to_jsonl, read_probes
-from models.errors import BundleCorruptError
-from models.parts.storage import read_parts, write_parts
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.bundle.manifest import FileInfo
+from longtail.models.bundle.warmup_texts import (
+    MAX_PROBES,
+    PROBES_NAME,
+    probes_to_jsonl,
+    read_probes,
+)
+from longtail.models.errors import BundleCorruptError
+from longtail.models.parts.storage import read_parts, write_parts
 
 
 @pytest.fixture

@@ -14,25 +14,25 @@ from pathlib import Path
 
 import pytest
 
-from models.bundle.bundle import write_bundle
-from models.bundle.change_log import Author
-from models.bundle.manifest import Manifest
-from models.bundle.registry import Registry
-from models.errors import (
+from longtail.models.bundle.bundle import write_bundle
+from longtail.models.bundle.change_log import Author
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
     BundleNotFoundError,
     ConfigError,
 )
-from models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 
 PUBLISH = """
 import os, signal, sys
 from pathlib import Path
-from models.bundle.bundle import write_bundle
-from models.labels.catalogue import Label, LabelCatalogue
-from models.bundle.manifest import Manifest
-from models.bundle.registry import Registry
+from longtail.models.bundle.bundle import write_bundle
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
 
 folder, name, step = sys.argv[1:]
 

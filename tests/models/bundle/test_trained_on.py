@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.bundle.bundle import write_bundle
-from models.bundle.trained_on import (
+from longtail.models.bundle.bundle import write_bundle
+from longtail.models.bundle.trained_on import (
     DIGESTS_NAME,
     NO_DIGEST,
     RECORD_NAME,
@@ -17,8 +17,8 @@ from models.bundle.trained_on import (
     digests_of,
     read_trained_on,
 )
-from models.edit.split_shards import split_bundle
-from models.errors import BundleCorruptError
+from longtail.models.edit.split_shards import split_bundle
+from longtail.models.errors import BundleCorruptError
 
 NAMES = [f"{split}_{what}" for split in ("train", "dev", "test") for what in ("texts", "ids")]
 NONE = np.array([], dtype=np.uint64)

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from models.bundle.bundle import Bundle, open_bundle
-from models.bundle.registry import Registry
-from models.edit.add_labels import add_labels, check_is_latest, equal_names
-from models.encoders.dual_encoder import DualEncoder, encode_all
-from models.encoders.tokens import tokenize_texts
-from models.errors import BundleError, DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.options import RankingOptions
-from models.parts.dense_parts import DenseParts
-from models.parts.storage import write_parts
-from models.predict.predictor import Predictor
+from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.add_labels import add_labels, check_is_latest, equal_names
+from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import BundleError, DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.options import RankingOptions
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.storage import write_parts
+from longtail.models.predict.predictor import Predictor
 
 NEW = (Label("N1", "grain"), Label("N2", "port", "milk and tax "), Label("N3", "the court"))
 TEXTS = ["the fish and the river", "grain law tax", "steel"]

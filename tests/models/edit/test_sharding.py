@@ -16,28 +16,28 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
-from models.bundle.bundle import Bundle, file_info, open_bundle
-from models.bundle.manifest import Calibration, RarityBlend, digest_of
-from models.bundle.shard import SHARD_NAME, Shard, shard_ranges
-from models.edit.add_labels import add_labels
-from models.edit.split_shards import part_of, split_bundle, split_parts
-from models.errors import BundleCorruptError, BundleError, RequestError
-from models.label_tree.arrays import depth_of, one_sided_biases
-from models.label_tree.tree import LabelTree
-from models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue
-from models.labels.filters import LabelFilter, LabelSet
-from models.memory.memory import NeighbourMemory
-from models.options import RankingOptions
-from models.parts.dense_parts import DenseParts
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.predict.sharded import ShardedPredictor, in_order
-from models.ranking import exhaustive, threshold_algorithm
-from models.ranking.top_k import Ranking
-from models.scorers.linear import LinearModel, LinearScorer
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
+from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
+from longtail.models.bundle.manifest import Calibration, RarityBlend, digest_of
+from longtail.models.bundle.shard import SHARD_NAME, Shard, shard_ranges
+from longtail.models.edit.add_labels import add_labels
+from longtail.models.edit.split_shards import part_of, split_bundle, split_parts
+from longtail.models.errors import BundleCorruptError, BundleError, RequestError
+from longtail.models.label_tree.arrays import depth_of, one_sided_biases
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue
+from longtail.models.labels.filters import LabelFilter, LabelSet
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.options import RankingOptions
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.sharded import ShardedPredictor, in_order
+from longtail.models.ranking import exhaustive, threshold_algorithm
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.scorers.linear import LinearModel, LinearScorer
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain")
 TEXTS = ("river law", "steel steel milk tax", "grain", "the fish and the court", "zebra")
@@ -534,7 +534,7 @@ def tree_of(num_labels: int, dim: int, rng: np.random.Generator) -> LabelTree:
 
 
 def with_more_labels(parts: ModelParts, num_more: int) -> ModelParts:
-    """As `models.edit.add_labels` adds them: with a vector, and nothing else."""
+    """As `longtail.models.edit.add_labels` adds them: with a vector, and nothing else."""
     assert parts.dense is not None
     more: Sequence[Label] = [Label(f"M{i}", f"more {i}") for i in range(num_more)]
     vectors = parts.dense.label_vectors

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.bundle.bundle import Bundle, open_bundle
-from models.edit.split_shards import split_bundle
-from models.edit.vocabulary.applying import Applied, apply_changes
-from models.edit.vocabulary.documents import merged_counts, with_merged_labels
-from models.edit.vocabulary.states import compare_states, read_state, state_of
-from models.errors import BundleError, DataError
-from models.labels.catalogue import Label
-from models.labels.changes.changes import VocabularyChanges
-from models.labels.changes.difference import difference
-from models.labels.filters import LabelFilter
-from models.memory.memory import NeighbourMemory
-from models.options import RankingOptions
-from models.parts.storage import read_neighbours, read_parts, read_sparse
-from models.predict.predictor import Predictor
-from training.sparse.refit import fitting_as
+from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.edit.split_shards import split_bundle
+from longtail.models.edit.vocabulary.applying import Applied, apply_changes
+from longtail.models.edit.vocabulary.documents import merged_counts, with_merged_labels
+from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
+from longtail.models.errors import BundleError, DataError
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.changes.changes import VocabularyChanges
+from longtail.models.labels.changes.difference import difference
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_neighbours, read_parts, read_sparse
+from longtail.models.predict.predictor import Predictor
+from longtail.training.sparse.refit import fitting_as
 
 TEXTS = ["the fish and the river", "grain law tax", "steel milk trade"]
 Apply = Callable[..., tuple[Bundle, Applied]]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, TokenizersBackend
 
-from models.encoders.dual_encoder import DualEncoder, Role, encode_all
-from models.encoders.tokens import TokenBatch, TokenizedTexts, tokenize_texts
+from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
+from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts, tokenize_texts
 
 TEXTS = ["river", "law " * 20, "steel tax", "", "the court and the port", "milk " * 9, "fish"]
 ROLES: tuple[Role, ...] = ("document", "label")
@@ -46,7 +46,7 @@ def test_a_text_has_the_vector_that_it_has_alone(
     budget: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("models.encoders.dual_encoder._ENCODE_TOKENS", budget)
+    monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", budget)
     found = encode(dual_encoder, tokens, role)
     np.testing.assert_allclose(found, one_by_one(dual_encoder, tokens, role), atol=1e-5)
 
@@ -81,7 +81,7 @@ def test_padding_changes_no_vector_of_a_batch(
 def test_progress_counts_every_text_once(
     dual_encoder: DualEncoder, tokens: TokenizedTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.encoders.dual_encoder._ENCODE_TOKENS", 40)
+    monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", 40)
     done: list[int] = []
     encode_all(dual_encoder, tokens, "document", pad_id=0, progress=done.append)
     assert sum(done) == len(TEXTS) and len(done) > 1
@@ -94,7 +94,7 @@ def test_a_batch_holds_no_more_tokens_than_the_budget(
     budget: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("models.encoders.dual_encoder._ENCODE_TOKENS", budget)
+    monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", budget)
     sizes = []
     hook = dual_encoder.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].ids))
     texts = ["river " * (i % 14) for i in range(50)]

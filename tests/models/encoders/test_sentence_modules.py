@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from models.encoders.sentence_modules import SentenceModules, read_sentence_modules
-from models.encoders.tokens import Prefixes
-from models.errors import ConfigError
+from longtail.models.encoders.sentence_modules import SentenceModules, read_sentence_modules
+from longtail.models.encoders.tokens import Prefixes
+from longtail.models.errors import ConfigError
 
 PLACE = "sentence_transformers.models."
 MEAN = {"pooling_mode_mean_tokens": True}

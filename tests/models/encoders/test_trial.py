@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.tokens import TokenizedTexts
-from models.encoders.trial import (
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.tokens import TokenizedTexts
+from longtail.models.encoders.trial import (
     PRECISIONS,
     Failure,
     Trial,
@@ -39,7 +39,7 @@ def encoder(tmp_path):
 
 
 def test_each_precision_is_timed_and_compared_with_float32(encoder, monkeypatch):
-    monkeypatch.setattr("models.encoders.onnx.find_spec", lambda name: None)
+    monkeypatch.setattr("longtail.models.encoders.onnx.find_spec", lambda name: None)
     found = {each.precision: each for each in try_precisions(encoder, seconds=0.01)}
     assert list(found) == list(PRECISIONS)
     exact, rounded = found["float32"], found["bfloat16"]
@@ -50,7 +50,7 @@ def test_each_precision_is_timed_and_compared_with_float32(encoder, monkeypatch)
 
 
 def test_what_can_not_be_tried_says_why(encoder, monkeypatch):
-    monkeypatch.setattr("models.encoders.onnx.find_spec", lambda name: None)
+    monkeypatch.setattr("longtail.models.encoders.onnx.find_spec", lambda name: None)
     (found,) = try_precisions(encoder, ["onnx-int8"], seconds=0.01)
     assert isinstance(found, Failure)
     assert "is not installed" in found.reason
@@ -58,5 +58,5 @@ def test_what_can_not_be_tried_says_why(encoder, monkeypatch):
 
 @pytest.mark.parametrize(("has_it", "name"), [(True, "bfloat16"), (False, "float32")])
 def test_the_automatic_precision_is_that_of_the_instructions(monkeypatch, has_it, name):
-    monkeypatch.setattr("models.encoders.pretrained._has_bfloat16", lambda: has_it)
+    monkeypatch.setattr("longtail.models.encoders.pretrained._has_bfloat16", lambda: has_it)
     assert automatic_precision() == name

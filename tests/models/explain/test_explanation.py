@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.explain import label_facts
-from models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
-from models.explain.neighbours import VectorNeighbours, WeightNeighbours, nearest_labels
-from models.explain.spans import spans_of
-from models.explain.tokens import MAX_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
-from models.labels.filters import LabelFilter
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from models.scorers.calibration import IDENTITY
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
+from longtail.models.explain import label_facts
+from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
+from longtail.models.explain.neighbours import VectorNeighbours, WeightNeighbours, nearest_labels
+from longtail.models.explain.spans import spans_of
+from longtail.models.explain.tokens import MAX_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
 
 TEXTS = ["river law", "the steel trade and the milk tax, steel", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
@@ -228,7 +228,7 @@ def brute_force(cosines: np.ndarray, label: int, k: int) -> list[int]:
 
 @pytest.mark.parametrize("k", [3, 30, 40])
 def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
-    monkeypatch.setattr("models.explain.neighbours.MAX_PRODUCTS", 64)
+    monkeypatch.setattr("longtail.models.explain.neighbours.MAX_PRODUCTS", 64)
     rng = np.random.default_rng(0)
     vectors = rng.integers(-1, 2, (30, 2)).astype(np.float32)  # many are equal, some are zero
     lengths = np.linalg.norm(vectors, axis=1)

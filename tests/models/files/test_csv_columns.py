@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from models.errors import DataError
-from models.files.csv_columns import find_header
+from longtail.models.errors import DataError
+from longtail.models.files.csv_columns import find_header
 
 COLUMNS = (("labels",), ("text", "title"))
 

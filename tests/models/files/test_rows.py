@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import DataError
-from models.files.bad_lines import BadLine
-from models.files.rows import csv_rows, header_of
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.rows import csv_rows, header_of
 
 
 def test_what_excel_puts_around_a_table_is_passed_over(tmp_path):

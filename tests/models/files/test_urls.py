@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models.files.urls import is_url, without_secrets
+from longtail.models.files.urls import is_url, without_secrets
 
 
 @pytest.mark.parametrize(

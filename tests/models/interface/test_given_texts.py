@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.errors import RequestError
-from models.interface.given_texts import names_of_rows, texts_of
+from longtail.models.errors import RequestError
+from longtail.models.interface.given_texts import names_of_rows, texts_of
 
 
 class Frame(dict):

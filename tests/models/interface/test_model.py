@@ -7,11 +7,11 @@ import pickle
 
 import pytest
 
-from models.errors import ConfigError, DataError, RequestError
-from models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
-from models.predict.predictor import Predictor
-from service.offline.predict import CHUNK_LINES
-from service.offline.select import Document, Wanted, select_documents
+from longtail.models.errors import ConfigError, DataError, RequestError
+from longtail.models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
+from longtail.models.predict.predictor import Predictor
+from longtail.service.offline.predict import CHUNK_LINES
+from longtail.service.offline.select import Document, Wanted, select_documents
 
 TEXTS = ["imports of olive oil", "<b>fishing</b> quotas"]
 

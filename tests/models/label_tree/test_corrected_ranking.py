@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.label_tree.arrays import depth_of, one_sided_biases
-from models.label_tree.corrected_top_k import CorrectedSource, corrected_sources
-from models.label_tree.search import TreeSource
-from models.label_tree.tree import LabelTree
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.threshold_algorithm import SUM, rank
-from models.ranking.top_k import NO_LABEL, Ranking, Source
+from longtail.models.label_tree.arrays import depth_of, one_sided_biases
+from longtail.models.label_tree.corrected_top_k import CorrectedSource, corrected_sources
+from longtail.models.label_tree.search import TreeSource
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.threshold_algorithm import SUM, rank
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source
 
 DIM, COMPONENTS = 6, 3
 
@@ -80,8 +80,8 @@ class Problem:
         found = []
         for most in (0, len(self.index)):
             with (
-                mock.patch("models.ranking.exhaustive._BY_MATRIX_UP_TO", most),
-                mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+                mock.patch("longtail.models.ranking.exhaustive._BY_MATRIX_UP_TO", most),
+                mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
             ):
                 sources = corrected_sources(*self.bound)
                 assert len(sources) == (1 if most else 2)
@@ -144,7 +144,7 @@ def test_scores_that_float32_products_confuse_are_told_apart() -> None:
 
 def test_work_in_parts_changes_nothing() -> None:
     problem = Problem(50, seed=2, rows=7)
-    with mock.patch("models.label_tree.corrected_top_k.MAX_PRODUCTS", 100):
+    with mock.patch("longtail.models.label_tree.corrected_top_k.MAX_PRODUCTS", 100):
         found = CorrectedSource(*problem.bound).top(np.arange(7), 4)
     assert_same(found, problem.brute_force(4))
 

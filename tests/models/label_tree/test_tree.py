@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from models.errors import BundleCorruptError
-from models.label_tree.arrays import depth_of, one_sided_biases
-from models.label_tree.search import BestFirstSearch, TreeSource
-from models.label_tree.tree import LabelTree
-from models.ranking.threshold_algorithm import SUM, rank
-from models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
+from longtail.models.errors import BundleCorruptError
+from longtail.models.label_tree.arrays import depth_of, one_sided_biases
+from longtail.models.label_tree.search import BestFirstSearch, TreeSource
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.ranking.threshold_algorithm import SUM, rank
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
 
 DIM = 5
 SIZES = st.integers(1, 70)
@@ -124,7 +124,7 @@ def test_an_index_that_is_no_label_has_probability_zero() -> None:
 def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget: int) -> None:
     vectors = torch.from_numpy(vectors_of(9))
     tree = tree_of(4, k=3)
-    with mock.patch("models.label_tree.tree._MAX_PRODUCTS", budget):
+    with mock.patch("longtail.models.label_tree.tree._MAX_PRODUCTS", budget):
         together = tree.project(vectors)
     for row in range(9):
         assert torch.equal(tree.project(vectors[row : row + 1]), together[row : row + 1])
@@ -136,7 +136,7 @@ def test_work_in_parts_changes_nothing() -> None:
     tree = tree_of(37)
     features, labels = features_of(tree, 6), torch.arange(36).view(6, 6)
     wanted = tree.log_prob(features, labels), tree.log_probs(features)
-    with mock.patch("models.label_tree.tree._MAX_PRODUCTS", 1):
+    with mock.patch("longtail.models.label_tree.tree._MAX_PRODUCTS", 1):
         found = tree.log_prob(features, labels), tree.log_probs(features)
     assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
 
@@ -202,7 +202,7 @@ def test_draws_follow_from_the_generator() -> None:
 def test_draws_in_parts_are_those_of_each_document() -> None:
     tree = tree_of(64, scale=30.0)  # so sure that every draw is the best label
     features = features_of(tree, 7)
-    with mock.patch("models.label_tree.tree._DRAWS_AT_A_TIME", 4):
+    with mock.patch("longtail.models.label_tree.tree._DRAWS_AT_A_TIME", 4):
         drawn = tree.sample(features, 3, torch.Generator().manual_seed(0))
     best = tree.log_probs(features).argmax(1, keepdim=True)
     assert (drawn == best).float().mean() > 0.9
@@ -289,7 +289,7 @@ def test_a_source_answers_for_other_rows_than_before() -> None:
 def test_a_search_in_parts_yields_the_same() -> None:
     source = TreeSource(tree_of(50), vectors_of(9))
     wanted = source.top(np.arange(9), 4)
-    with mock.patch("models.label_tree.search._MAX_ENTRIES", 60):
+    with mock.patch("longtail.models.label_tree.search._MAX_ENTRIES", 60):
         assert_same(source.top(np.arange(9), 4), wanted)
 
 
@@ -298,7 +298,7 @@ def test_a_search_in_parts_yields_the_same() -> None:
 def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k) -> None:
     trees = tree_of(size, seed=seed), tree_of(size, seed=seed + 1)
     vectors = vectors_of(3, seed)
-    with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+    with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
         found = rank([[TreeSource(tree, vectors) for tree in trees]], SUM, k, size)
     first, second = (tree.log_probs(tree.project(torch.from_numpy(vectors))) for tree in trees)
     assert_same(found, top_of_scores((first + second).numpy(), k))

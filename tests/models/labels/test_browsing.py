@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import LabelNotFoundError
-from models.labels.browsing import LabelBrowser
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.hierarchy import LabelHierarchy
+from longtail.models.errors import LabelNotFoundError
+from longtail.models.labels.browsing import LabelBrowser
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.hierarchy import LabelHierarchy
 
 
 def browser_of(labels, max_shown=3):

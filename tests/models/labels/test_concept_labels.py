@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
-from models.labels.concepts import labels_of, without_deprecated
-from models.labels.files import OWN_FORM, form_of, read_label_file
-from models.labels.writing import csv_lines, jsonl_lines, tsv_lines
-from models.vocabulary.concept import Concept, LeftOut, Vocabulary
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from longtail.models.labels.concepts import labels_of, without_deprecated
+from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
+from longtail.models.labels.writing import csv_lines, jsonl_lines, tsv_lines
+from longtail.models.vocabulary.concept import Concept, LeftOut, Vocabulary
 
 RICH = Concept(
     "u:r",

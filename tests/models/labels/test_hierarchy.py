@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import DataError, RequestError
-from models.labels.catalogue import Label, LabelCatalogue, WholeCatalogue, with_names_of_parents
-from models.labels.filters import KnownLabels, LabelFilter, filters_of_parts
-from models.labels.hierarchy import LabelHierarchy
-from models.labels.selection import LabelSelector
+from longtail.models.errors import DataError, RequestError
+from longtail.models.labels.catalogue import (
+    Label,
+    LabelCatalogue,
+    WholeCatalogue,
+    with_names_of_parents,
+)
+from longtail.models.labels.filters import KnownLabels, LabelFilter, filters_of_parts
+from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.labels.selection import LabelSelector
 
 
 def catalogue_of(broader: list[list[int]], **options) -> LabelCatalogue:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError
-from models.labels.catalogue import Label
-from models.labels.files import OWN_FORM, REPOSITORY_FORM, form_of, read_label_file
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.files import OWN_FORM, REPOSITORY_FORM, form_of, read_label_file
 
 
 def written(folder: Path, *labels: dict[str, object], name: str = "labels.jsonl") -> Path:

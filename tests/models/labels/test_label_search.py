@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.labels import search as label_search
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.search import Found, LabelSearch, folded
+from longtail.models.labels import search as label_search
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.search import Found, LabelSearch, folded
 
 LABELS = (
     Label("1264", "olive oil", training_count=5),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 FIELDS = st.fixed_dictionaries({

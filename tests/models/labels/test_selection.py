@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import RequestError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.filters import LabelFilter, LabelSet
-from models.labels.selection import LabelSelector, Selection
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.ranking import exhaustive, filtered, threshold_algorithm
-from models.ranking.filtered import SelectedSource
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.threshold_algorithm import SUM, rank, rank_given
-from models.ranking.top_k import NO_LABEL, Ranking
-from models.scorers.calibration import IDENTITY
+from longtail.models.errors import RequestError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.filters import LabelFilter, LabelSet
+from longtail.models.labels.selection import LabelSelector, Selection
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking import exhaustive, filtered, threshold_algorithm
+from longtail.models.ranking.filtered import SelectedSource
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.threshold_algorithm import SUM, rank, rank_given
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.scorers.calibration import IDENTITY
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from models.lexical.boosted_trees import LEAF, BoostedTrees
-from training.lexical.fit import _exported
+from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
+from longtail.training.lexical.fit import _exported
 
 # One tree of a decision and two leaves, and one of a leaf alone.
 STUMPS = BoostedTrees(

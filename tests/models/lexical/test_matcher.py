@@ -10,13 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical import matcher as module
-from models.lexical.match_kernels import AS_A_PHRASE, IN_A_SENTENCE, PARTLY
-from models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher, WordCounts, pairs_of
-from models.lexical.terms import LabelTerms, names_of
-from models.lexical.words import SENTENCE_END, NameWords
-from training.lexical.word_counts import count_words, words_of
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical import matcher as module
+from longtail.models.lexical.match_kernels import AS_A_PHRASE, IN_A_SENTENCE, PARTLY
+from longtail.models.lexical.matcher import (
+    FEATURES,
+    FindHistory,
+    Matches,
+    NameMatcher,
+    WordCounts,
+    pairs_of,
+)
+from longtail.models.lexical.terms import LabelTerms, names_of
+from longtail.models.lexical.words import SENTENCE_END, NameWords
+from longtail.training.lexical.word_counts import count_words, words_of
 
 WORDS = ("river", "fish", "law", "tax", "port", "grain")
 TRAINING = ["river fish. law", "fish tax", "river", "law of the river port", "fish law fish", "sea"]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.boosted_trees import LEAF, BoostedTrees
-from models.lexical.matcher import FEATURES, FindHistory, NameMatcher
-from models.lexical.name_model import NameModel, named_label
-from training.lexical.word_counts import count_words, words_of
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
+from longtail.models.lexical.matcher import FEATURES, FindHistory, NameMatcher
+from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.training.lexical.word_counts import count_words, words_of
 
 LABELS = (
     Label("A", "river law", alternative_names=("water",)),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.terms import MAX_WORDS, LabelTerms, names_of
-from models.lexical.words import NameWords
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.terms import MAX_WORDS, LabelTerms, names_of
+from longtail.models.lexical.words import NameWords
 
 
 def terms_of(*labels: Label) -> tuple[LabelTerms, NameWords]:

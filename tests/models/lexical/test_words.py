@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.lexical import words as module
-from models.lexical.words import (
+from longtail.models.lexical import words as module
+from longtail.models.lexical.words import (
     SENTENCE_END,
     UNKNOWN,
     NameWords,

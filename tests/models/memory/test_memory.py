@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from models.errors import BundleCorruptError, DataError
-from models.memory.memory import NeighbourMemory
-from models.memory.search import Neighbours, nearest_documents
-from models.memory.search_kernels import NO_DOCUMENT
-from models.memory.source import NeighbourSource
-from models.ranking.top_k import NO_LABEL, Source
+from longtail.models.errors import BundleCorruptError, DataError
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.search import Neighbours, nearest_documents
+from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.memory.source import NeighbourSource
+from longtail.models.ranking.top_k import NO_LABEL, Source
 
 NUM_FEATURES = 60
 NUM_LABELS = 12

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from models.bundle.bundle import Bundle, open_bundle, write_bundle
-from models.bundle.manifest import Manifest
-from models.labels.catalogue import Label, LabelCatalogue
-from models.parts.audit import audit_bundle, words_of_list
+from longtail.models.bundle.bundle import Bundle, open_bundle, write_bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.audit import audit_bundle, words_of_list
 
 
 def test_every_kind_of_file_is_searched(tmp_path: Path, manifest: Manifest) -> None:

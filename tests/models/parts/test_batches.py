@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.encoders.pretrained import dtype_for
-from models.errors import RequestError
-from models.options import RankingOptions
-from models.parts import batches
-from models.parts.batches import TextBatch
-from models.predict.predictor import Predictor
+from longtail.models.encoders.pretrained import dtype_for
+from longtail.models.errors import RequestError
+from longtail.models.options import RankingOptions
+from longtail.models.parts import batches
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
 
 TEXTS = ["imports of fish", "olive oil", "Regulation of the Council on imports of fish from Spain"]
 
@@ -62,8 +62,8 @@ def test_what_is_known_of_a_batch_is_not_made_again(predictor, monkeypatch):
     batch = predictor.read(TEXTS)
     predictor.prepare(batch)
     predictor.encode(batch)
-    monkeypatch.setattr("models.encoders.dual_encoder.encode_all", None)
-    monkeypatch.setattr("models.encoders.tokens.tokenize_texts", None)
+    monkeypatch.setattr("longtail.models.encoders.dual_encoder.encode_all", None)
+    monkeypatch.setattr("longtail.models.encoders.tokens.tokenize_texts", None)
     part = TextBatch.joined([batch.take([1]), batch.take([0])])
     np.testing.assert_array_equal(part.vectors, batch.vectors[[1, 0]])
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.results import Prediction
-from models.scorers.calibration import IDENTITY
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.results import Prediction
+from longtail.models.scorers.calibration import IDENTITY
 
 MAX_TOKENS = 8
 LONG = "fish " * 40 + "law"

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from models.bundle.bundle import Bundle, file_info, open_bundle
-from models.bundle.manifest import Manifest, TensorInfo
-from models.edit.add_labels import add_labels
-from models.edit.split_shards import split_bundle, split_parts
-from models.errors import BundleCorruptError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.boosted_trees import LEAF, BoostedTrees
-from models.lexical.matcher import FEATURES, FindHistory
-from models.lexical.name_model import NameModel, named_label
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, write_parts
-from models.predict.predictor import Predictor
-from models.predict.sharded import ShardedPredictor
-from training.lexical.word_counts import count_words, words_of
+from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
+from longtail.models.bundle.manifest import Manifest, TensorInfo
+from longtail.models.edit.add_labels import add_labels
+from longtail.models.edit.split_shards import split_bundle, split_parts
+from longtail.models.errors import BundleCorruptError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
+from longtail.models.lexical.matcher import FEATURES, FindHistory
+from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, write_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.sharded import ShardedPredictor
+from longtail.training.lexical.word_counts import count_words, words_of
 
 TEXTS = ["the policy of rivers. Fish policy", "steel policies", "zebra", "milk, court, policy"]
 NUM_LABELS = 7

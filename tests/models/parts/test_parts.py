@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from models.bundle.bundle import open_bundle
-from models.bundle.manifest import Manifest
-from models.errors import BundleCorruptError
-from models.label_tree.tree import LabelTree
-from models.parts.dense_parts import DenseParts
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, read_sparse, write_parts
-from models.scorers.sparse import SparseModel
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.errors import BundleCorruptError
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, read_sparse, write_parts
+from longtail.models.scorers.sparse import SparseModel
 
 Spoil = Callable[[DenseParts], DenseParts]
 

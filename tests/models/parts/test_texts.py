@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import RequestError
-from models.parts.texts import checked_texts
-from models.predict.predictor import Predictor
+from longtail.models.errors import RequestError
+from longtail.models.parts.texts import checked_texts
+from longtail.models.predict.predictor import Predictor
 
 
 @pytest.mark.parametrize("text", ["olive oil", b"olive oil", "", "x"])

@@ -11,18 +11,18 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from models.bundle.bundle import open_bundle
-from models.bundle.manifest import Calibration, Manifest, RarityBlend
-from models.edit.split_shards import split_bundle, split_parts
-from models.errors import BundleCorruptError, RequestError
-from models.labels.filters import LabelFilter
-from models.names import COVERAGE, PROPENSITY, RARE_LABELS
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, write_parts
-from models.predict.predictor import Predictor
-from models.predict.sharded import ShardedPredictor
-from models.scorers.aims import AIMS_NAME, Aim
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
+from longtail.models.edit.split_shards import split_bundle, split_parts
+from longtail.models.errors import BundleCorruptError, RequestError
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, write_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.sharded import ShardedPredictor
+from longtail.models.scorers.aims import AIMS_NAME, Aim
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
@@ -96,7 +96,7 @@ def answered(predictor: Any, **options: Any) -> list[list[tuple[str, float, floa
 def test_labels_are_ordered_by_gain_and_keep_their_probabilities(
     predictor: Predictor, scorer: str, aim: str, k: int, all_up_to: int
 ) -> None:
-    with mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", all_up_to):
+    with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", all_up_to):
         found = answered(predictor, k=k, scorer=scorer, aim=aim)
     assert found == [row[:k] for row in wanted(predictor, scorer, aim)]
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.bundle.bundle import open_bundle
-from models.bundle.manifest import Calibration, Manifest, RarityBlend
-from models.errors import RequestError
-from models.labels.filters import LabelFilter
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, write_parts
-from models.predict.predictor import Predictor
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
+from longtail.models.errors import RequestError
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, write_parts
+from longtail.models.predict.predictor import Predictor
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.bundle.bundle import open_bundle
-from models.bundle.manifest import Calibration
-from models.edit.split_shards import split_bundle
-from models.encoders import dual_encoder
-from models.errors import BundleCorruptError, RequestError
-from models.labels.filters import LabelFilter
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, write_parts
-from models.predict.predictor import Predictor
-from models.scorers.aims import Aim
-from models.scorers.calibration import log_odds_of
-from models.scorers.cascade import CASCADE_NAME, CascadeRule, doubt
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.edit.split_shards import split_bundle
+from longtail.models.encoders import dual_encoder
+from longtail.models.errors import BundleCorruptError, RequestError
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, write_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.scorers.aims import Aim
+from longtail.models.scorers.calibration import log_odds_of
+from longtail.models.scorers.cascade import CASCADE_NAME, CascadeRule, doubt
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here",
          "tax", "milk law river"]  # fmt: skip

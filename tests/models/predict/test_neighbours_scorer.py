@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.bundle.bundle import Bundle, open_bundle
-from models.bundle.manifest import Calibration, Manifest
-from models.edit.add_labels import add_labels
-from models.edit.split_shards import split_bundle
-from models.errors import BundleCorruptError
-from models.labels.catalogue import Label
-from models.memory.memory import NeighbourMemory
-from models.options import RankingOptions
-from models.parts import batches
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts, write_parts
-from models.predict.neighbours_scorer import NeighboursScorer
-from models.predict.predictor import Predictor
-from models.predict.scorer import Scorer
-from models.predict.sharded import ShardedPredictor
-from models.ranking.top_k import NO_LABEL
+from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.manifest import Calibration, Manifest
+from longtail.models.edit.add_labels import add_labels
+from longtail.models.edit.split_shards import split_bundle
+from longtail.models.errors import BundleCorruptError
+from longtail.models.labels.catalogue import Label
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.options import RankingOptions
+from longtail.models.parts import batches
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts, write_parts
+from longtail.models.predict.neighbours_scorer import NeighboursScorer
+from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.scorer import Scorer
+from longtail.models.predict.sharded import ShardedPredictor
+from longtail.models.ranking.top_k import NO_LABEL
 
 DOCUMENTS = ("river fish", "river law", "steel trade", "steel steel court", "grain milk", "milk")
 CARRIED = ((0,), (0, 3), (1, 4), (4,), (6,), (3, 6))

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-import models.parts.dense_storage
-from models.bundle.bundle import Bundle
-from models.encoders.dual_encoder import encode_all
-from models.encoders.pretrained import Precision
-from models.encoders.tokens import tokenize_texts
-from models.errors import ConfigError, DataError, LongtailError, RequestError
-from models.options import MAX_TAIL_DIAL, RankingOptions
-from models.parts.dense_parts import DenseParts
-from models.parts.model_parts import ModelParts
-from models.predict.dense_scorers import make_dense
-from models.predict.placement import Placement
-from models.predict.predictor import Predictor
-from models.results import Prediction
+import longtail.models.parts.dense_storage
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.pretrained import Precision
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import ConfigError, DataError, LongtailError, RequestError
+from longtail.models.options import MAX_TAIL_DIAL, RankingOptions
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.dense_scorers import make_dense
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.predictor import Predictor
+from longtail.models.results import Prediction
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 UNTRAINED = {2, 5}
@@ -378,7 +378,7 @@ def test_a_bundle_of_the_sparse_model_alone_predicts_what_it_was_written_from(
     sparse_bundle: Bundle, sparse_predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DualEncoder", "load_transformer", "load_tokenizer"):
-        monkeypatch.delattr(models.parts.dense_storage, name)
+        monkeypatch.delattr(longtail.models.parts.dense_storage, name)
     loaded = Predictor.of_bundle(sparse_bundle, device="cpu")
     assert loaded.predict(TEXTS) == sparse_predictor.predict(TEXTS)
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from models.errors import RequestError
-from models.names import CorrectionName
-from models.options import RankingOptions
-from models.parts.batches import TextBatch
-from models.parts.model_parts import ModelParts
-from models.predict import scorer_set
-from models.predict.placement import Placement
-from models.predict.predictor import Predictor
-from models.predict.scorer import Scorer, ScorerTraits
-from models.ranking.threshold_algorithm import Sources
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from models.results import Evidence, NameMatch, SparseParts, TokenPart
+from longtail.models.errors import RequestError
+from longtail.models.names import CorrectionName
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict import scorer_set
+from longtail.models.predict.placement import Placement
+from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.scorer import Scorer, ScorerTraits
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.models.results import Evidence, NameMatch, SparseParts, TokenPart
 
 TEXTS = ["a river policy", "the law and the river", "nothing"]
 NUM_LABELS = 7

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import ConfigError, FileContentError
-from models.promotion.log import PromotionLog
+from longtail.models.errors import ConfigError, FileContentError
+from longtail.models.promotion.log import PromotionLog
 
 PAIR = {"candidate_digest": "b", "current_digest": "a"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import ConfigError
-from models.promotion.rules import PromotionRules, rules_of
+from longtail.models.errors import ConfigError
+from longtail.models.promotion.rules import PromotionRules, rules_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.ranking import gpu_index
+from longtail.models.ranking import gpu_index
 
 NUM_GPUS = 4
 

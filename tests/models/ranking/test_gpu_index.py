@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.errors import ConfigError, DataError
-from models.ranking import gpu_index
-from models.ranking.gpu_index import GpuIndex, GpuSearch, free_gpu_bytes, padded_columns
-from models.ranking.gpu_thread import GpuThread
-from models.ranking.index import InnerProductIndex
-from models.ranking.top_k import Ranking
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.ranking import gpu_index
+from longtail.models.ranking.gpu_index import GpuIndex, GpuSearch, free_gpu_bytes, padded_columns
+from longtail.models.ranking.gpu_thread import GpuThread
+from longtail.models.ranking.index import InnerProductIndex
+from longtail.models.ranking.top_k import Ranking
 
 WIDTHS = (1, 8, 24, 386)
 SEARCHES = [

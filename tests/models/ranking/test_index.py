@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.errors import ConfigError, DataError
-from models.ranking.gpu_index import GpuSearch
-from models.ranking.index import InnerProductIndex, InnerProductSource
-from models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.ranking.gpu_index import GpuSearch
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
 
 DIM = 24
 Problem = tuple[np.ndarray, np.ndarray]  # label vectors, queries
@@ -212,7 +212,7 @@ def test_products_of_queries_that_are_not_finite_are_refused(bad: float) -> None
 
 def test_norms_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of all vectors would be as large as they are."""
-    monkeypatch.setattr("models.ranking.index._BLOCK_NUMBERS", 10 * DIM)
+    monkeypatch.setattr("longtail.models.ranking.index._BLOCK_NUMBERS", 10 * DIM)
     vectors = random(0, 500, DIM)
     sizes = []
     norm = np.linalg.norm
@@ -230,7 +230,7 @@ def test_norms_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, queries = plain()
     index = InnerProductIndex(vectors, all_labels(vectors))
-    monkeypatch.setattr("models.ranking.index._MAX_PRODUCTS", 1200)
+    monkeypatch.setattr("longtail.models.ranking.index._MAX_PRODUCTS", 1200)
     assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
 
 

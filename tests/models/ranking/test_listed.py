@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
-from models.labels.selection import Selection
-from models.ranking.listed import ListedSource
-from models.ranking.threshold_algorithm import SUM, rank
-from models.ranking.top_k import NO_LABEL, Source, top_of_scores
+from longtail.models.labels.selection import Selection
+from longtail.models.ranking.listed import ListedSource
+from longtail.models.ranking.threshold_algorithm import SUM, rank
+from longtail.models.ranking.top_k import NO_LABEL, Source, top_of_scores
 
 NO_SCORE = -np.inf
 SCORES = st.sampled_from([NO_SCORE, NO_SCORE, 0.0, -0.0, 1.0, -2.5, 3.25])
@@ -79,9 +79,9 @@ def test_it_is_ranked_alone_among_some_and_in_sums(first, k, data):
         wanted = top_of_scores(masked, k)
         for up_to in (0, 1024):
             with (
-                mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
-                mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", up_to),
-                mock.patch("models.ranking.exhaustive._SHARE", 1 if up_to else 10**9),
+                mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
+                mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", up_to),
+                mock.patch("longtail.models.ranking.exhaustive._SHARE", 1 if up_to else 10**9),
             ):
                 found = rank([own], SUM, k, shape[1], selection)
             np.testing.assert_array_equal(found.labels, wanted.labels)

@@ -12,8 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.ranking.threshold_algorithm import SUM, rank
-from models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_candidates, top_of_scores
+from longtail.models.ranking.threshold_algorithm import SUM, rank
+from longtail.models.ranking.top_k import (
+    NO_LABEL,
+    Ranking,
+    Source,
+    top_of_candidates,
+    top_of_scores,
+)
 
 NO_SCORE = -np.inf
 # Few values, so that scores tie; sums of the latter depend on their order.
@@ -74,8 +80,8 @@ class DenseSource:
 def searching(first_named: int) -> Iterator[None]:
     """Never score all labels, and let the sources name so few together in the first round."""
     with (
-        mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
-        mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+        mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
+        mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
     ):
         yield
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.bundle.manifest import Calibration, RarityBlend
-from models.labels.selection import Selection
-from models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from models.scorers.aims import Aim, AimedRanking, aims_from_json, aims_to_json
-from models.scorers.blending import DialledBlend, FittedBlend
-from models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.labels.selection import Selection
+from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.models.scorers.aims import Aim, AimedRanking, aims_from_json, aims_to_json
+from longtail.models.scorers.blending import DialledBlend, FittedBlend
+from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
@@ -61,8 +61,8 @@ class DenseSource:
 def shallow() -> Iterator[None]:
     """Many rounds even of few labels."""
     with (
-        mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
-        mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+        mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
+        mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
     ):
         yield
 

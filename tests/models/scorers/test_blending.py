@@ -12,12 +12,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.bundle.manifest import Calibration, RarityBlend
-from models.labels.selection import Selection
-from models.ranking.threshold_algorithm import Sources, rank
-from models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend, knot_shares
-from models.scorers.calibration import IDENTITY
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.labels.selection import Selection
+from longtail.models.ranking.threshold_algorithm import Sources, rank
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from longtail.models.scorers.blending import (
+    Blend,
+    DialledBlend,
+    FittedBlend,
+    MeanBlend,
+    knot_shares,
+)
+from longtail.models.scorers.calibration import IDENTITY
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
@@ -49,8 +55,8 @@ class DenseSource:
 def shallow(first_named: int = 1) -> Iterator[None]:
     """Many rounds even of few labels."""
     with (
-        mock.patch("models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
-        mock.patch("models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+        mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
+        mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
     ):
         yield
 
@@ -213,7 +219,7 @@ def test_selected_labels_are_ranked_alone(dial: float, data: st.DataObject) -> N
     selection = Selection(some)
     right = wanted(blend, parts, k, dial, some)
     assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
-    with shallow(), mock.patch("models.ranking.exhaustive._SHARE", 10**9):
+    with shallow(), mock.patch("longtail.models.ranking.exhaustive._SHARE", 10**9):
         assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.bundle.manifest import Calibration
-from models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 
 BENT = Calibration(knots=(-1.0, 2.0, 2.5), slopes=(0.5, 1.0, 4.0, 0.25), intercept=-3.0)
 

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from models.scorers.cascade import NUM_CONTENDERS, CascadeRule, doubt
+from longtail.models.scorers.cascade import NUM_CONTENDERS, CascadeRule, doubt
 
 RULE = CascadeRule(
     places=2, noise=0.5, most_doubt=0.75, max_loss=0.003, loss=0.001, loss_limit=0.0029,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import BundleCorruptError
-from models.explain.spans import spans_of
-from models.scorers.character_terms import placed_terms, unspaced_share, words_of
-from models.scorers.tfidf import TfidfModel, terms_of
+from longtail.models.errors import BundleCorruptError
+from longtail.models.explain.spans import spans_of
+from longtail.models.scorers.character_terms import placed_terms, unspaced_share, words_of
+from longtail.models.scorers.tfidf import TfidfModel, terms_of
 
 
 def terms(text: str) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.results import Familiarity
-from models.scorers.familiar_range import FALSE_ALARMS, LEAST_DOCUMENTS, FamiliarRange
+from longtail.models.results import Familiarity
+from longtail.models.scorers.familiar_range import FALSE_ALARMS, LEAST_DOCUMENTS, FamiliarRange
 
 
 def documents(num, seed, *, has_nearest=True):

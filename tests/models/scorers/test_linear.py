@@ -7,8 +7,8 @@ import math
 import numpy as np
 import torch
 
-from models.label_tree.tree import LabelTree
-from models.scorers.linear import (
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.scorers.linear import (
     LinearModel,
     PriorCorrection,
     TreeCorrection,

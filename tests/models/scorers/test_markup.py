@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.scorers.markup import first_markup, placed_without_markup, without_markup
+from longtail.models.scorers.markup import first_markup, placed_without_markup, without_markup
 
 PLAIN = [
     "a < b", "x<y>z", "if a<b and c>d", "<p and q>", "vector<a>", "List<Object>", "x <- y",

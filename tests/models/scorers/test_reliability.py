@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from models.edit.split_shards import split_parts
-from models.labels.catalogue import LabelCatalogue
-from models.parts.model_parts import ModelParts
-from models.predict.predictor import Predictor
-from models.predict.sharded import ShardedPredictor
-from models.results import AnswerWarning, Prediction
-from models.scorers.calibration import IDENTITY
-from models.scorers.reliability import merge_warnings
+from longtail.models.edit.split_shards import split_parts
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.sharded import ShardedPredictor
+from longtail.models.results import AnswerWarning, Prediction
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.models.scorers.reliability import merge_warnings
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish tax"]
 RARE = {"L0", "L2", "L5"}  # one training document, none, none

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from models.errors import BundleCorruptError
-from models.ranking.top_k import NO_LABEL, Source, top_of_scores
-from models.scorers.sparse import SparseModel, SparseSource
-from models.scorers.tfidf import TfidfModel, terms_of, tokenize, weigh_counts
+from longtail.models.errors import BundleCorruptError
+from longtail.models.ranking.top_k import NO_LABEL, Source, top_of_scores
+from longtail.models.scorers.sparse import SparseModel, SparseSource
+from longtail.models.scorers.tfidf import TfidfModel, terms_of, tokenize, weigh_counts
 
 TEXTS = [
     "The river, the RIVER and its fish",
@@ -167,7 +167,7 @@ def dense_scores(model: SparseModel, features: csr_array) -> np.ndarray:
 
 @pytest.fixture(params=[0, 2**20], ids=["sums are made anew", "sums are kept"])
 def most_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.scorers.sparse._MAX_KEPT", request.param)
+    monkeypatch.setattr("longtail.models.scorers.sparse._MAX_KEPT", request.param)
 
 
 @pytest.mark.usefixtures("most_kept")
@@ -177,7 +177,7 @@ def most_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
     k: int, rows_a_part: int, num_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.ranking.row_threads._ROWS_A_PART", rows_a_part)
+    monkeypatch.setattr("longtail.models.ranking.row_threads._ROWS_A_PART", rows_a_part)
     model, features = random_problem(k)
     rows = np.array([8, 0, 1, 2, 5, 5])
     found = SparseSource(model, features, num_threads=num_threads).top(rows, k)

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
-from models.scorers.tfidf import TfidfModel
+from longtail.models.scorers.tfidf import TfidfModel
 
 TOKENS = ("oil", "olive", "olive oil", "trade", "zebra")
 IDF = np.array([1.5, 2.25, 3.1, 1.0, 7.7], dtype=np.float32)

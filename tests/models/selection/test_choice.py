@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from models.selection.choice import choose, similar_documents
-from models.selection.pool import Pool
+from longtail.models.selection.choice import choose, similar_documents
+from longtail.models.selection.pool import Pool
 
 
 def pool_of(rng: np.random.Generator, num_documents: int, num_features: int = 12) -> Pool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import ConfigError
-from models.predict.predictor import Predictor
-from models.selection.pool import RARE_BELOW, read_pool, scorer_with_probabilities
+from longtail.models.errors import ConfigError
+from longtail.models.predict.predictor import Predictor
+from longtail.models.selection.pool import RARE_BELOW, read_pool, scorer_with_probabilities
 
 TEXTS = ["imports of olive oil", "fishing quotas", "zzzz"] * 200
 

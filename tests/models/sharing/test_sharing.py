@@ -19,12 +19,12 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from models.bundle.manifest import MANIFEST_NAME, digest_of
-from models.bundle.registry import Registry
-from models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from models.sharing.card import Publication, model_card, read_evaluation
-from models.sharing.places import CARD_NAME, PlaceError, place_of
-from models.sharing.transfer import pull, push
+from longtail.models.bundle.manifest import MANIFEST_NAME, digest_of
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
+from longtail.models.sharing.card import Publication, model_card, read_evaluation
+from longtail.models.sharing.places import CARD_NAME, PlaceError, place_of
+from longtail.models.sharing.transfer import pull, push
 
 
 class FakeHub:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from models.vocabulary import reading
+from longtail.models.vocabulary import reading
 
 
 @pytest.fixture(scope="session")

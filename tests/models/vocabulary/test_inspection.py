@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from models.vocabulary.assembling import assemble
-from models.vocabulary.concept import Concept, LeftOut, Vocabulary
-from models.vocabulary.facts import CONCEPT, Facts
-from models.vocabulary.hierarchy import hierarchy_of
-from models.vocabulary.inspection import inspect_vocabulary, languages_by_names
+from longtail.models.vocabulary.assembling import assemble
+from longtail.models.vocabulary.concept import Concept, LeftOut, Vocabulary
+from longtail.models.vocabulary.facts import CONCEPT, Facts
+from longtail.models.vocabulary.hierarchy import hierarchy_of
+from longtail.models.vocabulary.inspection import inspect_vocabulary, languages_by_names
 
 
 def random_vocabulary(rng) -> Vocabulary:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError
-from models.vocabulary.concept import Concept
-from models.vocabulary.reading import is_vocabulary_file, read_vocabulary
-from models.vocabulary.writing import ntriples_lines, turtle_lines
+from longtail.models.errors import DataError
+from longtail.models.vocabulary.concept import Concept
+from longtail.models.vocabulary.reading import is_vocabulary_file, read_vocabulary
+from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 XML_CHARACTERS = "aZ09 ._-:;,#@<>[]{}\\\"'\n\té日本😀&"

@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import pytest
 
-from models.errors import ConfigError, RequestError
-from models.promotion.decision import Pair
-from models.promotion.log import PromotionLog
-from models.promotion.rules import PromotionRules
-from service.canary.watch import CanaryWatch, check_access, try_on_service
-from service.client.calls import NEVER, ConnectionFailedError, ProblemError
-from service.client.client import Client
+from longtail.models.errors import ConfigError, RequestError
+from longtail.models.promotion.decision import Pair
+from longtail.models.promotion.log import PromotionLog
+from longtail.models.promotion.rules import PromotionRules
+from longtail.service.canary.watch import CanaryWatch, check_access, try_on_service
+from longtail.service.client.calls import NEVER, ConnectionFailedError, ProblemError
+from longtail.service.client.client import Client
 
 RULES = PromotionRules(minutes=1.0, share=0.4, min_requests=20)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from models.promotion.rules import PromotionRules
-from service.canary.arms import Arm
-from service.canary.comparison import compare_arms
-from service.canary.sequential import Rate, rate_bounds, rate_difference
+from longtail.models.promotion.rules import PromotionRules
+from longtail.service.canary.arms import Arm
+from longtail.service.canary.comparison import compare_arms
+from longtail.service.canary.sequential import Rate, rate_bounds, rate_difference
 
 NUM_CANARIES = 400
 

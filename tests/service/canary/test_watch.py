@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from models.errors import RequestError
-from models.promotion.decision import Pair
-from models.promotion.log import PromotionLog
-from models.promotion.rules import PromotionRules
-from service.canary.arms import Arm, read_arms
-from service.canary.watch import CanaryWatch
-from service.client.calls import ConnectionFailedError, ProblemError
-from service.schemas.problem import Problem
-from service.telemetry.metrics import Telemetry
+from longtail.models.errors import RequestError
+from longtail.models.promotion.decision import Pair
+from longtail.models.promotion.log import PromotionLog
+from longtail.models.promotion.rules import PromotionRules
+from longtail.service.canary.arms import Arm, read_arms
+from longtail.service.canary.watch import CanaryWatch
+from longtail.service.client.calls import ConnectionFailedError, ProblemError
+from longtail.service.schemas.problem import Problem
+from longtail.service.telemetry.metrics import Telemetry
 
 PAIR = Pair(candidate=2, current=1, candidate_digest="new", current_digest="old")
 RULES = PromotionRules(minutes=1.0, look_every_s=5.0)

@@ -15,10 +15,10 @@ import httpx
 import numpy as np
 import pytest
 
-from models.errors import ConfigError, RequestError
-from service.client import calls
-from service.client import stream as client_stream
-from service.client.calls import (
+from longtail.models.errors import ConfigError, RequestError
+from longtail.service.client import calls
+from longtail.service.client import stream as client_stream
+from longtail.service.client.calls import (
     Attempts,
     ClientError,
     ConnectionFailedError,
@@ -29,8 +29,8 @@ from service.client.calls import (
     raise_problem,
     ready,
 )
-from service.client.client import AsyncClient, Client
-from service.schemas.batch import BatchError, BatchResult
+from longtail.service.client.client import AsyncClient, Client
+from longtail.service.schemas.batch import BatchError, BatchResult
 
 FAST = Retry(first_wait_s=0.001, jitter=0)
 ONCE = Retry(max_attempts=1)

@@ -16,21 +16,21 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import longtail
-from models.bundle.registry import Registry
-from models.bundle.shard import read_map
-from models.edit import split_shards as sharding
-from models.edit.split_shards import publish_shards
-from models.errors import BundleError, ConfigError, RequestError
-from models.labels.filters import LabelFilter, LabelSet
-from models.predict.predictor import Predictor
-from service.client import sharded as shard_client
-from service.client.calls import ConnectionFailedError, NoAnswerError, ProblemError
-from service.client.shard_consistency import MixedSetsError, MixedShardsError, check_alike
-from service.client.sharded import ShardedClient, merged
-from service.schemas.base import ModelReference
-from service.schemas.predict import PredictResponse, ScoredLabel, TextResult
-from service.schemas.shards import KnownLabels, LabelVector, LabelVectors, StoredSet
-from service.wire.lines import scored_labels
+from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.shard import read_map
+from longtail.models.edit import split_shards as sharding
+from longtail.models.edit.split_shards import publish_shards
+from longtail.models.errors import BundleError, ConfigError, RequestError
+from longtail.models.labels.filters import LabelFilter, LabelSet
+from longtail.models.predict.predictor import Predictor
+from longtail.service.client import sharded as shard_client
+from longtail.service.client.calls import ConnectionFailedError, NoAnswerError, ProblemError
+from longtail.service.client.shard_consistency import MixedSetsError, MixedShardsError, check_alike
+from longtail.service.client.sharded import ShardedClient, merged
+from longtail.service.schemas.base import ModelReference
+from longtail.service.schemas.predict import PredictResponse, ScoredLabel, TextResult
+from longtail.service.schemas.shards import KnownLabels, LabelVector, LabelVectors, StoredSet
+from longtail.service.wire.lines import scored_labels
 
 TEXTS = ["Duties on imports of olive oil", "Fisheries in the Baltic Sea", "milk"]
 NUM_SHARDS = 3

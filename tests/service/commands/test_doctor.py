@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.encoders.trial import Failure, Trial
-from service.commands.doctor import advice_on
+from longtail.models.encoders.trial import Failure, Trial
+from longtail.service.commands.doctor import advice_on
 
 RUNNER = CliRunner()
 
@@ -17,7 +17,7 @@ RUNNER = CliRunner()
 @pytest.fixture(autouse=True)
 def without_onnx(monkeypatch):
     """Making a graph of ONNX takes half a minute, and its own tests do it."""
-    monkeypatch.setattr("models.encoders.onnx.find_spec", lambda name: None)
+    monkeypatch.setattr("longtail.models.encoders.onnx.find_spec", lambda name: None)
 
 
 def trial(precision, texts_per_second):

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-import service.engine.admission
-from service.engine.admission import Admission, estimate_tokens
-from service.engine.shares import Slots, set_client
-from service.errors import QueueFullError
+import longtail.service.engine.admission
+from longtail.service.engine.admission import Admission, estimate_tokens
+from longtail.service.engine.shares import Slots, set_client
+from longtail.service.errors import QueueFullError
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_places_of_others_count():
 
 
 def test_a_place_lapses_where_the_client_is_slow(monkeypatch):
-    monkeypatch.setattr(service.engine.admission, "_RESERVATION_S", 0.0)
+    monkeypatch.setattr(longtail.service.engine.admission, "_RESERVATION_S", 0.0)
 
     async def play():
         admission = Admission(100)
@@ -267,7 +267,7 @@ def test_many_texts_without_a_known_token_do_not_make_the_service_look_slow(
         for _ in range(20):
             ask_predict(client)
     assert len(speeds) >= 20
-    assert min(speeds) > service.engine.admission._SLOWEST
+    assert min(speeds) > longtail.service.engine.admission._SLOWEST
 
 
 def test_requests_that_fail_teach_no_speed(open_client):

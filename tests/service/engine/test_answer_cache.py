@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.labels.filters import LabelFilter, LabelSet
-from models.options import RankingOptions
-from models.results import LabelScore, Prediction
-from service.engine.answer_cache import AnswerCache, CacheKeys, is_kept
+from longtail.models.labels.filters import LabelFilter, LabelSet
+from longtail.models.options import RankingOptions
+from longtail.models.results import LabelScore, Prediction
+from longtail.service.engine.answer_cache import AnswerCache, CacheKeys, is_kept
 
 OPTIONS = RankingOptions(k=2, scorer="sparse")
 KEYS = CacheKeys.of("d1", OPTIONS)

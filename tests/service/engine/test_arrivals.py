@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.arrivals import ArrivalRate, least_batch
+from longtail.service.engine.arrivals import ArrivalRate, least_batch
 
 
 def test_of_steady_arrivals_the_rate_is_found():

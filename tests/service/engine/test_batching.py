@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.options import RankingOptions
-from service.engine import batching
-from service.engine.admission import Priority
-from service.engine.batching import WorkQueue, of_like_length
-from service.engine.jobs import Item, Job, ThreadCall
+from longtail.models.options import RankingOptions
+from longtail.service.engine import batching
+from longtail.service.engine.admission import Priority
+from longtail.service.engine.batching import WorkQueue, of_like_length
+from longtail.service.engine.jobs import Item, Job, ThreadCall
 
 
 @dataclass(frozen=True)

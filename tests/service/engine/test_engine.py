@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from models.bundle.bundle import Bundle
-from models.errors import NotReadyError, RequestError
-from models.options import RankingOptions
-from service.engine.engine import Engine, Limits, Query
-from service.errors import DeadlineError, QueueFullError
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import NotReadyError, RequestError
+from longtail.models.options import RankingOptions
+from longtail.service.engine.engine import Engine, Limits, Query
+from longtail.service.errors import DeadlineError, QueueFullError
 
 
 @dataclass

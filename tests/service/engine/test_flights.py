@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.errors import NotReadyError, RequestError
-from models.options import RankingOptions
-from models.results import LabelScore, Prediction
-from service.engine.admission import Priority
-from service.engine.answer_cache import AnswerCache
-from service.engine.batching import WorkQueue
-from service.engine.flights import Flights
+from longtail.models.errors import NotReadyError, RequestError
+from longtail.models.options import RankingOptions
+from longtail.models.results import LabelScore, Prediction
+from longtail.service.engine.admission import Priority
+from longtail.service.engine.answer_cache import AnswerCache
+from longtail.service.engine.batching import WorkQueue
+from longtail.service.engine.flights import Flights
 
 MODEL = SimpleNamespace(digest="d1", version=1)
 OPTIONS = RankingOptions(k=1, scorer="sparse")

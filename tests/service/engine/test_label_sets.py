@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from models.errors import ConfigError, RequestError
-from service.engine import label_sets
-from service.engine.label_sets import LabelSets
+from longtail.models.errors import ConfigError, RequestError
+from longtail.service.engine import label_sets
+from longtail.service.engine.label_sets import LabelSets
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.admission import Admission
-from service.engine.moving_average import MovingAverage
+from longtail.service.engine.admission import Admission
+from longtail.service.engine.moving_average import MovingAverage
 
 SUBNORMAL = sys.float_info.min / 2**20
 SAMPLES = st.lists(

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from models.errors import RequestError
-from models.options import RankingOptions
-from service.engine.queries import Query, query_of
-from service.schemas.base import Options
+from longtail.models.errors import RequestError
+from longtail.models.options import RankingOptions
+from longtail.service.engine.queries import Query, query_of
+from longtail.service.schemas.base import Options
 
 
 def test_a_k_that_nobody_asked_for_is_at_most_the_number_of_labels(open_client):

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.errors import BundleCorruptError, NotReadyError
-from service.engine import engine, self_check
-from service.engine.admission import Admission
-from service.engine.engine import _OWN_TEXT
-from service.engine.self_check import SelfCheck
-from service.errors import QueueFullError
+from longtail.models.errors import BundleCorruptError, NotReadyError
+from longtail.service.engine import engine, self_check
+from longtail.service.engine.admission import Admission
+from longtail.service.engine.engine import _OWN_TEXT
+from longtail.service.engine.self_check import SelfCheck
+from longtail.service.errors import QueueFullError
 
 
 def test_routes_answer_while_the_models_load(open_client, make_loader):
@@ -413,7 +413,7 @@ def test_a_process_that_lost_its_gpu_is_not_alive(
                 raise error
 
     Failing.device = device
-    monkeypatch.setattr("service.engine.worker.gpu_problem", lambda: found)
+    monkeypatch.setattr("longtail.service.engine.worker.gpu_problem", lambda: found)
     with open_client(make_loader(predictor_class=Failing)) as client:
         assert client.get("/livez").status_code == 200
         assert client.post("/v1/predict", json={"text": "bad"}).status_code >= 500

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from service.feedback.entries import Entry, sha256_of
-from service.feedback.store import FeedbackStore, now
+from longtail.service.feedback.entries import Entry, sha256_of
+from longtail.service.feedback.store import FeedbackStore, now
 
 POSTGRESQL = os.environ.get("LONGTAIL_TEST_POSTGRESQL")
 """The URL of a database in which tests may make schemas, and remove them."""

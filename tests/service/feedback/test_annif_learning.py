@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.feedback.store import FeedbackStore
+from longtail.service.feedback.store import FeedbackStore
 
 LEARN = "/v1/projects/longtail/learn"
 DOCUMENT = {

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import DataError
-from service.errors import FeedbackStoreError
+from longtail.models.errors import DataError
+from longtail.service.errors import FeedbackStoreError
 
 SAID = [
     {"id": "a", "text": "olive oil", "accepted": ["L1"], "rejected": ["L2"]},

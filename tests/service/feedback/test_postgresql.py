@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from service.errors import FeedbackStoreError
-from service.feedback.store import FeedbackStore
+from longtail.service.errors import FeedbackStoreError
+from longtail.service.feedback.store import FeedbackStore
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 

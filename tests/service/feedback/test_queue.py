@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from models.errors import DataError
-from service.errors import FeedbackStoreError, QueueFullError
-from service.feedback import queue as queue_module
-from service.feedback.entries import sha256_of
-from service.feedback.queue import LabelQueue, QueuedDocument
-from service.feedback.store import FILE_NAME, FeedbackStore
+from longtail.models.errors import DataError
+from longtail.service.errors import FeedbackStoreError, QueueFullError
+from longtail.service.feedback import queue as queue_module
+from longtail.service.feedback.entries import sha256_of
+from longtail.service.feedback.queue import LabelQueue, QueuedDocument
+from longtail.service.feedback.store import FILE_NAME, FeedbackStore
 
 LEASE_S = 60.0
 

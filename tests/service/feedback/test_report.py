@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import ConfigError
-from service.feedback.entries import ProposedLabel
-from service.feedback.store import FeedbackStore
-from service.offline.feedback_report import (
+from longtail.models.errors import ConfigError
+from longtail.service.feedback.entries import ProposedLabel
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.offline.feedback_report import (
     UNKNOWN_BAND,
     LabelBands,
     moment_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from service.feedback.store import FILE_NAME, FeedbackStore
+from longtail.service.feedback.store import FILE_NAME, FeedbackStore
 
 SERIES = "studio/1/"
 SECRET = "what was taken back, and nobody may find again"  # noqa: S105

@@ -8,10 +8,10 @@ import traceback
 
 import pytest
 
-from models.errors import ConfigError
-from models.files.failures import explain
-from service.errors import FeedbackStoreError
-from service.feedback.store import FeedbackStore
+from longtail.models.errors import ConfigError
+from longtail.models.files.failures import explain
+from longtail.service.errors import FeedbackStoreError
+from longtail.service.feedback.store import FeedbackStore
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 
@@ -64,7 +64,7 @@ def test_a_url_that_cannot_work_is_refused_before_it_is_used(url, words, monkeyp
 def test_without_sqlalchemy_it_is_named_and_folders_go_on(tmp_path):
     script = (
         "import sys; sys.modules['sqlalchemy'] = None\n"
-        "from service.feedback.store import FeedbackStore\n"
+        "from longtail.service.feedback.store import FeedbackStore\n"
         f"print(FeedbackStore({str(tmp_path / 'f')!r}).page(0, 1))\n"
         f"FeedbackStore({NOWHERE!r})\n"
     )
@@ -164,7 +164,7 @@ class DriverError(Exception):
     ],
 )
 def test_failures_have_words_and_some_are_tried_again(cause, is_lost, words, is_retried):
-    from service.feedback.sql_failures import is_worth_a_retry, words_of
+    from longtail.service.feedback.sql_failures import is_worth_a_retry, words_of
 
     error = sqlalchemy.exc.DBAPIError("SELECT 1", {}, cause, connection_invalidated=is_lost)
     assert words in words_of(error)
@@ -172,7 +172,7 @@ def test_failures_have_words_and_some_are_tried_again(cause, is_lost, words, is_
 
 
 def test_the_drivers_words_come_without_secrets():
-    from service.feedback.sql_failures import driver_says
+    from longtail.service.feedback.sql_failures import driver_says
 
     url = sqlalchemy.make_url("postgresql://ada:p%40ss%2F@db/said?sslpassword=hidden")
     cause = DriverError(None, "bad 'p@ss/', 'p%40ss%2F', p%40ss/ or hidden\nsecond line")

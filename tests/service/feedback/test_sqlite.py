@@ -10,11 +10,11 @@ from itertools import count
 
 import pytest
 
-from models.errors import ConfigError
-from service.errors import FeedbackConflictError, FeedbackStoreError
-from service.feedback.sqlite import SqliteDatabase
-from service.feedback.store import FILE_NAME, FeedbackStore
-from service.offline.feedback import export_feedback
+from longtail.models.errors import ConfigError
+from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
+from longtail.service.feedback.sqlite import SqliteDatabase
+from longtail.service.feedback.store import FILE_NAME, FeedbackStore
+from longtail.service.offline.feedback import export_feedback
 
 HIDDEN = "the secret of the text, which nobody may find again"
 

@@ -16,9 +16,9 @@ from threading import Barrier
 
 import pytest
 
-from service.errors import FeedbackConflictError, FeedbackStoreError
-from service.feedback.entries import Counts, Receipt
-from service.feedback.store import FeedbackStore
+from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
+from longtail.service.feedback.entries import Counts, Receipt
+from longtail.service.feedback.store import FeedbackStore
 
 KILLS = Path(__file__).parents[2] / "bench" / "feedback_kills.py"
 

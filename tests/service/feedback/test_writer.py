@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from service.errors import FeedbackStoreError, QueueFullError
-from service.feedback.store import FeedbackStore
-from service.feedback.writer import FeedbackWriter
+from longtail.service.errors import FeedbackStoreError, QueueFullError
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.feedback.writer import FeedbackWriter
 
 
 def ids_in(store):
@@ -67,7 +67,10 @@ def test_a_failure_reaches_all_who_wait_and_the_thread_goes_on(tmp_path, make_en
     (tmp_path / "folder").unlink()
     assert writer.add([make_entry("a")]).result(60)[0].is_new
     writer.close()
-    assert len([each for each in caplog.records if each.name == "service.feedback.writer"]) == 1
+    assert (
+        len([each for each in caplog.records if each.name == "longtail.service.feedback.writer"])
+        == 1
+    )
     assert not [thread for thread in threading.enumerate() if thread.name == "feedback"]
 
 
@@ -79,7 +82,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path, make_entry, monke
             assert gate.wait(60)
             return super().append(groups)
 
-    monkeypatch.setattr("service.feedback.writer._MAX_STOP_S", 0.1)
+    monkeypatch.setattr("longtail.service.feedback.writer._MAX_STOP_S", 0.1)
     writer = FeedbackWriter(Hanging(tmp_path), max_waiting=10)
     writer.start()
     late = writer.add([make_entry("a")])

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from service.web.encodings import accepts_gzip
+from longtail.service.web.encodings import accepts_gzip
 
 JSON = {"content-type": "application/json"}
 

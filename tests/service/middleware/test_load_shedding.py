@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.middleware import load_shedding
-from service.web.problem_handlers import problem_body
-from service.wire.problems import OVERLOADED, problem_of
+from longtail.service.middleware import load_shedding
+from longtail.service.web.problem_handlers import problem_body
+from longtail.service.wire.problems import OVERLOADED, problem_of
 
 JSON = {"content-type": "application/json"}
 PATHS = [
@@ -84,7 +84,11 @@ def test_what_is_refused_is_counted_by_its_route_but_logged_once_a_second(full, 
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             client.post("/v1/projects/v2-retrieval/suggest", data={"text": "a"})
-    lines = [record.getMessage() for record in caplog.records if record.name.startswith("service")]
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("longtail.service")
+    ]
     (line,) = [line for line in lines if "refused" in line]
     assert line.startswith("overloaded: 1 requests refused unread; 10 tokens")
     assert not [line for line in lines if "suggest" in line]

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from models.errors import ConfigError
-from service.settings import load_settings
+from longtail.models.errors import ConfigError
+from longtail.service.settings import load_settings
 
 ALLOWED = ["127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "10.1.2.3", "localhost:8000", "service:80",
            "a.localhost", "x.default.svc", "x.default.svc.cluster.local", "host.docker.internal",

@@ -7,12 +7,12 @@ import logging
 import httpx
 import pytest
 
-from models.errors import ConfigError
-from service.app import create_app
-from service.middleware import load_shedding
-from service.middleware.security import client_of
-from service.settings import Settings
-from service.web.api_keys import KeyRing, make_key
+from longtail.models.errors import ConfigError
+from longtail.service.app import create_app
+from longtail.service.middleware import load_shedding
+from longtail.service.middleware.security import client_of
+from longtail.service.settings import Settings
+from longtail.service.web.api_keys import KeyRing, make_key
 
 ADMIN_ROUTES = [
     ("POST", "/v1/admin/models/1/load"),
@@ -112,7 +112,7 @@ def test_the_log_names_who_asked_and_never_the_key(open_client, caplog):
     with open_client(api_keys=entry) as client, caplog.at_level(logging.INFO):
         client.post("/v1/predict", json={"text": "secret"}, headers=bearer(key))
         client.post("/v1/predict", json={"text": "secret"}, headers=bearer("secret"))
-    ours = "".join(r.getMessage() for r in caplog.records if r.name.startswith("service"))
+    ours = "".join(r.getMessage() for r in caplog.records if r.name.startswith("longtail.service"))
     assert "key=app-7" in ours
     assert key not in ours
     assert "secret" not in ours

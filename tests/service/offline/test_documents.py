@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from models.errors import ConfigError, DataError
-from service.offline.documents import (
+from longtail.models.errors import ConfigError, DataError
+from longtail.service.offline.documents import (
     DocumentColumns,
     as_question,
     check_source,
     document_lines,
 )
-from service.wire.lines import LineError, parse_line
+from longtail.service.wire.lines import LineError, parse_line
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])

@@ -10,11 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import ConfigError, DataError
-from models.parts.storage import read_sparse
-from service.engine.label_sets import LabelSets
-from service.offline.predict import CHUNK_LINES, checked_options, checked_precision, predict_file
-from service.offline.unfinished import Task
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.parts.storage import read_sparse
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.offline.predict import (
+    CHUNK_LINES,
+    checked_options,
+    checked_precision,
+    predict_file,
+)
+from longtail.service.offline.unfinished import Task
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ def test_each_line_is_answered_in_order(task, predictor, name):
 
 
 def test_bad_lines_are_answered_with_errors(task, predictor, monkeypatch):
-    monkeypatch.setattr("service.offline.predict.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("longtail.service.offline.predict.MAX_LINE_BYTES", 100)
     asked = task(
         [
             b"nonsense",

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from models.errors import DataError
-from service.feedback.entries import sha256_of
-from service.offline import queue as queue_module
-from service.offline.queue import read_queue
+from longtail.models.errors import DataError
+from longtail.service.feedback.entries import sha256_of
+from longtail.service.offline import queue as queue_module
+from longtail.service.offline.queue import read_queue
 
 
 @pytest.fixture

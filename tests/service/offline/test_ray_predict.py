@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import ConfigError, DataError
-from models.predict.predictor import Predictor
-from service.engine.label_sets import LabelSets
-from service.offline import documents
-from service.offline import predict as offline
-from service.offline import ray as ray_predict
-from service.offline.predict import predict_file
-from service.offline.ray import Answerer, Workers, chunk_ends, predict_on_ray
-from service.offline.unfinished import Task
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.predict.predictor import Predictor
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.offline import documents
+from longtail.service.offline import predict as offline
+from longtail.service.offline import ray as ray_predict
+from longtail.service.offline.predict import predict_file
+from longtail.service.offline.ray import Answerer, Workers, chunk_ends, predict_on_ray
+from longtail.service.offline.unfinished import Task
 
 CHUNK = 4
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own

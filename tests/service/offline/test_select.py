@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import DataError
-from models.predict.predictor import Predictor
-from service.offline.documents import DocumentColumns
-from service.offline.select import Wanted, read_documents, select_documents
+from longtail.models.errors import DataError
+from longtail.models.predict.predictor import Predictor
+from longtail.service.offline.documents import DocumentColumns
+from longtail.service.offline.select import Wanted, read_documents, select_documents
 
 TEXTS = ["imports of olive oil", "fishing quotas for herring", "milk and milk products", "zzzz"]
 ANY = DocumentColumns()

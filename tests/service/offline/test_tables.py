@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import ConfigError, DataError
-from models.labels.cells import labels_of_cell
-from service.offline.documents import check_source
-from service.offline.predict import CHUNK_LINES, check_task, predict_file
-from service.offline.tables import ADDED, _cells
-from service.offline.unfinished import Task
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.labels.cells import labels_of_cell
+from longtail.service.offline.documents import check_source
+from longtail.service.offline.predict import CHUNK_LINES, check_task, predict_file
+from longtail.service.offline.tables import ADDED, _cells
+from longtail.service.offline.unfinished import Task
 
 
 @pytest.fixture

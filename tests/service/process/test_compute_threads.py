@@ -13,7 +13,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from service.process.compute_threads import ComputeSetup, limit_threads, prepare_process
+from longtail.service.process.compute_threads import ComputeSetup, limit_threads, prepare_process
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def as_before(monkeypatch):
 
 @pytest.mark.parametrize("asked", [None, 1, 2])
 def test_pytorch_and_faiss_have_the_same_number_and_it_is_logged(asked, caplog):
-    with caplog.at_level(logging.INFO, "service.process.compute_threads"):
+    with caplog.at_level(logging.INFO, "longtail.service.process.compute_threads"):
         limit_threads(asked)
     count = asked or torch.get_num_threads()
     assert torch.get_num_threads() == faiss.omp_get_max_threads() == count
@@ -58,7 +58,9 @@ def prepare(setup):
 
 def test_the_libraries_wait_until_a_model_needs_them_and_are_set_up_once_a_thread(monkeypatch):
     taken = []
-    monkeypatch.setattr("service.process.compute_threads.limit_threads", lambda *x: taken.append(x))
+    monkeypatch.setattr(
+        "longtail.service.process.compute_threads.limit_threads", lambda *x: taken.append(x)
+    )
     setup = ComputeSetup(4, 2, "cpu")
 
     def work():

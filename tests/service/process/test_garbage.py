@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from service.process.memory import collect_cycles
+from longtail.service.process.memory import collect_cycles
 
 
 class Node:
@@ -32,7 +32,7 @@ def test_circles_are_freed_even_where_they_were_left_out_before():
 
 
 def test_a_service_that_is_ready_leaves_out_what_it_has_loaded(open_client, monkeypatch):
-    monkeypatch.setattr("service.versions.redeploy.gc", gc)
+    monkeypatch.setattr("longtail.service.versions.redeploy.gc", gc)
     before = gc.get_freeze_count()
     with open_client() as client:
         assert client.get("/readyz").status_code == 200

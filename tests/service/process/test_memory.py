@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.process import memory
-from service.process.memory import available_bytes, return_free_memory
+from longtail.service.process import memory
+from longtail.service.process.memory import available_bytes, return_free_memory
 
 GIB = 2**30
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import ConfigError
-from service.process.reloading_file import ReloadingFile
+from longtail.models.errors import ConfigError
+from longtail.service.process.reloading_file import ReloadingFile
 
 
 def number_in(path):

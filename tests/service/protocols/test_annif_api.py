@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.protocols.annif import parse_form, score_of
-from service.web.problem_handlers import BodyError
+from longtail.service.protocols.annif import parse_form, score_of
+from longtail.service.web.problem_handlers import BodyError
 
 SUGGEST = "/v1/projects/longtail/suggest"
 BATCH = "/v1/projects/longtail/suggest-batch"

@@ -13,7 +13,7 @@ from tritonclient.http import aio as triton_aio
 from tritonclient.http.auth import BasicAuth
 from tritonclient.utils import InferenceServerException
 
-from service.feedback.store import FeedbackStore
+from longtail.service.feedback.store import FeedbackStore
 
 TEXTS = ["olive oil", "Ölüberschüsse"]
 

@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
-from service.protocols.output_tensors import NO_PROBABILITY, NO_SCORE
+from longtail.service.protocols.output_tensors import NO_PROBABILITY, NO_SCORE
 
 INFER = "/v2/models/longtail/infer"
 

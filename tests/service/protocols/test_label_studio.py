@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from models.errors import RequestError
-from service.feedback.store import FeedbackStore
-from service.protocols import label_studio_labels
-from service.protocols.label_config import controls_of
-from service.protocols.label_studio_labels import control_labels
+from longtail.models.errors import RequestError
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.protocols import label_studio_labels
+from longtail.service.protocols.label_config import controls_of
+from longtail.service.protocols.label_studio_labels import control_labels
 
 CONFIG = """<View>
   <Text name="text" value="$text"/>

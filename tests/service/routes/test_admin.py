@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from models.labels.catalogue import LabelCatalogue
-from service.routes.admin import _done
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.service.routes.admin import _done
 
 NDJSON = {"content-type": "application/x-ndjson"}
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from models.results import AnswerWarning
-from service.client.sharded import merged
-from service.schemas.predict import ScoredLabel, TextResult
+from longtail.models.results import AnswerWarning
+from longtail.service.client.sharded import merged
+from longtail.service.schemas.predict import ScoredLabel, TextResult
 
 LONG = "word " * 119 + "unknown"
 WARNING = AnswerWarning("unreliable-probabilities", "too high", ("L1",))

@@ -240,14 +240,14 @@ def test_a_fault_of_our_own_ends_the_batch_without_its_last_line_and_is_logged(
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("service.routes.batch_stream.LineSplitter.feed", fail)
+    monkeypatch.setattr("longtail.service.routes.batch_stream.LineSplitter.feed", fail)
     answer = client.post("/v1/batch", content=b"x\n", headers=NDJSON)
     assert "summary" not in answer.text
     assert "a batch ended by an unexpected error" in caplog.text
 
 
 def test_lines_are_counted_and_the_batch_is_logged_once(client, caplog):
-    with caplog.at_level(logging.INFO, "service.requests"):
+    with caplog.at_level(logging.INFO, "longtail.service.requests"):
         post(client, b'{"text": "secret"}\nx\n')
     (line,) = [r.getMessage() for r in caplog.records if "/v1/batch" in r.getMessage()]
     assert "lines=2 errors=1 whole=True" in line and "secret" not in line

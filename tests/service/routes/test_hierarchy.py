@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.search import LabelSearch
-from models.labels.selection import LabelSelector
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.search import LabelSearch
+from longtail.models.labels.selection import LabelSelector
 
 BROADER = {"L1": ("L0",), "L2": ("L0",), "L3": ("L1", "L2")}
 FINNISH = {"L0": "Eläin", "L3": "Kissa"}

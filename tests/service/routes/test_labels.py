@@ -15,16 +15,16 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from models.errors import LabelNotFoundError, NotReadyError
-from models.labels.filters import LabelFilter
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
-from service.app import create_app
-from service.engine import shares
-from service.engine.engine import Engine, Limits
-from service.engine.jobs import EXPLANATION_TOKENS, extra_tokens
-from service.errors import DeadlineError
-from service.settings import Settings
+from longtail.models.errors import LabelNotFoundError, NotReadyError
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.service.app import create_app
+from longtail.service.engine import shares
+from longtail.service.engine.engine import Engine, Limits
+from longtail.service.engine.jobs import EXPLANATION_TOKENS, extra_tokens
+from longtail.service.errors import DeadlineError
+from longtail.service.settings import Settings
 
 NDJSON = {"content-type": "application/x-ndjson"}
 HOSTILE_IDS = (

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pytest
 import uvicorn
 
-from service.app import create_app
-from service.routes.batch_stream import _LINE_BYTES, _WINDOW_BYTES
-from service.settings import Settings
+from longtail.service.app import create_app
+from longtail.service.routes.batch_stream import _LINE_BYTES, _WINDOW_BYTES
+from longtail.service.settings import Settings
 
 HEAD = (
     b"POST /v1/batch?k=1 HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"

@@ -6,9 +6,9 @@ import os
 import threading
 from dataclasses import replace
 
-from models.bundle.bundle import read_manifest
-from models.bundle.manifest import MANIFEST_NAME
-from models.bundle.registry import Registry
+from longtail.models.bundle.bundle import read_manifest
+from longtail.models.bundle.manifest import MANIFEST_NAME
+from longtail.models.bundle.registry import Registry
 
 
 def test_every_version_is_listed_with_what_it_is(client, registry):
@@ -87,7 +87,7 @@ def test_the_correction_that_a_scorer_was_trained_with_comes_first(client, monke
         manifest = read_manifest(folder)
         return replace(manifest, scorers=("sparse", "linear"), linear_correction="tree")
 
-    monkeypatch.setattr("service.routes.models.read_manifest", read_with_linear)
+    monkeypatch.setattr("longtail.service.routes.models.read_manifest", read_with_linear)
     found = client.get("/v1/models").json()["models"][1]["corrections"]
     assert found == {"sparse": ["none"], "linear": ["tree", "none"]}
 
@@ -112,7 +112,8 @@ def test_what_is_served_is_listed_when_the_registry_is_gone(client, registry: Re
 def test_manifests_are_read_again_only_where_they_have_changed(client, registry, monkeypatch):
     read = []
     monkeypatch.setattr(
-        "service.routes.models.read_manifest", lambda x: read.append(x.name) or read_manifest(x)
+        "longtail.service.routes.models.read_manifest",
+        lambda x: read.append(x.name) or read_manifest(x),
     )
     answers = [client.get("/v1/models").content for _ in range(3)]
     assert (read, len({*answers})) == (["1", "2"], 1)

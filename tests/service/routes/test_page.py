@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from service.routes.page import read_page
-from service.web.api_keys import make_key
+from longtail.service.routes.page import read_page
+from longtail.service.web.api_keys import make_key
 
 PAGE = read_page()
 DOCS = read_page("api_docs")
@@ -47,9 +47,9 @@ def test_every_file_is_served_as_what_it_is(client, name):
 
 
 def test_every_file_of_the_package_is_one_of_the_page():
-    assert {file.name for file in resources.files("service").joinpath("page").iterdir()} == set(
-        PAGE
-    )
+    assert {
+        file.name for file in resources.files("longtail.service").joinpath("page").iterdir()
+    } == set(PAGE)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_the_page_of_the_api_loads_nothing_from_other_hosts(client):
 
 
 def test_swagger_ui_is_the_release_that_is_noted_beside_it():
-    noted = resources.files("service").joinpath("api_docs", "README.md").read_text("utf-8")
+    noted = resources.files("longtail.service").joinpath("api_docs", "README.md").read_text("utf-8")
     for name in ("swagger-ui-bundle.js", "swagger-ui.css"):
         assert f"| `{name}` | `{hashlib.sha256(DOCS[name].content).hexdigest()}` |" in noted
 
 
 def evaluated(expression, module):
     """Return the value of an expression in which a module of the page is called `page`."""
-    place = Path(str(resources.files("service"))) / "page" / module
+    place = Path(str(resources.files("longtail.service"))) / "page" / module
     script = (
         f"import * as page from {json.dumps(place.as_uri())};"
         f"console.log(JSON.stringify({expression}))"

@@ -18,11 +18,11 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.search import LabelSearch
-from models.labels.selection import LabelSelector
-from models.names import AIM_NAMES
-from models.results import (
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.search import LabelSearch
+from longtail.models.labels.selection import LabelSelector
+from longtail.models.names import AIM_NAMES
+from longtail.models.results import (
     AnswerWarning,
     BlendPart,
     CarryingDocument,
@@ -35,9 +35,9 @@ from models.results import (
     SparseParts,
     TokenPart,
 )
-from service.errors import QueueFullError
-from service.feedback.store import FeedbackStore
-from service.web.api_keys import make_key
+from longtail.service.errors import QueueFullError
+from longtail.service.feedback.store import FeedbackStore
+from longtail.service.web.api_keys import make_key
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -633,7 +633,7 @@ def test_a_key_is_asked_for_and_kept_for_this_tab_only(browser, open_server, pag
 def aims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offer aims for the first scorer, as a bundle with calibrations does."""
     offered = {"retrieval": [*AIM_NAMES], "sparse": ["precision"]}
-    monkeypatch.setattr("service.routes.models._aims", lambda manifest: offered)
+    monkeypatch.setattr("longtail.service.routes.models._aims", lambda manifest: offered)
 
 
 def test_an_aim_is_asked_for_and_rules_out_the_dial(aims, browser, open_server, page_loader):

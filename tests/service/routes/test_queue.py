@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from models.errors import ConfigError, DataError
-from service.settings import load_settings
-from service.web.api_keys import make_key
+from longtail.models.errors import ConfigError, DataError
+from longtail.service.settings import load_settings
+from longtail.service.web.api_keys import make_key
 
 
 @pytest.fixture

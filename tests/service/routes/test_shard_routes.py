@@ -7,8 +7,8 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from models.explain.label_facts import NUM_NEAREST
-from models.predict.predictor import Predictor
+from longtail.models.explain.label_facts import NUM_NEAREST
+from longtail.models.predict.predictor import Predictor
 
 KNOWN, VECTORS, NEAREST = (
     f"/v1/shard/{name}" for name in ("known-labels", "label-vectors", "nearest-labels")

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from models.options import RankingOptions
-from models.results import Familiarity
-from service.engine.queries import NamedLabels, Query
-from service.telemetry.drift_metrics import DriftMetrics
+from longtail.models.options import RankingOptions
+from longtail.models.results import Familiarity
+from longtail.service.engine.queries import NamedLabels, Query
+from longtail.service.telemetry.drift_metrics import DriftMetrics
 
 ASKED = Query(("a text",), RankingOptions())
 

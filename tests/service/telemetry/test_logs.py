@@ -10,7 +10,7 @@ import sys
 import httpx
 import pytest
 
-from service.telemetry.logs import (
+from longtail.service.telemetry.logs import (
     JsonFormatter,
     TextFormatter,
     add_log_context,
@@ -145,7 +145,7 @@ def test_all_lines_about_a_request_have_its_id_and_no_others(client):
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
-    logger = logging.getLogger("service")
+    logger = logging.getLogger("longtail.service")
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel("INFO")

@@ -81,9 +81,9 @@ def test_each_application_counts_for_itself(open_client):
 
 
 def test_a_prediction_is_logged_in_one_line_without_its_text(client, caplog):
-    with caplog.at_level(logging.INFO, "service.requests"):
+    with caplog.at_level(logging.INFO, "longtail.service.requests"):
         client.post("/v1/predict", json={"texts": ["secret", "secrets"], "k": 3})
-    (line,) = [r.getMessage() for r in caplog.records if r.name == "service.requests"]
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "longtail.service.requests"]
     assert re.fullmatch(
         r"request method=POST route=/v1/predict status=200 ms=\d+\.\d texts=2 k=3 version=2 "
         r"scorer=retrieval queue_ms=\d+\.\d compute_ms=\d+\.\d",
@@ -96,13 +96,19 @@ def test_nothing_of_a_text_or_path_is_logged_when_a_request_fails(client, caplog
         client.post("/v1/predict", json={"text": "secret\x00"})
         client.post("/v1/predict", json={"text": "secret", "scorer": "secret"})
         client.get("/secret")
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("service")]
+    ours = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("longtail.service")
+    ]
     assert len(ours) >= 3
     assert "secret" not in "".join(ours)
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
 def test_probes_are_logged_only_for_debugging(client, caplog, path):
-    with caplog.at_level(logging.DEBUG, "service.requests"):
+    with caplog.at_level(logging.DEBUG, "longtail.service.requests"):
         client.get(path)
-    assert {r.levelname for r in caplog.records if r.name == "service.requests"} == {"DEBUG"}
+    assert {r.levelname for r in caplog.records if r.name == "longtail.service.requests"} == {
+        "DEBUG"
+    }

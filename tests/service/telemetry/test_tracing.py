@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.errors import ConfigError
-from service.app import create_app
-from service.middleware import tracing as tracing_middleware
-from service.settings import Settings
-from service.telemetry import tracing as tracing_module
-from service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing, make_tracing
+from longtail.models.errors import ConfigError
+from longtail.service.app import create_app
+from longtail.service.middleware import tracing as tracing_middleware
+from longtail.service.settings import Settings
+from longtail.service.telemetry import tracing as tracing_module
+from longtail.service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing, make_tracing
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -178,6 +178,6 @@ def test_to_ask_for_it_without_the_packages_is_an_error(without_packages):
 
 def test_a_variable_without_the_packages_is_a_warning(without_packages, monkeypatch, caplog):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    with caplog.at_level(logging.WARNING, "service.telemetry.tracing"):
+    with caplog.at_level(logging.WARNING, "longtail.service.telemetry.tracing"):
         assert make_tracing(None, "1") is None
     assert "no traces: the package 'opentelemetry.sdk' is not installed" in caplog.text

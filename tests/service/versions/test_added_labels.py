@@ -11,11 +11,11 @@ import typer
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-from models.bundle.registry import Registry
-from models.errors import BundleError, ConfigError
-from service.app import create_app
-from service.cli import add_commands
-from service.settings import Settings
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleError, ConfigError
+from longtail.service.app import create_app
+from longtail.service.cli import add_commands
+from longtail.service.settings import Settings
 
 WAIT_S = 300
 ASKED = {"text": "fishing rights in the sea", "scorer": "retrieval", "include": ["NEW-1"]}

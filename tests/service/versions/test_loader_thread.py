@@ -9,9 +9,9 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from service.process import priority
-from service.process.priority import lower_priority
-from service.versions.loader_thread import LoaderThread
+from longtail.service.process import priority
+from longtail.service.process.priority import lower_priority
+from longtail.service.versions.loader_thread import LoaderThread
 
 
 @pytest.fixture

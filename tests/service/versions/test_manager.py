@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.errors import BundleNotFoundError, NotReadyError
-from service.versions.serving import Canary, LoadedModel, ModelManager, Serving
+from longtail.models.errors import BundleNotFoundError, NotReadyError
+from longtail.service.versions.serving import Canary, LoadedModel, ModelManager, Serving
 
 
 def model(version):

@@ -13,13 +13,13 @@ from concurrent.futures import CancelledError
 import pytest
 from prometheus_client import CollectorRegistry
 
-from models.errors import BundleNotFoundError, NotReadyError
-from service.errors import ChangeError
-from service.telemetry.model_metrics import ModelMetrics
-from service.versions.changes import Policy
-from service.versions.loading import ModelLoader
-from service.versions.redeploy import Redeployer
-from service.versions.serving import Canary, ModelManager
+from longtail.models.errors import BundleNotFoundError, NotReadyError
+from longtail.service.errors import ChangeError
+from longtail.service.telemetry.model_metrics import ModelMetrics
+from longtail.service.versions.changes import Policy
+from longtail.service.versions.loading import ModelLoader
+from longtail.service.versions.redeploy import Redeployer
+from longtail.service.versions.serving import Canary, ModelManager
 
 WAIT_S = 60
 
@@ -504,7 +504,7 @@ def test_in_place_a_request_that_ends_in_time_is_waited_for(deploy):
 
 
 def test_in_place_a_circle_that_holds_the_old_model_is_found(deploy, monkeypatch):
-    monkeypatch.setattr("service.versions.changes._COLLECT_INTERVAL_S", 0.001)
+    monkeypatch.setattr("longtail.service.versions.changes._COLLECT_INTERVAL_S", 0.001)
     deployment = deploy(swap_mode="resource-preserving", drain_timeout_s=WAIT_S)
     deployment.loader._load.loaded.clear()
     circle = [deployment.manager.get()]

@@ -9,12 +9,12 @@ from collections import namedtuple
 import fsspec
 import pytest
 
-from models.bundle.manifest import FileInfo
-from models.bundle.registry import Registry
-from models.errors import BundleCorruptError, BundleNotFoundError, ConfigError
-from service.app import create_app
-from service.settings import Settings
-from service.versions.sources import RegistrySource, SourceError
+from longtail.models.bundle.manifest import FileInfo
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleCorruptError, BundleNotFoundError, ConfigError
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
+from longtail.service.versions.sources import RegistrySource, SourceError
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_manifest_that_names_files_outside_is_refused(registry, mirror, monkey
     source = RegistrySource(registry.folder.as_uri(), mirror)
     manifest = registry.open(2).manifest
     monkeypatch.setattr(
-        "service.versions.sources.Manifest.from_json",
+        "longtail.service.versions.sources.Manifest.from_json",
         lambda text, where: type("M", (), {"files": manifest.files | {name: FileInfo("", 0)}}),
     )
     with pytest.raises(BundleCorruptError, match="names a file outside"):

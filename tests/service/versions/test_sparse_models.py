@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from models.predict.predictor import Predictor
-from service.app import create_app
-from service.settings import Settings
+from longtail.models.predict.predictor import Predictor
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
 
 TEXT = "Regulation of the Council on imports of fish"
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from service.errors import ChangeError
-from service.versions.trial_thread import TrialThread
+from longtail.service.errors import ChangeError
+from longtail.service.versions.trial_thread import TrialThread
 
 
 def test_work_is_done_in_order_on_one_prepared_thread():

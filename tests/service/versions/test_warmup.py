@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.bundle.manifest import FileInfo
-from models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
-from models.errors import LongtailError
-from service.versions.warmup import (
+from longtail.models.bundle.manifest import FileInfo
+from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from longtail.models.errors import LongtailError
+from longtail.service.versions.warmup import (
     DEFAULT_TEXTS,
     best_labels,
     check_scorers,

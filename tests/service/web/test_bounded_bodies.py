@@ -10,18 +10,18 @@ import pytest
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from service.app import ROUTERS
-from service.protocols.annif_schemas import DocumentBatch, LearningBatch
-from service.protocols.label_studio_schemas import AnnotationsEvent, TasksRequest
-from service.protocols.tensors import InferRequest
-from service.schemas.feedback import FeedbackRequest
-from service.schemas.predict import PredictRequest
-from service.schemas.shards import LabelVectorsRequest, NearestLabelsRequest
-from service.web import json_body
-from service.web.json_body import parse_json_body
-from service.wire.json_text import MAX_ELEMENTS, check_elements
-from service.wire.lines import LineError, parse_line
-from service.wire.problems import KindError
+from longtail.service.app import ROUTERS
+from longtail.service.protocols.annif_schemas import DocumentBatch, LearningBatch
+from longtail.service.protocols.label_studio_schemas import AnnotationsEvent, TasksRequest
+from longtail.service.protocols.tensors import InferRequest
+from longtail.service.schemas.feedback import FeedbackRequest
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.shards import LabelVectorsRequest, NearestLabelsRequest
+from longtail.service.web import json_body
+from longtail.service.web.json_body import parse_json_body
+from longtail.service.wire.json_text import MAX_ELEMENTS, check_elements
+from longtail.service.wire.lines import LineError, parse_line
+from longtail.service.wire.problems import KindError
 
 JSON = {"Content-Type": "application/json"}
 MANY = b",".join([b"1"] * 2_000_000)

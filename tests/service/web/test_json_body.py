@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from service.schemas.predict import PredictRequest
-from service.web.json_body import parse_json_body
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.web.json_body import parse_json_body
 
 JSON = {"Content-Type": "application/json"}
 

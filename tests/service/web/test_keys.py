@@ -7,8 +7,8 @@ import hmac
 
 import pytest
 
-from models.errors import ConfigError
-from service.web.api_keys import KeyRing, digest_of, make_key
+from longtail.models.errors import ConfigError
+from longtail.service.web.api_keys import KeyRing, digest_of, make_key
 
 
 def test_a_made_key_is_let_in_by_its_entry_alone():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.schemas.labels import LabelDetail, LabelList
+from longtail.service.schemas.labels import LabelDetail, LabelList
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from fastapi import HTTPException
 
-from models.errors import LongtailError, OverloadedError
-from service.web.problem_handlers import HTTP_KINDS
-from service.wire.problems import INTERNAL, INVALID, KINDS
+from longtail.models.errors import LongtailError, OverloadedError
+from longtail.service.web.problem_handlers import HTTP_KINDS
+from longtail.service.wire.problems import INTERNAL, INVALID, KINDS
 
 PRIVATE = "a secret text"
 HUGE = "9" * 5000

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import ConfigError
-from service.settings import load_settings
-from service.web.paths import path_of
+from longtail.models.errors import ConfigError
+from longtail.service.settings import load_settings
+from longtail.service.web.paths import path_of
 
 ROOT = "/our/labels"
 STRIPPED, LEFT = "", ROOT

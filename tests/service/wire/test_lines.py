@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.schemas.batch import BatchError
-from service.wire.lines import LineError, LineSplitter, error_line, parse_line, problem_of_error
+from longtail.service.schemas.batch import BatchError
+from longtail.service.wire.lines import (
+    LineError,
+    LineSplitter,
+    error_line,
+    parse_line,
+    problem_of_error,
+)
 
 
 @given(

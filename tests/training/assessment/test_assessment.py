@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.errors import DataError, RequestError
-from models.options import RankingOptions
-from models.parts.model_parts import ModelParts
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from training.assessment import assess as assessment
-from training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
-from training.assessment.truth import RetiredLabels
-from training.data.chunks import chunks
-from training.data.dataset import Dataset, open_dataset
+from longtail.models.errors import DataError, RequestError
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.assessment import assess as assessment
+from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
+from longtail.training.assessment.truth import RetiredLabels
+from longtail.training.data.chunks import chunks
+from longtail.training.data.dataset import Dataset, open_dataset
 
 
 @pytest.fixture(scope="module")

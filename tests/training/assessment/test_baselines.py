@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
-from training.assessment import baselines
-from training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.assessment import baselines
+from longtail.training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
 
 BACKGROUND = ["fishing of the sea", "the tax on fish", "trade of the union"]
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.hierarchy import LabelHierarchy
-from models.ranking.top_k import Ranking
-from training.assessment.compare import RankingComparison, compare, compare_predictions
-from training.assessment.predictions import write_predictions
-from training.data.dataset import open_dataset
-from training.evaluation.metrics import join_truth
-from training.evaluation.significance import macro_t_test, micro_sign_test
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.assessment.compare import RankingComparison, compare, compare_predictions
+from longtail.training.assessment.predictions import write_predictions
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.metrics import join_truth
+from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
 
 NUM_DOCUMENTS, NUM_LABELS = 30, 8
 COUNTS = np.array([0, 1, 5, 9, 10, 40, 60, 90])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.assessment.predictions import (
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.assessment.predictions import (
     in_columns_of,
     read_predictions,
     write_all_predictions,

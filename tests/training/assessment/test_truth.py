@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from training.assessment.truth import RetiredLabels, in_order_of
-from training.data.dataset import Dataset, open_dataset
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.training.assessment.truth import RetiredLabels, in_order_of
+from longtail.training.data.dataset import Dataset, open_dataset
 
 DOCUMENTS = (["a"], ["old"], ["older", "a"], ["gone", "b"], ["split"], ["old", "b"])
 RETIRED = {"old": ("a",), "older": ("old",), "gone": (), "split": ("a", "b")}

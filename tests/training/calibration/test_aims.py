@@ -9,14 +9,14 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import logit
 
-from models.names import COVERAGE, PROPENSITY, RARE_LABELS
-from models.ranking.top_k import Ranking
-from models.scorers.aims import Aim
-from models.scorers.calibration import IDENTITY
-from training.calibration import aims as module
-from training.calibration.aims import AimSearch, fit_aims, grid, kept_aims, propensity_aim
-from training.calibration.scored_pairs import ScoredPairs
-from training.evaluation.metrics import (
+from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.scorers.aims import Aim
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.training.calibration import aims as module
+from longtail.training.calibration.aims import AimSearch, fit_aims, grid, kept_aims, propensity_aim
+from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.evaluation.metrics import (
     coverage_at,
     inverse_propensities,
     is_found_at,

@@ -12,16 +12,16 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from models.bundle.manifest import RarityBlend
-from models.labels.catalogue import Label, LabelCatalogue
-from models.ranking.top_k import NO_LABEL
-from models.scorers.blending import FittedBlend
-from models.scorers.calibration import IDENTITY
-from training.calibration import ensemble
-from training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
-from training.calibration.ensemble import Blending, kept_blending
-from training.calibration.members import DevRanking
-from training.calibration.scored_pairs import ScoredPairs
+from longtail.models.bundle.manifest import RarityBlend
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.blending import FittedBlend
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.training.calibration import ensemble
+from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
+from longtail.training.calibration.ensemble import Blending, kept_blending
+from longtail.training.calibration.members import DevRanking
+from longtail.training.calibration.scored_pairs import ScoredPairs
 
 NUM_LABELS = 30
 BLENDS = {"ensemble": ("retrieval", "linear", "sparse"), "fast": ("sparse",)}
@@ -288,7 +288,7 @@ def test_true_labels_that_nobody_finds_leave_rising_calibrations(truth, catalogu
 
 def test_documents_without_labels_leave_everything_uncalibrated(pairs, truth, catalogue, caplog):
     nothing = np.zeros_like(truth)
-    with caplog.at_level(logging.WARNING, "training.calibration.ensemble"):
+    with caplog.at_level(logging.WARNING, "longtail.training.calibration.ensemble"):
         found = fit_blending(pairs_of(nothing, pairs.scores), catalogue, BLENDS)
     assert found == Blending({}, {})
     assert "sparse can't be calibrated: none of its labels is right" in caplog.text

@@ -9,18 +9,18 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from models.predict.predictor import Predictor
-from models.scorers.calibration import IDENTITY, probabilities_of
-from training.calibration.fit import fit_calibration
-from training.calibration.reliability import (
+from longtail.models.predict.predictor import Predictor
+from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.reliability import (
     Share,
     draw_reliability,
     measure_bands,
     measure_reliability,
     report_reliability,
 )
-from training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
-from training.data.dataset import open_dataset
+from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
+from longtail.training.data.dataset import open_dataset
 
 
 def drawn(num: int, log_odds_of, seed: int = 0):

@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.names import STAGES
-from training.calibration.cascade import CONFIDENCE_Z, fit_cascade, kept_cascade, within_limit
-from training.calibration.ensemble import Blending, fit_blending
-from training.calibration.members import DevRanking
-from training.calibration.scored_pairs import ScoredPairs
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.names import STAGES
+from longtail.training.calibration.cascade import (
+    CONFIDENCE_Z,
+    fit_cascade,
+    kept_cascade,
+    within_limit,
+)
+from longtail.training.calibration.ensemble import Blending, fit_blending
+from longtail.training.calibration.members import DevRanking
+from longtail.training.calibration.scored_pairs import ScoredPairs
 
 NUM_LABELS = 30
 CATALOGUE = LabelCatalogue(Label(f"L{i}", f"l{i}", training_count=40) for i in range(NUM_LABELS))

@@ -7,12 +7,12 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.scorers.calibration import IDENTITY
-from training.calibration.blends import fit_blend
-from training.calibration.members import DevRanking, blended
-from training.calibration.scored_pairs import ScoredPairs
-from training.evaluation.metrics import (
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.training.calibration.blends import fit_blend
+from longtail.training.calibration.members import DevRanking, blended
+from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.evaluation.metrics import (
     inverse_propensities,
     join_truth,
     ndcg_at,
@@ -82,6 +82,6 @@ def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch: pytest
 
 
 def test_of_many_documents_some_decide(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("training.calibration.members._MAX_DOCUMENTS", 100)
+    monkeypatch.setattr("longtail.training.calibration.members._MAX_DOCUMENTS", 100)
     thinned = dev_of({"first": 2.0}).thinned()
     assert thinned.pairs.labels.shape[0] == thinned.truth.shape[0] == 100

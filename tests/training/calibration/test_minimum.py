@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from training.calibration.blends import _Problem
-from training.calibration.minimum import minimum
+from longtail.training.calibration.blends import _Problem
+from longtail.training.calibration.minimum import minimum
 
 
 class Regression:

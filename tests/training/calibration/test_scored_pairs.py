@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.options import RankingOptions
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from training.calibration import scored_pairs
-from training.calibration.scored_pairs import PairCollector, ScoredPairs, rank_best, score_pairs
-from training.data.dataset import open_dataset
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.calibration import scored_pairs
+from longtail.training.calibration.scored_pairs import (
+    PairCollector,
+    ScoredPairs,
+    rank_best,
+    score_pairs,
+)
+from longtail.training.data.dataset import open_dataset
 
 
 @pytest.fixture(scope="module")

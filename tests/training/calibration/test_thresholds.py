@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from models.scorers.calibration import IDENTITY, probabilities_of
-from training.calibration.scored_pairs import ScoredPairs
-from training.calibration.thresholds import best_threshold, micro_f1
+from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.calibration.thresholds import best_threshold, micro_f1
 
 
 def pairs_of(scores, is_true, weights=None):

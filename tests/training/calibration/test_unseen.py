@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.lexical.matcher import FindHistory
-from models.names import NAMES, RETRIEVAL, SPARSE
-from models.options import RankingOptions
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.ranking.top_k import NO_LABEL
-from models.scorers.calibration import log_odds_of
-from training.calibration.blends import fit_blend
-from training.calibration.fit import fit_calibration
-from training.calibration.scored_pairs import PairCollector, ScoredPairs
-from training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
-from training.data.dataset import open_dataset
+from longtail.models.lexical.matcher import FindHistory
+from longtail.models.names import NAMES, RETRIEVAL, SPARSE
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.calibration import log_odds_of
+from longtail.training.calibration.blends import fit_blend
+from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs
+from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
+from longtail.training.data.dataset import open_dataset
 
 
 @pytest.fixture(scope="module")

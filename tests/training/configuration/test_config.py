@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from models.errors import ConfigError
-from training.configuration.learning import DeplLossConfig, NegativesConfig, SoftTopKLossConfig
-from training.configuration.run import TrainingConfig, read_config
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.learning import (
+    DeplLossConfig,
+    NegativesConfig,
+    SoftTopKLossConfig,
+)
+from longtail.training.configuration.run import TrainingConfig, read_config
 
 CONFIGS = Path(__file__).parents[3] / "training" / "configs"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from models.errors import ConfigError
-from training.configuration.learning import LearningConfig
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.learning import LearningConfig
 
 SAMPLED = {"distribution": {"kind": "uniform"}, "weighting": "importance", "num_negatives": 8}
 SUBSET = {"distribution": {"kind": "uniform_subset"}, "num_negatives": 8}

@@ -7,9 +7,14 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from training.configuration.learning import FrequencyConfig
-from training.configuration.linear import WITH_REGULARISER, WITH_TREE, LinearConfig, MethodName
-from training.configuration.run import TrainingConfig
+from longtail.training.configuration.learning import FrequencyConfig
+from longtail.training.configuration.linear import (
+    WITH_REGULARISER,
+    WITH_TREE,
+    LinearConfig,
+    MethodName,
+)
+from longtail.training.configuration.run import TrainingConfig
 
 METHODS = get_args(MethodName)
 

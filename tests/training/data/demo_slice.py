@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from models.errors import DataError
+from longtail.models.errors import DataError
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.errors import DataError
-from training.data.dataset import Dataset, open_dataset
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import Dataset, open_dataset
 
 LABELS = [
     {"id": "a", "name": "apples", "description": "A fruit."},
@@ -501,7 +501,7 @@ def test_file_that_only_claims_to_be_compressed_is_refused_by_name(tmp_path):
 
 
 def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("models.files.text_files.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("longtail.models.files.text_files.MAX_LINE_BYTES", 1000)
     write(tmp_path, train__jsonl=json.dumps(DOCUMENTS * 20).encode(), labels__csv=b"id,name\na,b\n")
     with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; expected one document a"):
         open_dataset(tmp_path).split("train").scan()

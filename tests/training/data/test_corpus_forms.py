@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError
-from training.data.dataset import Dataset, open_dataset
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import Dataset, open_dataset
 
 CSV = 'text,labels\nGrüße aus Köln,a;b\n"zwei\nZeilen",b\n'
 JSONL = (

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.errors import DataError
-from training.data.dataset import Dataset, open_dataset
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import Dataset, open_dataset
 
 _path = Path(__file__).with_name("demo_slice.py")
 _spec = importlib.util.spec_from_file_location(_path.stem, _path)

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import DataError
-from training.data.dataset import Dataset, open_dataset
-from training.data.held_out import LEAST_HELD_OUT, held_out_rows, with_held_out_dev
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.held_out import LEAST_HELD_OUT, held_out_rows, with_held_out_dev
 
 TEXTS = st.lists(st.text("abé\ud800", max_size=3), max_size=60)
 SHARES = st.floats(0, 1)
@@ -137,7 +137,7 @@ def test_labels_and_fingerprint_are_the_corpus_own_and_counts_those_of_the_rest(
 
 
 def test_a_corpus_is_told_how_many_of_its_documents_are_held_out(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING, "training.data.held_out"):
+    with caplog.at_level(logging.WARNING, "longtail.training.data.held_out"):
         with_held_out_dev(write(tmp_path, documents(400)), 0.1)
     assert "no dev split, so 40 of 400 training documents are held out" in caplog.text
 

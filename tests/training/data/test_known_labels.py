@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from training.data.dataset import open_dataset
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.training.data.dataset import open_dataset
 
 KNOWN = LabelCatalogue([Label("a", "apples"), Label("b", "bread")])
 

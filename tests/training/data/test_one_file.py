@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError
-from training.data.dataset import open_dataset
-from training.data.files import find_files
-from training.formats.hashed_parts import LEAST_DIVIDED, division_of, part_of
-from training.formats.options import CorpusOptions
-from training.formats.raw import RawDocument
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.files import find_files
+from longtail.training.formats.hashed_parts import LEAST_DIVIDED, division_of, part_of
+from longtail.training.formats.options import CorpusOptions
+from longtail.training.formats.raw import RawDocument
 
 TEXTS = [f"document {row}" for row in range(1_000)]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.bundle.trained_on import digest_of, digests_of
-from models.errors import DataError
-from training.data.dataset import Dataset, open_dataset
-from training.data.overlap import record_of, with_splits_apart
-from training.formats.options import CorpusOptions
+from longtail.models.bundle.trained_on import digest_of, digests_of
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.overlap import record_of, with_splits_apart
+from longtail.training.formats.options import CorpusOptions
 
 
 def corpus(folder: Path, **splits: Iterable[tuple[str, str]]) -> Dataset:

@@ -8,12 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
-from models.bundle.warmup_texts import PROBES_NAME, read_probes
-from models.scorers.character_terms import unspaced_share
-from training.configuration.run import TrainingConfig
-from training.data import survey as module
-from training.data.dataset import open_dataset
-from training.data.survey import MAX_CHARACTERS, rows_by_length, survey
+from longtail.models.bundle.warmup_texts import PROBES_NAME, read_probes
+from longtail.models.scorers.character_terms import unspaced_share
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data import survey as module
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.survey import MAX_CHARACTERS, rows_by_length, survey
 
 
 @pytest.fixture

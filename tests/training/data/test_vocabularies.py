@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from training.data.dataset import open_dataset
-from training.formats.options import CorpusOptions
+from longtail.training.data.dataset import open_dataset
+from longtail.training.formats.options import CorpusOptions
 
 TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> .

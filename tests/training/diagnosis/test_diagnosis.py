@@ -12,15 +12,24 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail
-import models.parts.dense_storage
-from models.errors import ConfigError, DataError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
-from training.diagnosis import measure as diagnosis
-from training.diagnosis.measure import diagnose
-from training.diagnosis.report import diagnosis_to_json, diagnosis_to_markdown, summary_rows
-from training.diagnosis.theory import keyword_bound, keyword_weights, normalise, theorem_bound
+import longtail.models.parts.dense_storage
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.diagnosis import measure as diagnosis
+from longtail.training.diagnosis.measure import diagnose
+from longtail.training.diagnosis.report import (
+    diagnosis_to_json,
+    diagnosis_to_markdown,
+    summary_rows,
+)
+from longtail.training.diagnosis.theory import (
+    keyword_bound,
+    keyword_weights,
+    normalise,
+    theorem_bound,
+)
 
 COUNTS = (2, 5)
 DIM = 64
@@ -199,7 +208,9 @@ def figures(result):
 
 
 def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, monkeypatch):
-    monkeypatch.delattr(models.parts.dense_storage, "load_transformer")  # it needs no encoder
+    monkeypatch.delattr(
+        longtail.models.parts.dense_storage, "load_transformer"
+    )  # it needs no encoder
     result = call()
     assert result.stdout.startswith(Path("out/theory.md").read_text().rstrip())
     assert result.stdout.splitlines()[-1] == "Written: out/theory.png"

@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_array
 
-from models.parts.storage import read_sparse
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel
-from training.data.dataset import open_dataset
-from training.diagnosis.theory import (
+from longtail.models.parts.storage import read_sparse
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.data.dataset import open_dataset
+from longtail.training.diagnosis.theory import (
     keyword_bound,
     keyword_weights,
     least_margin,
@@ -19,7 +19,7 @@ from training.diagnosis.theory import (
     row_dots,
     theorem_bound,
 )
-from training.sparse.descriptions import positive_weights
+from longtail.training.sparse.descriptions import positive_weights
 
 NUM_PROJECTIONS = 400
 

@@ -13,7 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from training.estimators.classifier import LongtailClassifier
+from longtail.training.estimators.classifier import LongtailClassifier
 
 NUM_TRAINING = 220
 NUM_TEST = 40

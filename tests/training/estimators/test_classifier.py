@@ -15,10 +15,10 @@ from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 import longtail
-from models.bundle.registry import Registry
-from models.errors import BundleCorruptError, DataError
-from training.estimators.classifier import LongtailClassifier
-from training.estimators.invalid_input import InvalidInputError
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleCorruptError, DataError
+from longtail.training.estimators.classifier import LongtailClassifier
+from longtail.training.estimators.invalid_input import InvalidInputError
 
 SPARSE = {"scorers": ["sparse"]}
 

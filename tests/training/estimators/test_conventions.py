@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import SkipTestWarning
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
-from training.estimators.classifier import LongtailClassifier
+from longtail.training.estimators.classifier import LongtailClassifier
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,7 +103,7 @@ def test_the_checks_that_read_no_data_pass():
     """In a process without the checks of types at run time: some parameters are of wrong types."""
     code = (
         "import sklearn.utils.estimator_checks as checks\n"
-        "from training.estimators.classifier import LongtailClassifier as C\n"
+        "from longtail.training.estimators.classifier import LongtailClassifier as C\n"
         f"names = [x for x in {APPLYING!r} if hasattr(checks, x)]\n"
         "[getattr(checks, name)('LongtailClassifier', C()) for name in names]\n"
         "print(len(names))"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.errors import DataError
-from training.data.dataset import open_dataset
-from training.estimators.corpus import Documents, documents_of, kept_corpus, write_corpus
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import open_dataset
+from longtail.training.estimators.corpus import Documents, documents_of, kept_corpus, write_corpus
 
 TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
 

@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 
-from training.estimators.classifier import LongtailClassifier
-from training.estimators.scorers import metrics_at_k, precision_at_k, psp_at_k
+from longtail.training.estimators.classifier import LongtailClassifier
+from longtail.training.estimators.scorers import metrics_at_k, precision_at_k, psp_at_k
 
 SPARSE = {"scorers": ["sparse"]}
 

@@ -13,17 +13,17 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 
 import longtail
-from training.data.dataset import open_dataset
-from training.estimators.corpus import write_documents, write_labels
-from training.estimators.invalid_input import InvalidInputError
-from training.estimators.scorers import (
+from longtail.training.data.dataset import open_dataset
+from longtail.training.estimators.corpus import write_documents, write_labels
+from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.training.estimators.scorers import (
     metrics_at_k,
     ndcg_at_k,
     precision_at_k,
     psp_at_k,
     ranked_classes,
 )
-from training.evaluation.metrics import inverse_propensities
+from longtail.training.evaluation.metrics import inverse_propensities
 
 
 def test_they_are_the_metrics_of_the_evaluation(fitted, test, tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.configuration.run import read_config
-from training.estimators.invalid_input import InvalidInputError
-from training.estimators.settings import settings_of
+from longtail.training.configuration.run import read_config
+from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.training.estimators.settings import settings_of
 
 
 def test_without_an_encoder_all_is_trained_that_needs_none():

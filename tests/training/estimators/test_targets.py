@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_matrix
 
-from training.estimators.invalid_input import InvalidInputError
-from training.estimators.targets import targets_of, truth_for
+from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.training.estimators.targets import targets_of, truth_for
 
 MATRIX = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
-from training.evaluation.bootstrap import Draws, interval_of, measured_on, two_sided_p
-from training.evaluation.metrics import (
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.evaluation.bootstrap import Draws, interval_of, measured_on, two_sided_p
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,

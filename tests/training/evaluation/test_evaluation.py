@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.ranking.top_k import Ranking
-from training.evaluation.by_frequency import (
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.evaluation.by_frequency import (
     SHOT_GROUPS,
     Evaluation,
     evaluate,
     label_subsets,
     measure,
 )
-from training.evaluation.metrics import join_truth, label_f1_at, ndcg_at, recall_at
-from training.evaluation.tables import markdown_table
+from longtail.training.evaluation.metrics import join_truth, label_f1_at, ndcg_at, recall_at
+from longtail.training.evaluation.tables import markdown_table
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.hierarchy import LabelHierarchy
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.evaluation.hierarchical import measure_hierarchical
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.evaluation.hierarchical import measure_hierarchical
 
 BROADER = {1: {0}, 2: {0}, 3: {1, 2}, 5: {4}}
 NUM_LABELS = 7

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
-from training.evaluation.metrics import (
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import ConfigError
-from models.processor import FLAGS
-from training.evaluation.record import (
+from longtail.models.errors import ConfigError
+from longtail.models.processor import FLAGS
+from longtail.training.evaluation.record import (
     PRINTED,
     check_record_file,
     command_line,
@@ -50,7 +50,7 @@ def test_what_is_written_is_read_again(tmp_path):
     ("arguments", "expected"),
     [
         (["/x/bin/longtail", "evaluate", "my data"], "longtail evaluate 'my data'"),
-        (["SOURCE/longtail.py", "compare"], "longtail compare"),
+        (["SOURCE/longtail/__main__.py", "compare"], "longtail compare"),
         (["SOURCE/tests/bench/soak.py", "registry"], "python tests/bench/soak.py registry"),
         (["/elsewhere/x.py"], "python /elsewhere/x.py"),
     ],

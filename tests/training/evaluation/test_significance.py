@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
-from training.evaluation.significance import holm, macro_t_test, micro_sign_test
+from longtail.models.errors import DataError
+from longtail.training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
+from longtail.training.evaluation.significance import holm, macro_t_test, micro_sign_test
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from training.data.dataset import open_dataset
-from training.evaluation.kept_draws import KeptDraws
-from training.experiments import blend
-from training.experiments.blend import COSINE, ONE_SET, SETTINGS, WHOLE, blend_experiment
-from training.experiments.trials import TrialStore
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.kept_draws import KeptDraws
+from longtail.training.experiments import blend
+from longtail.training.experiments.blend import COSINE, ONE_SET, SETTINGS, WHOLE, blend_experiment
+from longtail.training.experiments.trials import TrialStore
 
 
 @pytest.fixture(scope="module")

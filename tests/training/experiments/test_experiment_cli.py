@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
-from models.errors import ConfigError
-from training.experiments.cli import EXPERIMENTS
+from longtail.models.errors import ConfigError
+from longtail.training.experiments.cli import EXPERIMENTS
 
 FILES = ["configuration.json", "results.json", "results.md", "results.png", "trials"]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import DataError
-from training.data.dataset import open_dataset
-from training.experiments.data import read_experiment_data, thirds
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import open_dataset
+from longtail.training.experiments.data import read_experiment_data, thirds
 
 TRAIN = [("red car", ["a"]), ("red bus", ["a"]), ("blue bus", ["b"])]
 

@@ -12,10 +12,10 @@ import torch
 from scipy.sparse import csr_array
 from torch import nn
 
-from models.ranking.top_k import NO_LABEL
-from training.configuration.learning import LearningConfig
-from training.experiments import bow_models as experiment_models
-from training.experiments.bow_models import (
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.experiments import bow_models as experiment_models
+from longtail.training.experiments.bow_models import (
     BagModel,
     HiddenLayerModel,
     Learning,
@@ -24,9 +24,9 @@ from training.experiments.bow_models import (
     rank_documents,
     train_model,
 )
-from training.experiments.data import Part
-from training.learning.objectives import SamplerInputs, make_objective
-from training.learning.pairs import label_counts
+from longtail.training.experiments.data import Part
+from longtail.training.learning.objectives import SamplerInputs, make_objective
+from longtail.training.learning.pairs import label_counts
 
 F, L, N, WIDTH = 12, 6, 40, 8
 MODELS = [HiddenLayerModel, SphereModel]

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from models.errors import ConfigError
-from training.evaluation.record import PRINTED
-from training.experiments.runner import Experiment, Report, run_experiment, write_results
-from training.experiments.trials import (
+from longtail.models.errors import ConfigError
+from longtail.training.evaluation.record import PRINTED
+from longtail.training.experiments.runner import Experiment, Report, run_experiment, write_results
+from longtail.training.experiments.trials import (
     Estimate,
     Found,
     Trial,

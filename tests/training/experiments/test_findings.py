@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from training.experiments.findings import Finding, findings_record, findings_table, run_tests
-from training.experiments.trials import Estimate
+from longtail.training.experiments.findings import (
+    Finding,
+    findings_record,
+    findings_table,
+    run_tests,
+)
+from longtail.training.experiments.trials import Estimate
 
 FOUND = {
     "task": {

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from models.errors import DataError
-from training.experiments.data import ExperimentData, Part
-from training.experiments.long_tail_profiles import (
+from longtail.models.errors import DataError
+from longtail.training.experiments.data import ExperimentData, Part
+from longtail.training.experiments.long_tail_profiles import (
     ProfileShape,
     balanced_errors,
     make_profile,
     profile_sizes,
 )
-from training.learning.pairs import label_counts
+from longtail.training.learning.pairs import label_counts
 
 
 def part_of(labels: list[list[int]], num_labels: int) -> Part:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from models.errors import ConfigError
-from training.experiments.data import ExperimentData, Part
-from training.experiments.negative_mining import (
+from longtail.models.errors import ConfigError
+from longtail.training.experiments.data import ExperimentData, Part
+from longtail.training.experiments.negative_mining import (
     LOSSES,
     NegativeMiningPlan,
     draw_negative_mining,
@@ -20,8 +20,8 @@ from training.experiments.negative_mining import (
     read_losses,
     run_negative_mining,
 )
-from training.experiments.trials import Estimate, Trial
-from training.learning.objectives import MiningObjective, SamplerInputs, make_objective
+from longtail.training.experiments.trials import Estimate, Trial
+from longtail.training.learning.objectives import MiningObjective, SamplerInputs, make_objective
 
 PLAN = NegativeMiningPlan(epochs=3, num_sampled=6, ranks=(1, 4, 9), batch_size=8, width=16)
 L = 10

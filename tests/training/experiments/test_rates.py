@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.errors import ConfigError, DataError
-from training.experiments.data import ExperimentData, Part, tuning_and_measured
-from training.experiments.rates import (
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.experiments.data import ExperimentData, Part, tuning_and_measured
+from longtail.training.experiments.rates import (
     RATE,
     RatedRun,
     rates_record,
@@ -16,7 +16,7 @@ from training.experiments.rates import (
     read_rates,
     run_with_rates,
 )
-from training.experiments.trials import Trial, TrialStore
+from longtail.training.experiments.trials import Trial, TrialStore
 
 TRIALS = [Trial("task", name, seed) for seed in (0, 1) for name in ("low", "high")]
 RATES = (0.1, 1.0, 10.0)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.errors import ConfigError
-from training.data.dataset import open_dataset
-from training.evaluation.metrics import join_truth
-from training.experiments.data import ExperimentData, Part, thirds
-from training.experiments.sampling_bias import (
+from longtail.models.errors import ConfigError
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.metrics import join_truth
+from longtail.training.experiments.data import ExperimentData, Part, thirds
+from longtail.training.experiments.sampling_bias import (
     SETTINGS,
     TASKS,
     SamplingBiasPlan,
@@ -24,8 +24,8 @@ from training.experiments.sampling_bias import (
     sampling_bias_markdown,
     sampling_bias_record,
 )
-from training.experiments.trials import Estimate, Trial, TrialStore
-from training.learning.objectives import SampledObjective, SamplerInputs, make_objective
+from longtail.training.experiments.trials import Estimate, Trial, TrialStore
+from longtail.training.learning.objectives import SampledObjective, SamplerInputs, make_objective
 
 PLAN = SamplingBiasPlan(
     epochs=2, profile_epochs=1, num_negatives=8, num_profile_negatives=4, width=16

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import ConfigError, DataError
-from training.data.dataset import open_dataset
-from training.formats.columns import ColumnNames, find_columns
-from training.formats.options import RECOGNISED, CorpusOptions
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.data.dataset import open_dataset
+from longtail.training.formats.columns import ColumnNames, find_columns
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 ABSTRACT = "the text is taken from 'abstract'"
 ALONE = (

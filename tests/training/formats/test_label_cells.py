@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import DataError
-from training.formats.label_cells import label_key, labels_of_text, labels_of_value
-from training.formats.options import CorpusOptions
+from longtail.models.errors import DataError
+from longtail.training.formats.label_cells import label_key, labels_of_text, labels_of_value
+from longtail.training.formats.options import CorpusOptions
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.errors import DataError
-from models.files import text_files
-from models.files.bad_lines import BadLine
-from training.formats.csr_builder import SparseRows
-from training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
+from longtail.models.errors import DataError
+from longtail.models.files import text_files
+from longtail.models.files.bad_lines import BadLine
+from longtail.training.formats.csr_builder import SparseRows
+from longtail.training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
 
 NUM_LABELS = 12
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 
-from models.errors import ConfigError, DataError
-from training.label_tree.fit import FittedTree, fit_tree, principal_components
-from training.label_tree.levels import GrownTree, grow_tree
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.label_tree.fit import FittedTree, fit_tree, principal_components
+from longtail.training.label_tree.levels import GrownTree, grow_tree
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def split_nodes_of(fitted: FittedTree):
 
 def test_the_first_split_is_in_the_middle_of_the_dominant_direction() -> None:
     vectors, truth = corpus(num_labels=12, seed=3)
-    with mock.patch("training.label_tree.splits._MAX_ROUNDS", 0):
+    with mock.patch("longtail.training.label_tree.splits._MAX_ROUNDS", 0):
         fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
     sums = truth.T @ features_of(fitted, vectors).double().numpy()
     direction = np.linalg.svd(sums - sums.mean(axis=0))[2][0]
@@ -247,7 +247,7 @@ def test_the_fit_is_the_same_again_and_in_other_blocks() -> None:
     first, again = (fit_tree(vectors, truth, regulariser=0.1, num_components=4) for _ in range(2))
     for name, array in first.tree.to_arrays().items():
         np.testing.assert_array_equal(array, again.tree.to_arrays()[name])
-    with mock.patch("training.label_tree.levels._BLOCK_COST", 100):
+    with mock.patch("longtail.training.label_tree.levels._BLOCK_COST", 100):
         in_blocks = fit_tree(vectors, truth, regulariser=0.1, num_components=4)
     assert torch.equal(in_blocks.tree.label_of_leaf, first.tree.label_of_leaf)
     np.testing.assert_allclose(in_blocks.tree.weights, first.tree.weights, atol=1e-3)
@@ -313,7 +313,7 @@ def test_a_single_label_is_certain() -> None:
 
 def test_principal_components_are_those_of_a_singular_value_decomposition() -> None:
     vectors = corpus(dim=7)[0] * np.linspace(1, 3, 7, dtype=np.float32) + 2
-    with mock.patch("training.label_tree.fit._DOCUMENTS_AT_A_TIME", 100):
+    with mock.patch("longtail.training.label_tree.fit._DOCUMENTS_AT_A_TIME", 100):
         mean, components = principal_components(torch.from_numpy(vectors), 4)
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
     wanted = np.linalg.svd(centred)[2][:4]
@@ -349,7 +349,7 @@ def test_the_chosen_regulariser_is_better_than_ten_times_more_and_less() -> None
 
 def test_the_search_for_a_regulariser_ends() -> None:
     vectors, truth = corpus(40, 4)
-    with mock.patch("training.label_tree.fit._EXPONENTS", range(-1, 2)):
+    with mock.patch("longtail.training.label_tree.fit._EXPONENTS", range(-1, 2)):
         untold = fit_tree(np.random.default_rng(0).permutation(vectors), truth, num_components=4)
     assert set(untold.held_out) <= {0.1, 1.0, 10.0}
 
@@ -357,8 +357,8 @@ def test_the_search_for_a_regulariser_ends() -> None:
 def test_held_out_likelihoods_are_those_of_trees_fitted_without_the_documents() -> None:
     vectors, truth = corpus(24, 5)
     with (
-        mock.patch("training.label_tree.fit._NUM_FOLDS", 24),  # each document is a fold
-        mock.patch("training.label_tree.fit._EXPONENTS", range(1)),
+        mock.patch("longtail.training.label_tree.fit._NUM_FOLDS", 24),  # each document is a fold
+        mock.patch("longtail.training.label_tree.fit._EXPONENTS", range(1)),
     ):
         found = fit_tree(vectors, truth, num_components=6, seed=4).held_out
     features = features_of(fit_tree(vectors, truth, num_components=6, regulariser=1.0), vectors)

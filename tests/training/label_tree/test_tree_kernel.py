@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from training.label_tree import cpu_kernel as tree_kernel
-from training.label_tree import newton_kernels
-from training.label_tree.newton_kernels import Tiles
+from longtail.training.label_tree import cpu_kernel as tree_kernel
+from longtail.training.label_tree import newton_kernels
+from longtail.training.label_tree.newton_kernels import Tiles
 
 ROWS = 64
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from training.learning.alias import AliasTable
+from longtail.training.learning.alias import AliasTable
 
 
 def implied(table: AliasTable) -> np.ndarray:

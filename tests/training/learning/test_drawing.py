@@ -10,11 +10,11 @@ import torch
 from scipy.stats import chisquare
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from training.learning import drawing
-from training.learning.drawing import cumulative_sums, draw_with_replacement
-from training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
-from training.learning.ordered_losses import sub_sampled
-from training.learning.sampling import Pairs
+from longtail.training.learning import drawing
+from longtail.training.learning.drawing import cumulative_sums, draw_with_replacement
+from longtail.training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
+from longtail.training.learning.ordered_losses import sub_sampled
+from longtail.training.learning.sampling import Pairs
 
 
 class AsOnGpu(TorchDispatchMode):

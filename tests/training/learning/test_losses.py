@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.errors import ConfigError
-from training.learning.pair_losses import softmax_loss
-from training.learning.subset_losses import (
+from longtail.models.errors import ConfigError
+from longtail.training.learning.pair_losses import softmax_loss
+from longtail.training.learning.subset_losses import (
     decoupled_softmax_loss,
     depl_loss,
     log_odds_of_mean,

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from training.learning.margin_losses import (
+from longtail.training.learning.margin_losses import (
     contrastive_negative,
     contrastive_positive,
     exponential,

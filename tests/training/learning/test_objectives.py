@@ -9,12 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError
-from training.configuration.learning import LearningConfig, SoftmaxLossConfig
-from training.learning.model_distributions import ClusterNegatives
-from training.learning.objectives import SamplerInputs, make_objective, make_subset_loss
-from training.learning.sampling import Pairs
-from training.learning.subset_losses import decoupled_softmax_loss, depl_loss, soft_top_k_loss
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.learning import LearningConfig, SoftmaxLossConfig
+from longtail.training.learning.model_distributions import ClusterNegatives
+from longtail.training.learning.objectives import SamplerInputs, make_objective, make_subset_loss
+from longtail.training.learning.sampling import Pairs
+from longtail.training.learning.subset_losses import (
+    decoupled_softmax_loss,
+    depl_loss,
+    soft_top_k_loss,
+)
 
 L, DIM, BATCH = 30, 4, 6
 COUNTS = np.arange(1, L + 1)

@@ -12,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.errors import ConfigError
-from training.learning.margin_losses import exponential, hinge, logistic_base_2, ramp, squared_hinge
-from training.learning.ordered_losses import OrderedLoss, mining_weights, sub_sampled
+from longtail.models.errors import ConfigError
+from longtail.training.learning.margin_losses import (
+    exponential,
+    hinge,
+    logistic_base_2,
+    ramp,
+    squared_hinge,
+)
+from longtail.training.learning.ordered_losses import OrderedLoss, mining_weights, sub_sampled
 
 K = 7  # labels, the positive included
 CONVEX = {

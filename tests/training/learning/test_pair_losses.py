@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from training.learning.margin_losses import contrastive_negative, contrastive_positive
-from training.learning.pair_losses import DECOUPLED_LOSSES, DecoupledLoss, softmax_loss
+from longtail.training.learning.margin_losses import contrastive_negative, contrastive_positive
+from longtail.training.learning.pair_losses import DECOUPLED_LOSSES, DecoupledLoss, softmax_loss
 
 Y = 1  # the positive label
 OTHERS = [0, 2, 3, 4]

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.stats import chisquare
 
-from models.errors import DataError
-from models.ranking.top_k import NO_LABEL
-from training.learning.pairs import label_counts, make_pairs, one_label_each, pair_batches, pairs_at
+from longtail.models.errors import DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.learning.pairs import (
+    label_counts,
+    make_pairs,
+    one_label_each,
+    pair_batches,
+    pairs_at,
+)
 
 LABELS = [[1, 4], [], [0, 2, 5], [2]]
 label_lists = st.lists(st.sets(st.integers(0, 7), max_size=6).map(sorted), min_size=1, max_size=9)

@@ -10,10 +10,10 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from models.errors import ConfigError, DataError
-from models.ranking.top_k import NO_LABEL
-from training.learning import distributions
-from training.learning.distributions import (
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.learning import distributions
+from longtail.training.learning.distributions import (
     AllLabels,
     Frequency,
     Shared,
@@ -22,9 +22,13 @@ from training.learning.distributions import (
     WithinBatch,
     log_frequencies,
 )
-from training.learning.document_distributions import HardNegatives, PartlyUniform, TreeNegatives
-from training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
-from training.learning.sampling import Negatives, Pairs, step_generator
+from longtail.training.learning.document_distributions import (
+    HardNegatives,
+    PartlyUniform,
+    TreeNegatives,
+)
+from longtail.training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
+from longtail.training.learning.sampling import Negatives, Pairs, step_generator
 
 NUM_LABELS = 12
 NUM_PAIRS = 400

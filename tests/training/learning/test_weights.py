@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from training.learning.distributions import AllLabels, Frequency, Shared, Uniform, WithinBatch
-from training.learning.pair_losses import softmax_loss
-from training.learning.sampling import Negatives, Pairs
-from training.learning.weights import (
+from longtail.training.learning.distributions import (
+    AllLabels,
+    Frequency,
+    Shared,
+    Uniform,
+    WithinBatch,
+)
+from longtail.training.learning.pair_losses import softmax_loss
+from longtail.training.learning.sampling import Negatives, Pairs
+from longtail.training.learning.weights import (
     TargetMargin,
     adaptive,
     constant,

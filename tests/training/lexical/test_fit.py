@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
-from models.lexical.name_model import NameModel
-from models.parts.name_storage import arrays_of_names, texts_of_names
-from training.data.splits import Split
-from training.lexical import fit as module
-from training.lexical.fit import fit_name_model
-from training.lexical.word_counts import count_words, words_of
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.parts.name_storage import arrays_of_names, texts_of_names
+from longtail.training.data.splits import Split
+from longtail.training.lexical import fit as module
+from longtail.training.lexical.fit import fit_name_model
+from longtail.training.lexical.word_counts import count_words, words_of
 
 NUM_LABELS = 12
 NAMES = [f"{first} {second}" for first in ("river", "sea", "lake") for second in "abcd"]
@@ -189,7 +189,7 @@ def same(first: NameModel | None, second: NameModel | None) -> bool:
 def test_names_that_are_never_right_make_no_scorer(caplog):
     texts, truth = corpus(100)
     nothing = csr_array(truth.shape, dtype=np.float32)
-    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
+    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
         assert fitted(texts, nothing) is None
     assert "names: 0 of " in caplog.text
     assert "too few to learn from (at least 20)" in caplog.text
@@ -207,13 +207,13 @@ def test_where_names_are_never_wrong_whole_names_come_first():
 
 
 def test_texts_without_any_name_make_no_scorer(caplog):
-    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
+    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
         assert fitted(["zebra"] * 600, csr_array(np.ones((600, NUM_LABELS), np.float32))) is None
     assert "names: 0 of 0 finds" in caplog.text
 
 
 def test_names_without_words_make_no_scorer(caplog):
-    with caplog.at_level(logging.WARNING, "training.lexical.fit"):
+    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
         found = fit_name_model(
             Texts(["..."]), csr_array(np.ones((1, 2), np.float32)), catalogue_of(["...", "?"]), {},
             seed=0,

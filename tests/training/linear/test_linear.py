@@ -11,12 +11,12 @@ from scipy.sparse import csr_array
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from models.errors import ConfigError, DataError
-from training.label_tree.fit import fit_tree
-from training.linear import trainer as linear
-from training.linear.methods import make_method
-from training.linear.trainer import LinearOptions, LinearTrainer, train_linear
-from training.runtime.checkpoints import is_done
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.linear import trainer as linear
+from longtail.training.linear.methods import make_method
+from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
+from longtail.training.runtime.checkpoints import is_done
 
 N, DIM, L = 60, 5, 12
 METHODS = [

@@ -11,16 +11,16 @@ from scipy.sparse import csr_array
 from scipy.stats import chisquare
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from models.errors import DataError
-from training.experiments.adversarial.signal_to_noise import TableSampler, random_table
-from training.label_tree.fit import fit_tree
-from training.learning.distributions import AllLabels, Frequency, Shared, Uniform
-from training.learning.document_distributions import TreeNegatives
-from training.learning.objectives import SampledObjective
-from training.learning.pair_losses import DECOUPLED_LOSSES
-from training.learning.sampling import Pairs
-from training.learning.weights import constant, importance
-from training.linear.losses import (
+from longtail.models.errors import DataError
+from longtail.training.experiments.adversarial.signal_to_noise import TableSampler, random_table
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.learning.distributions import AllLabels, Frequency, Shared, Uniform
+from longtail.training.learning.document_distributions import TreeNegatives
+from longtail.training.learning.objectives import SampledObjective
+from longtail.training.learning.pair_losses import DECOUPLED_LOSSES
+from longtail.training.learning.sampling import Pairs
+from longtail.training.learning.weights import constant, importance
+from longtail.training.linear.losses import (
     AugmentAndReduce,
     NoiseContrast,
     ProjectedTree,

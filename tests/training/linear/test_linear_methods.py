@@ -10,13 +10,13 @@ import torch
 from scipy.sparse import csr_array
 from torch.nn.functional import cross_entropy
 
-from models.errors import ConfigError
-from models.scorers.linear import LinearModel, PriorCorrection
-from training.experiments.adversarial.signal_to_noise import random_table
-from training.label_tree.fit import fit_tree
-from training.linear import methods as linear_methods
-from training.linear.methods import make_method, measure_linear
-from training.linear.trainer import LinearOptions, LinearTrainer, train_linear
+from longtail.models.errors import ConfigError
+from longtail.models.scorers.linear import LinearModel, PriorCorrection
+from longtail.training.experiments.adversarial.signal_to_noise import random_table
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.linear import methods as linear_methods
+from longtail.training.linear.methods import make_method, measure_linear
+from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 
 NUM_DOCUMENTS, NUM_LABELS = 3, 5
 COUNTS = (200 * random_table(NUM_DOCUMENTS, NUM_LABELS, seed=0, spread=0.8)).round().int().numpy()

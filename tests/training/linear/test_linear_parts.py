@@ -11,16 +11,16 @@ import torch
 from pydantic import ValidationError
 from scipy.sparse import csr_array
 
-from models.errors import ConfigError
-from models.scorers.linear import LinearScorer
-from training.configuration.linear import LinearConfig
-from training.configuration.run import TrainingConfig
-from training.label_tree.fit import fit_tree
-from training.learning.document_distributions import PartlyUniform
-from training.linear.losses import ProjectedTree
-from training.linear.methods import make_pair_objective
-from training.linear.stage import train_linear_scorer
-from training.pipeline.dense import start_dense
+from longtail.models.errors import ConfigError
+from longtail.models.scorers.linear import LinearScorer
+from longtail.training.configuration.linear import LinearConfig
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.learning.document_distributions import PartlyUniform
+from longtail.training.linear.losses import ProjectedTree
+from longtail.training.linear.methods import make_pair_objective
+from longtail.training.linear.stage import train_linear_scorer
+from longtail.training.pipeline.dense import start_dense
 
 TREE = {"kind": "tree", "components": 3, "regulariser": 0.1}
 SOFTMAX = {"kind": "softmax"}

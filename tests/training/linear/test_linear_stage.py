@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from models.encoders.dual_encoder import encode_all
-from models.parts.storage import read_parts
-from models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
-from training.configuration.linear import LinearConfig
-from training.linear.stage import standardise, train_linear_scorer, unstandardised
-from training.neural import document_vectors
-from training.neural.document_vectors import encode_documents
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.parts.storage import read_parts
+from longtail.models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
+from longtail.training.configuration.linear import LinearConfig
+from longtail.training.linear.stage import standardise, train_linear_scorer, unstandardised
+from longtail.training.neural import document_vectors
+from longtail.training.neural.document_vectors import encode_documents
 
 DIM, NUM_LABELS = 6, 5
 
@@ -76,8 +76,8 @@ def test_corrected_scores_find_the_labels_of_made_up_documents(tmp_path: Path) -
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
-    monkeypatch.setattr("training.label_tree.kept.fit_tree", None)
-    monkeypatch.setattr("training.linear.trainer.LinearTrainer.step", None)
+    monkeypatch.setattr("longtail.training.label_tree.kept.fit_tree", None)
+    monkeypatch.setattr("longtail.training.linear.trainer.LinearTrainer.step", None)
     again = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
     np.testing.assert_array_equal(again.model.weight, first.model.weight)
     np.testing.assert_array_equal(again.model.bias, first.model.bias)
@@ -86,8 +86,8 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
 def test_documents_are_encoded_part_by_part_and_once(
     trained, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models.encoders.tokens import tokenize_texts
-    from training.data.dataset import open_dataset
+    from longtail.models.encoders.tokens import tokenize_texts
+    from longtail.training.data.dataset import open_dataset
 
     dense = read_parts(trained.bundle).dense
     texts = list(open_dataset(tiny_corpus).split("dev").texts())

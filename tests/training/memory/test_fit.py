@@ -10,13 +10,13 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_array
 
-from models.memory.memory import LEAST_TEMPERATURE
-from models.memory.search import nearest_documents
-from models.memory.source import NeighbourSource
-from training.configuration.run import TrainingConfig
-from training.configuration.sections import NeighboursConfig
-from training.evaluation.metrics import join_truth, ndcg_at
-from training.memory.fit import DevDocuments, fit_memory
+from longtail.models.memory.memory import LEAST_TEMPERATURE
+from longtail.models.memory.search import nearest_documents
+from longtail.models.memory.source import NeighbourSource
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import NeighboursConfig
+from longtail.training.evaluation.metrics import join_truth, ndcg_at
+from longtail.training.memory.fit import DevDocuments, fit_memory
 
 CONFIG = NeighboursConfig(num_neighbours=(4, 1, 20), temperature=(0.1, 0.5, 0.02))
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.neural import batching
-from training.neural.batching import BatchPlan
+from longtail.training.neural import batching
+from longtail.training.neural.batching import BatchPlan
 
 some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=150).map(np.array)
 

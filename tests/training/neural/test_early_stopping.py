@@ -8,28 +8,28 @@ import torch
 from scipy.sparse import csr_array
 from torch import nn
 
-from models.encoders.dual_encoder import encode_all
-from models.encoders.tokens import tokenize_texts
-from training.configuration.sections import EarlyStoppingConfig
-from training.data.dataset import open_dataset
-from training.evaluation.by_frequency import TAIL_BIN, measure
-from training.evaluation.metrics import join_truth
-from training.learning.pairs import label_counts
-from training.neural.early_stopping import (
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.training.configuration.sections import EarlyStoppingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.by_frequency import TAIL_BIN, measure
+from longtail.training.evaluation.metrics import join_truth
+from longtail.training.learning.pairs import label_counts
+from longtail.training.neural.early_stopping import (
     DevSample,
     EarlyStopping,
     classifier_metric,
     metric_of,
     retrieval_metric,
 )
-from training.runtime.machine import Machine
+from longtail.training.runtime.machine import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 
 
 @pytest.fixture(scope="module")
 def sample(tiny_corpus, tiny_encoder) -> DevSample:
-    from models.encoders.pretrained import load_tokenizer
+    from longtail.models.encoders.pretrained import load_tokenizer
 
     split = open_dataset(tiny_corpus).split("dev")
     documents = tokenize_texts(load_tokenizer(tiny_encoder), list(split.texts()), 24)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.encoders.pretrained import load_tokenizer
-from models.encoders.tokens import TokenizedTexts, tokenize_texts
-from training.configuration.run import TrainingConfig
-from training.data.dataset import open_dataset
-from training.pipeline.dense import read_training_texts, start_dense
+from longtail.models.encoders.pretrained import load_tokenizer
+from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.pipeline.dense import read_training_texts, start_dense
 
 LABELS = np.arange(4, 30)
 

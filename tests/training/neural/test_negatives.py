@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.stats import chisquare
 
-from models.ranking.top_k import NO_LABEL
-from training.neural.label_subsets import LabelSubsets, hard_negatives, positives_among
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives, positives_among
 
 NO_HARD = np.empty((2, 0), dtype=np.int64)
 

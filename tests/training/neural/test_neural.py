@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from models.encoders.dual_encoder import encode_all
-from models.errors import ConfigError
-from training.configuration.sections import ClassifierConfig, StageConfig
-from training.learning.subset_losses import decoupled_softmax_loss, depl_loss
-from training.neural import loop as stages
-from training.neural.layers import freeze_layers
-from training.neural.loop import Stages
-from training.neural.model import DeplModel, TrainingTexts
-from training.neural.optimizer import make_optimizer, set_rates
-from training.neural.steps import Step, classifier_step, retrieval_step, start_scores
-from training.runtime.machine import Machine, find_machine
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.sections import ClassifierConfig, StageConfig
+from longtail.training.learning.subset_losses import decoupled_softmax_loss, depl_loss
+from longtail.training.neural import loop as stages
+from longtail.training.neural.layers import freeze_layers
+from longtail.training.neural.loop import Stages
+from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.neural.optimizer import make_optimizer, set_rates
+from longtail.training.neural.steps import Step, classifier_step, retrieval_step, start_scores
+from longtail.training.runtime.machine import Machine, find_machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
@@ -280,7 +280,7 @@ def test_progress_is_logged_with_step_loss_and_documents_a_second(
 ):
     monkeypatch.setattr(stages, "_LOG_EVERY_S", 0.0)
     model = new_model()
-    with caplog.at_level(logging.INFO, "training.neural.loop"):
+    with caplog.at_level(logging.INFO, "longtail.training.neural.loop"):
         run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
     assert len(caplog.messages) == STEPS
     for word in ("classifier step 8/8", "loss", "docs_per_s", "gpu_gib"):

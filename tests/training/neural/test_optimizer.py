@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from models.errors import ConfigError
-from training.configuration.sections import ClassifierConfig
-from training.neural.layers import (
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.sections import ClassifierConfig
+from longtail.training.neural.layers import (
     begin_training,
     checkpoint_gradients,
     freeze_layers,
     parameters_by_depth,
 )
-from training.neural.optimizer import make_optimizer, set_rates
+from longtail.training.neural.optimizer import make_optimizer, set_rates
 
 CONFIG = ClassifierConfig(encoder_learning_rate=1e-3)
 

@@ -12,18 +12,18 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from models.encoders.dual_encoder import DualEncoder, encode_all
-from models.encoders.pretrained import load_transformer
-from models.encoders.tokens import TokenizedTexts
-from training.configuration.run import TrainingConfig
-from training.configuration.sections import RetrievalConfig
-from training.learning.objectives import make_objective
-from training.learning.sampling import step_generator
-from training.neural.loop import Stages
-from training.neural.model import DeplModel, TrainingTexts
-from training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
-from training.neural.steps import Step, classifier_step, start_scores
-from training.runtime.machine import Machine
+from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.pretrained import load_transformer
+from longtail.models.encoders.tokens import TokenizedTexts
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import RetrievalConfig
+from longtail.training.learning.objectives import make_objective
+from longtail.training.learning.sampling import step_generator
+from longtail.training.neural.loop import Stages
+from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
+from longtail.training.neural.steps import Step, classifier_step, start_scores
+from longtail.training.runtime.machine import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 ROWS = np.arange(8)

@@ -9,15 +9,15 @@ from itertools import count
 import pytest
 import torch
 
-from training.configuration.sections import ClassifierConfig, StageConfig
-from training.learning.subset_losses import depl_loss
-from training.neural import loop as stages
-from training.neural.loop import Stages
-from training.neural.model import DeplModel
-from training.neural.steps import retrieval_step
-from training.runtime.checkpoints import load_notes, newest_checkpoint
-from training.runtime.machine import Machine
-from training.runtime.run_log import progress_path, read_dev_points, read_progress
+from longtail.training.configuration.sections import ClassifierConfig, StageConfig
+from longtail.training.learning.subset_losses import depl_loss
+from longtail.training.neural import loop as stages
+from longtail.training.neural.loop import Stages
+from longtail.training.neural.model import DeplModel
+from longtail.training.neural.steps import retrieval_step
+from longtail.training.runtime.checkpoints import load_notes, newest_checkpoint
+from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.run_log import progress_path, read_dev_points, read_progress
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
@@ -151,7 +151,7 @@ def test_a_stage_that_gets_better_to_its_end_is_not_stopped(train, new_model, tm
 
 
 def test_a_measurement_is_logged(train, new_model, tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "training.neural.loop"):
+    with caplog.at_level(logging.INFO, "longtail.training.neural.loop"):
         train(tmp_path, new_model(), config_of(**OPTIONS["early_stopping"]))
     assert "classifier step 1 dev P@5 0.2000" in caplog.text
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.bundle.registry import Registry
-from models.errors import ConfigError
-from models.parts.storage import read_parts
-from training.data.dataset import open_dataset
-from training.neural.batching import BatchPlan
-from training.options import seconds_of
-from training.pipeline import budget
-from training.pipeline.budget import DensePlan, plan_dense, train_within
-from training.pipeline.dense_costs import DenseCosts, StageTime, measure_dense_costs
-from training.pipeline.train import Run
-from training.runtime.distributed import Processes
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ConfigError
+from longtail.models.parts.storage import read_parts
+from longtail.training.data.dataset import open_dataset
+from longtail.training.neural.batching import BatchPlan
+from longtail.training.options import seconds_of
+from longtail.training.pipeline import budget
+from longtail.training.pipeline.budget import DensePlan, plan_dense, train_within
+from longtail.training.pipeline.dense_costs import DenseCosts, StageTime, measure_dense_costs
+from longtail.training.pipeline.train import Run
+from longtail.training.runtime.distributed import Processes
 
 SPENT = [SimpleNamespace(stage="features", wall_s=1.0)]
 """What the run without an encoder took: the second takes its features again."""
@@ -138,8 +138,10 @@ def test_a_shorter_time_gives_shorter_stages_and_the_same_again(
     shorter = train_in(tmp_path / "plain", plan.applied(tiny_config), tiny_corpus)
     assert registry.open(2).manifest.digest == shorter.bundle.manifest.digest
     monkeypatch.setattr(budget, "measure_dense_costs", None)
-    monkeypatch.setattr("training.neural.loop._train_step", None)  # nothing is trained again
-    monkeypatch.setattr("training.sparse.svm.SvmProblem.fit", None)
+    monkeypatch.setattr(
+        "longtail.training.neural.loop._train_step", None
+    )  # nothing is trained again
+    monkeypatch.setattr("longtail.training.sparse.svm.SvmProblem.fit", None)
     assert start(22.0)[0] == version
     assert registry.versions() == [1, 2]
     assert "steps of retrieval" in said[1]

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import ConfigError
+from longtail.models.errors import ConfigError
 
 COLUMNS = ("--text-columns", "title,abstract", "--label-column", "topics", "--label-delimiter", "|")
 
@@ -54,7 +54,7 @@ def test_one_file_is_trained_evaluated_and_resumed_with_the_same_columns_alone(p
     assert measured.exit_code == 0, measured.output
     divided = longtail.CorpusOptions(("title", "abstract"), "topics", "|")
     found = longtail.evaluate(posts, registry=registry, corpus=divided)
-    from training.data.dataset import open_dataset
+    from longtail.training.data.dataset import open_dataset
 
     num_test = open_dataset(posts, divided).split("test").scan().labels.shape[0]
     assert found.rankings["sparse"].labels.shape[0] == num_test > 10

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.scorers.calibration import IDENTITY
-from training.calibration.ensemble import Blending
-from training.calibration.members import DevRanking
-from training.calibration.scored_pairs import ScoredPairs
-from training.pipeline.default_scorer import DefaultScorer, Lead, choose_default, kept_default
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.training.calibration.ensemble import Blending
+from longtail.training.calibration.members import DevRanking
+from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.pipeline.default_scorer import (
+    DefaultScorer,
+    Lead,
+    choose_default,
+    kept_default,
+)
 
 NUM_LABELS = 12
 CATALOGUE = LabelCatalogue(Label(f"L{i}", f"l{i}", training_count=20) for i in range(NUM_LABELS))

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.names import BLENDABLE, WITHOUT_ENCODER
-from models.parts.batches import TextBatch
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from training.assessment.assess import assess
-from training.data.dataset import open_dataset
-from training.pipeline import dev_split as module
-from training.pipeline.dev_split import DevSplit, finish_on_dev
+from longtail.models.names import BLENDABLE, WITHOUT_ENCODER
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.assessment.assess import assess
+from longtail.training.data.dataset import open_dataset
+from longtail.training.pipeline import dev_split as module
+from longtail.training.pipeline.dev_split import DevSplit, finish_on_dev
 
 BLENDS = {"ensemble": BLENDABLE, "fast": WITHOUT_ENCODER}
 

@@ -23,19 +23,19 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer
 from transformers import AutoModel, AutoTokenizer, PretrainedConfig, TokenizersBackend
 
-from models.encoders.dual_encoder import DualEncoder, encode_all
-from models.encoders.families import num_positions
-from models.encoders.pretrained import load_tokenizer, load_transformer
-from models.encoders.tokens import tokenize_texts
-from models.encoders.vector_head import VectorHead
-from models.errors import ConfigError
-from models.parts.dense_parts import DenseParts
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from training.configuration.run import TrainingConfig
-from training.data.dataset import open_dataset
-from training.data.survey import survey
-from training.pipeline.dense import check_start, start_dense
+from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.families import num_positions
+from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.errors import ConfigError
+from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.survey import survey
+from longtail.training.pipeline.dense import check_start, start_dense
 
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain", "sea",
          "ship", "coal", "wine", "road", "rail")  # fmt: skip
@@ -287,8 +287,8 @@ def test_a_bundle_with_a_decoder_is_refused_when_it_is_loaded(
     """As e37f807 published them."""
     config = settings_for(encoder_of("qwen3"), document_pooling="cls")
     with monkeypatch.context() as patched:
-        patched.setattr("training.pipeline.encoder_start.check_pooling", lambda *_: None)
-        patched.setattr("training.pipeline.train.check_start", lambda *_: None)
+        patched.setattr("longtail.training.pipeline.encoder_start.check_pooling", lambda *_: None)
+        patched.setattr("longtail.training.pipeline.train.check_start", lambda *_: None)
         trained = train_in(tmp_path, config, corpus)
     with pytest.raises(ConfigError, match=DECODER):
         Predictor.of_bundle(trained.bundle)
@@ -400,7 +400,7 @@ def test_relative_positions_have_no_end(encoder_of, name):
 def test_a_length_that_only_the_encoder_itself_refuses_is_told(
     encoder_of, train_in, corpus, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("training.pipeline.dense.num_positions", lambda _: 10**9)
+    monkeypatch.setattr("longtail.training.pipeline.dense.num_positions", lambda _: 10**9)
     config = settings_for(encoder_of("data2vec-text"), document_max_tokens=NUM_POSITIONS)
     with pytest.raises(
         ConfigError,
@@ -498,8 +498,10 @@ def test_a_run_with_the_check_publishes_the_same_bytes_as_one_without(
 ):
     config = settings_for(encoder_of("bert"))
     checked = train_in(tmp_path / "checked", config, corpus)
-    monkeypatch.setattr("training.pipeline.train.check_start", lambda *_: None)
-    monkeypatch.setattr("training.pipeline.dense.usable_machine", lambda trial: trial.machine)
-    monkeypatch.setattr("models.encoders.pretrained.check_last_layer", lambda *_: None)
+    monkeypatch.setattr("longtail.training.pipeline.train.check_start", lambda *_: None)
+    monkeypatch.setattr(
+        "longtail.training.pipeline.dense.usable_machine", lambda trial: trial.machine
+    )
+    monkeypatch.setattr("longtail.models.encoders.pretrained.check_last_layer", lambda *_: None)
     unchecked = train_in(tmp_path / "unchecked", config, corpus)
     assert checked.bundle.manifest.digest == unchecked.bundle.manifest.digest

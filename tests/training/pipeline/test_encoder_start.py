@@ -15,17 +15,17 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import linear, normalize
 
-from models.edit.add_labels import add_labels
-from models.encoders.dual_encoder import DEPL_HEAD, encode_all
-from models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
-from models.encoders.tokens import Prefixes, tokenize_texts
-from models.encoders.vector_head import VectorHead
-from models.errors import ConfigError
-from models.labels.catalogue import Label
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from training.configuration.run import TrainingConfig
-from training.pipeline.encoder_start import StartingEncoder, load_encoder
+from longtail.models.edit.add_labels import add_labels
+from longtail.models.encoders.dual_encoder import DEPL_HEAD, encode_all
+from longtail.models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
+from longtail.models.encoders.tokens import Prefixes, tokenize_texts
+from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.errors import ConfigError
+from longtail.models.labels.catalogue import Label
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.pipeline.encoder_start import StartingEncoder, load_encoder
 
 DIM = 8
 DENSE = ["retrieval", "classifier", "hybrid", "linear", "sparse"]

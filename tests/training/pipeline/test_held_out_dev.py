@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from models.encoders.dual_encoder import encode_all
-from models.encoders.tokens import tokenize_texts
-from models.errors import ConfigError
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from training.assessment.assess import assess
-from training.configuration.run import TrainingConfig
-from training.data.dataset import open_dataset
-from training.data.held_out import with_held_out_dev
-from training.pipeline.encoder_free import fit_encoder_free
-from training.runtime.run_log import read_dev_points, read_stage_costs
-from training.sparse.fit import _save_block
-from training.sparse.svm import FittedLabels
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import ConfigError
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.assessment.assess import assess
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.pipeline.encoder_free import fit_encoder_free
+from longtail.training.runtime.run_log import read_dev_points, read_stage_costs
+from longtail.training.sparse.fit import _save_block
+from longtail.training.sparse.svm import FittedLabels
 
 SHARE = 0.4  # 24 of the 60 documents, some more than the least that are held out
 
@@ -117,7 +117,7 @@ def test_the_fits_are_stages_of_their_own(sparse):
 def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
     sparse, train_in, sparse_config, corpus, tmp_path, monkeypatch, num_saved
 ):
-    monkeypatch.setattr("training.sparse.fit._BLOCK_SIZE", 50)
+    monkeypatch.setattr("longtail.training.sparse.fit._BLOCK_SIZE", 50)
     saved: list[Path] = []
 
     def save(path: Path, fitted: FittedLabels) -> None:
@@ -126,12 +126,12 @@ def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
         saved.extend([path] if path.parent.name == "sparse-all" else [])
         _save_block(path, fitted)
 
-    monkeypatch.setattr("training.sparse.fit._save_block", save)
+    monkeypatch.setattr("longtail.training.sparse.fit._save_block", save)
     with pytest.raises(KeyboardInterrupt):
         train_in(tmp_path, with_share(sparse_config), corpus)
     again: list[Path] = []
     monkeypatch.setattr(
-        "training.sparse.fit._save_block",
+        "longtail.training.sparse.fit._save_block",
         lambda path, fitted: again.append(path) or _save_block(path, fitted),
     )
     resumed = train_in(tmp_path, with_share(sparse_config), corpus)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.configuration.run import TrainingConfig
 from tests.conftest import write_lines
-from training.configuration.run import TrainingConfig
 
 WORDS = ("Gießkanne", "Rucksack", "Lampe", "Stuhl")
 MARKED = "<p>Diese <b>{}</b> ist &quot;gut&quot;</p><ul><li>{} &amp; mehr</li></ul>"

@@ -23,38 +23,38 @@ import yaml
 from scipy.sparse import csr_array
 from transformers import BertConfig, BertModel
 
-from models.bundle.manifest import blend_of
-from models.bundle.registry import Registry
-from models.encoders.pretrained import find_encoder, load_transformer
-from models.encoders.tokens import tokenize_texts
-from models.errors import ConfigError, DataError, RequestError
-from models.names import BLENDABLE, WITHOUT_ENCODER
-from models.options import RankingOptions
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from models.scorers.linear import TreeCorrection, corrected_scores
-from training.assessment.assess import assess
-from training.configuration.learning import SoftTopKLossConfig
-from training.configuration.run import TrainingConfig
-from training.data.dataset import open_dataset
-from training.pipeline import encoder_free
-from training.pipeline import train as pipeline
-from training.pipeline.dense import start_dense
-from training.runtime.distributed import Processes
-from training.runtime.run_log import read_dev_points, read_progress, read_stage_costs
+from longtail.models.bundle.manifest import blend_of
+from longtail.models.bundle.registry import Registry
+from longtail.models.encoders.pretrained import find_encoder, load_transformer
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import ConfigError, DataError, RequestError
+from longtail.models.names import BLENDABLE, WITHOUT_ENCODER
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.scorers.linear import TreeCorrection, corrected_scores
+from longtail.training.assessment.assess import assess
+from longtail.training.configuration.learning import SoftTopKLossConfig
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.pipeline import encoder_free
+from longtail.training.pipeline import train as pipeline
+from longtail.training.pipeline.dense import start_dense
+from longtail.training.runtime.distributed import Processes
+from longtail.training.runtime.run_log import read_dev_points, read_progress, read_stage_costs
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
 KILLER = """
 import importlib, json, os, signal, sys
 import longtail, training.assessment.assess, training.calibration.ensemble
-import training.linear.stage, training.linear.trainer, training.neural.loop
-import training.pipeline.train, training.sparse.fit
+import longtail.training.linear.stage, longtail.training.linear.trainer,
+longtail.training.neural.loop import longtail.training.pipeline.train, longtail.training.sparse.fit
 
 def run(module, function, number, arguments):
-    training.neural.loop._CHECKPOINT_EVERY_S = training.linear.trainer._CHECKPOINT_EVERY_S = 0.0
-    training.sparse.fit._BLOCK_SIZE = 50
-    owner = importlib.import_module(module)
+    longtail.training.neural.loop._CHECKPOINT_EVERY_S =
+    longtail.training.linear.trainer._CHECKPOINT_EVERY_S = 0.0
+    longtail.training.sparse.fit._BLOCK_SIZE = 50 owner = importlib.import_module(module)
     original, calls = getattr(owner, function), []
     def patched(*args, **kwargs):
         calls.append(1)
@@ -74,19 +74,27 @@ for line in sys.stdin:
 """
 # The 16 steps of either stage are saved one by one, the last one of a stage without its optimizer.
 MOMENTS = {
-    "third block of labels": ("training.sparse.fit", "_save_block", 3),
-    "fifth checkpoint": ("training.runtime.checkpoints", "sync_tree", 5),
-    "last checkpoint of the classifier": ("training.runtime.checkpoints", "sync_tree", 16),
-    "step of the retrieval model": ("training.neural.loop", "_train_step", 21),
+    "third block of labels": ("longtail.training.sparse.fit", "_save_block", 3),
+    "fifth checkpoint": ("longtail.training.runtime.checkpoints", "sync_tree", 5),
+    "last checkpoint of the classifier": ("longtail.training.runtime.checkpoints", "sync_tree", 16),
+    "step of the retrieval model": ("longtail.training.neural.loop", "_train_step", 21),
     "deletion of the checkpoint before": ("shutil", "rmtree", 64),
-    "vectors encoded but not kept": ("training.neural.document_vectors", "save_arrays", 1),
-    "tree fitted but not kept": ("training.label_tree.kept", "save_arrays", 1),
-    "third checkpoint of the linear scorer": ("training.linear.trainer", "save_states", 3),
-    "blending fitted but not kept": ("training.calibration.ensemble", "write_json_durably", 1),
-    "aims fitted but not kept": ("training.calibration.aims", "write_lines_durably", 1),
-    "bundle half written": ("models.bundle.bundle", "sync_tree", 1),
-    "bundle not yet numbered": ("models.bundle.registry", "open_bundle", 1),
-    "bundle not yet in the registry's file": ("models.bundle.registry", "write_json_durably", 1),
+    "vectors encoded but not kept": ("longtail.training.neural.document_vectors", "save_arrays", 1),
+    "tree fitted but not kept": ("longtail.training.label_tree.kept", "save_arrays", 1),
+    "third checkpoint of the linear scorer": ("longtail.training.linear.trainer", "save_states", 3),
+    "blending fitted but not kept": (
+        "longtail.training.calibration.ensemble",
+        "write_json_durably",
+        1,
+    ),
+    "aims fitted but not kept": ("longtail.training.calibration.aims", "write_lines_durably", 1),
+    "bundle half written": ("longtail.models.bundle.bundle", "sync_tree", 1),
+    "bundle not yet numbered": ("longtail.models.bundle.registry", "open_bundle", 1),
+    "bundle not yet in the registry's file": (
+        "longtail.models.bundle.registry",
+        "write_json_durably",
+        1,
+    ),
 }
 
 
@@ -164,11 +172,13 @@ def test_a_finished_run_started_again_publishes_no_second_version(
     train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
 ):
     first = train_in(tmp_path, tiny_config, tiny_corpus)
-    monkeypatch.setattr("training.neural.loop._train_step", None)  # nothing is left to be trained
-    monkeypatch.setattr("training.sparse.svm.SvmProblem.fit", None)
-    monkeypatch.setattr("training.neural.document_vectors.encode_all", None)
-    monkeypatch.setattr("training.label_tree.kept.fit_tree", None)
-    monkeypatch.setattr("training.linear.trainer.LinearTrainer.step", None)
+    monkeypatch.setattr(
+        "longtail.training.neural.loop._train_step", None
+    )  # nothing is left to be trained
+    monkeypatch.setattr("longtail.training.sparse.svm.SvmProblem.fit", None)
+    monkeypatch.setattr("longtail.training.neural.document_vectors.encode_all", None)
+    monkeypatch.setattr("longtail.training.label_tree.kept.fit_tree", None)
+    monkeypatch.setattr("longtail.training.linear.trainer.LinearTrainer.step", None)
     again = train_in(tmp_path, tiny_config, tiny_corpus)
     assert again.version == first.version == first.registry.current()
     assert first.registry.versions() == [1]
@@ -427,7 +437,7 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
     train_in, tiny_config, copied_corpus, tmp_path, caplog
 ):
     (copied_corpus / "dev.jsonl").unlink()
-    with caplog.at_level(logging.WARNING, "training.pipeline.train"):
+    with caplog.at_level(logging.WARNING, "longtail.training.pipeline.train"):
         manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
     assert manifest.scorers == (
@@ -511,7 +521,7 @@ def test_label_texts_are_read_into_tokens_once(
         read.extend(texts)
         return tokenize_texts(tokenizer, texts, *options, **named)
 
-    monkeypatch.setattr("training.pipeline.dense.tokenize_texts", tokenize)
+    monkeypatch.setattr("longtail.training.pipeline.dense.tokenize_texts", tokenize)
     config = changed(tiny_config, scorers=["retrieval", "sparse"])
     catalogue = train_in(tmp_path, config, tiny_corpus).bundle.catalogue
     counts = Counter(read)
@@ -561,7 +571,7 @@ def test_the_other_processes_train_along_and_leave_nothing_behind(
 def no_encoder(monkeypatch):
     """Nothing of an encoder can be looked for, loaded or trained."""
     for name in ("find_encoder", "load_encoder", "DeplModel", "find_machine"):
-        monkeypatch.setattr(f"training.pipeline.dense.{name}", None)
+        monkeypatch.setattr(f"longtail.training.pipeline.dense.{name}", None)
 
 
 def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_sparse):
@@ -592,7 +602,7 @@ def test_no_encoder_is_needed_and_what_was_said_of_it_is_told_to_be_ignored(
     no_encoder, train_in, tiny_config, trained_sparse, tiny_corpus, tmp_path, caplog
 ):
     config = changed(tiny_config, scorers=["sparse"], encoder="no such encoder")
-    with caplog.at_level(logging.WARNING, "training.pipeline.train"):
+    with caplog.at_level(logging.WARNING, "longtail.training.pipeline.train"):
         again = train_in(tmp_path, config, tiny_corpus)
     assert digest_of(again) == digest_of(trained_sparse)
     assert "scorers sparse: these settings decide nothing: encoder, doc" in caplog.text

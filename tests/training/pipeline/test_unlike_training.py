@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.predict.predictor import Predictor
+from longtail.models.predict.predictor import Predictor
+from longtail.training.configuration.run import TrainingConfig
 from tests.conftest import write_lines
-from training.configuration.run import TrainingConfig
 
 NUM_WORDS = 300
 

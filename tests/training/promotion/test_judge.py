@@ -11,21 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
-from models.bundle.registry import Registry
-from models.errors import DataError
-from models.labels.catalogue import LabelCatalogue
-from models.promotion.rules import PromotionRules
-from training.calibration.reliability import calibration_error
-from training.data.dataset import open_dataset
-from training.promotion.feedback import (
+from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.promotion.rules import PromotionRules
+from longtail.training.calibration.reliability import calibration_error
+from longtail.training.data.dataset import open_dataset
+from longtail.training.promotion.feedback import (
     JudgedDocument,
     read_feedback,
     shares_in_order,
     time_of,
 )
-from training.promotion.judge import HeldOut, judge
-from training.promotion.ranking import Version, milliseconds_a_text
+from longtail.training.promotion.judge import HeldOut, judge
+from longtail.training.promotion.ranking import Version, milliseconds_a_text
 
 LENIENT = PromotionRules(
     require="not-worse", min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0

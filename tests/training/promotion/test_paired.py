@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.promotion.rules import PromotionRules
-from training.evaluation.metrics import (
+from longtail.models.promotion.rules import PromotionRules
+from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     document_values_at,
     inverse_propensities,
@@ -16,7 +16,7 @@ from training.evaluation.metrics import (
     precision_at,
     propensity_scored_precision_at,
 )
-from training.promotion.paired import holm, objections, paired_test, quality_tests
+from longtail.training.promotion.paired import holm, objections, paired_test, quality_tests
 
 NUM_PAIRS = 200
 NUM_LABELS = 60

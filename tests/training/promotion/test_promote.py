@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from models.bundle.bundle import LABELS_NAME, write_bundle
-from models.bundle.registry import Registry
-from models.errors import BundleNotFoundError, ConfigError
-from models.promotion.decision import Decision
-from models.promotion.log import LOG_NAME, PromotionLog
-from models.promotion.rules import PromotionRules
-from training.commands.promote import promote_command
-from training.data.dataset import open_dataset
-from training.promotion.judge import HeldOut
-from training.promotion.promote import promote
+from longtail.models.bundle.bundle import LABELS_NAME, write_bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import BundleNotFoundError, ConfigError
+from longtail.models.promotion.decision import Decision
+from longtail.models.promotion.log import LOG_NAME, PromotionLog
+from longtail.models.promotion.rules import PromotionRules
+from longtail.training.commands.promote import promote_command
+from longtail.training.data.dataset import open_dataset
+from longtail.training.promotion.judge import HeldOut
+from longtail.training.promotion.promote import promote
 
 RULES = PromotionRules(
     require="not-worse", min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0
@@ -67,8 +67,8 @@ def test_the_command_reads_feedback_where_it_is_kept(registry, tiny_corpus, monk
         seen.append(held_out.feedback.read_text())
         raise ConfigError("judged")
 
-    monkeypatch.setattr("training.promotion.promote.promote", judge)
-    monkeypatch.setattr("training.commands.promote.configure_logging", lambda _: None)
+    monkeypatch.setattr("longtail.training.promotion.promote.promote", judge)
+    monkeypatch.setattr("longtail.training.commands.promote.configure_logging", lambda _: None)
     command = promote_command(lambda: None, lambda *_: None, export)
     for place in (url, registry.folder):
         with pytest.raises(ConfigError, match="judged"):

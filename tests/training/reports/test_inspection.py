@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import LongtailError
-from training.data.dataset import open_dataset
-from training.reports.inspection import Inspection, inspect_dataset
-from training.reports.inspection_text import bars_of_ranks, text_of, write_inspection
-from training.reports.training_cost import estimate_costs
+from longtail.models.errors import LongtailError
+from longtail.training.data.dataset import open_dataset
+from longtail.training.reports.inspection import Inspection, inspect_dataset
+from longtail.training.reports.inspection_text import bars_of_ranks, text_of, write_inspection
+from longtail.training.reports.training_cost import estimate_costs
 
 ODD = {
     "train": [

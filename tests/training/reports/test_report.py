@@ -17,13 +17,13 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import ConfigError
-from training.evaluation.hierarchical import HierarchicalReport
-from training.reports import html
-from training.reports import report as report_module
-from training.reports.figures import draw_curves, png_of
-from training.reports.report import read_run_log
-from training.runtime.run_log import DevPoint, ProgressPoint, write_dev_points
+from longtail.models.errors import ConfigError
+from longtail.training.evaluation.hierarchical import HierarchicalReport
+from longtail.training.reports import html
+from longtail.training.reports import report as report_module
+from longtail.training.reports.figures import draw_curves, png_of
+from longtail.training.reports.report import read_run_log
+from longtail.training.runtime.run_log import DevPoint, ProgressPoint, write_dev_points
 
 VOID = {"meta", "img", "source"}
 

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.ranking.top_k import NO_LABEL, Ranking
-from training.reports.tail_examples import FOUND, MISSED, WRONG, TailExample, choose_tail_examples
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.reports.tail_examples import (
+    FOUND,
+    MISSED,
+    WRONG,
+    TailExample,
+    choose_tail_examples,
+)
 
 COUNTS = np.array([0, 1, 9, 10, 3, 500, 2, 4])
 RANKED = [[5, 1, 3, 0, 2, 4, 7], [2, 5, 3, 1, 0, 7, 6], [5, 3, 0, NO_LABEL, *[NO_LABEL] * 3]]

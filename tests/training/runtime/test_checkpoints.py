@@ -11,8 +11,8 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-from training.runtime import checkpoints
-from training.runtime.checkpoints import (
+from longtail.training.runtime import checkpoints
+from longtail.training.runtime.checkpoints import (
     is_done,
     load_checkpoint,
     newest_checkpoint,

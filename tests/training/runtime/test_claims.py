@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from models.errors import ConfigError
-from training.runtime.claims import claim
+from longtail.models.errors import ConfigError
+from longtail.training.runtime.claims import claim
 
 
 def test_a_folder_says_what_it_is_for_and_is_taken_up_by_the_same(tmp_path):

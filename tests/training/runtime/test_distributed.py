@@ -21,19 +21,19 @@ import yaml
 from torch import nn
 from tqdm import tqdm
 
-from models.bundle.registry import Registry
-from models.errors import ConfigError
-from training.configuration.run import TrainingConfig
-from training.configuration.sections import ClassifierConfig
-from training.learning.subset_losses import decoupled_softmax_loss
-from training.neural import loop as stages
-from training.neural.loop import Stages
-from training.neural.model import DeplModel
-from training.neural.steps import retrieval_step
-from training.runtime import distributed
-from training.runtime.distributed import ALONE, Processes, joined_processes
-from training.runtime.machine import Machine
-from training.runtime.run_log import progress_path, read_dev_points, read_progress
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import ClassifierConfig
+from longtail.training.learning.subset_losses import decoupled_softmax_loss
+from longtail.training.neural import loop as stages
+from longtail.training.neural.loop import Stages
+from longtail.training.neural.model import DeplModel
+from longtail.training.neural.steps import retrieval_step
+from longtail.training.runtime import distributed
+from longtail.training.runtime.distributed import ALONE, Processes, joined_processes
+from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.run_log import progress_path, read_dev_points, read_progress
 
 
 class Together:

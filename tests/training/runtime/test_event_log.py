@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from models.errors import ConfigError
-from training.runtime.run_log import DevPoint
-from training.runtime.tensorboard import EventLog, check_tensorboard
+from longtail.models.errors import ConfigError
+from longtail.training.runtime.run_log import DevPoint
+from longtail.training.runtime.tensorboard import EventLog, check_tensorboard
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.runtime.distributed import Processes
-from training.runtime.machine import Machine, find_machine, forked_random
+from longtail.training.runtime.distributed import Processes
+from longtail.training.runtime.machine import Machine, find_machine, forked_random
 
 
 @pytest.fixture

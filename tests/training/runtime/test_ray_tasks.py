@@ -18,13 +18,13 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail
-from models.errors import ConfigError
-from models.scorers.tfidf import TfidfModel
-from training.configuration.sections import SparseConfig
-from training.runtime.ray import LOCAL, Executor, checked_engine
-from training.sparse import fit as sparse
-from training.sparse import ray as sparse_ray
-from training.sparse.fit import fit_sparse_model
+from longtail.models.errors import ConfigError
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.runtime.ray import LOCAL, Executor, checked_engine
+from longtail.training.sparse import fit as sparse
+from longtail.training.sparse import ray as sparse_ray
+from longtail.training.sparse.fit import fit_sparse_model
 
 ON_RAY = Executor("ray", num_workers=4)
 NUM_LABELS, NUM_DOCUMENTS, NUM_FEATURES = 23, 60, 12

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from training.runtime import run_log
-from training.runtime.run_log import (
+from longtail.training.runtime import run_log
+from longtail.training.runtime.run_log import (
     STAGES_NAME,
     ProgressLog,
     progress_path,

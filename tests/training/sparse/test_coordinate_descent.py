@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 from scipy.sparse import csr_array
 
-from training.sparse.coordinate_descent import Rows, new_scratch, sample, search
+from longtail.training.sparse.coordinate_descent import Rows, new_scratch, sample, search
 
 NUM_DOCUMENTS, NUM_FEATURES = 60, 25
 POSITIVE = np.uint8(1)

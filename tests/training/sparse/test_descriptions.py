@@ -14,23 +14,23 @@ from pydantic import ValidationError
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.labels.text import keyword_part
-from models.parts.storage import read_sparse
-from models.scorers.sparse import SparseModel
-from models.scorers.tfidf import TfidfModel, tokenize
-from training.configuration.run import TrainingConfig
-from training.configuration.sections import DescriptionConfig, SparseConfig
-from training.data.dataset import open_dataset
-from training.sparse.descriptions import (
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.text import keyword_part
+from longtail.models.parts.storage import read_sparse
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel, tokenize
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.sparse.descriptions import (
     keywords_of_labels,
     positive_weights,
     pseudo_descriptions,
     related,
 )
-from training.sparse.fit import fit_sparse_model
-from training.sparse.stop_words import stop_words_of
-from training.sparse.tfidf import fit_tfidf
+from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.stop_words import stop_words_of
+from longtail.training.sparse.tfidf import fit_tfidf
 
 TOKENS = ["apple", "bread", "cheese", "dates"]
 

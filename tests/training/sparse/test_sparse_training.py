@@ -11,14 +11,14 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from models.errors import ConfigError, DataError
-from models.scorers.sparse import SparseModel
-from training.configuration.sections import SparseConfig
-from training.data.dataset import open_dataset
-from training.sparse import fit as sparse
-from training.sparse.fit import fit_sparse_model
-from training.sparse.svm import SvmProblem
-from training.sparse.tfidf import fit_tfidf, read_lemmas
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.scorers.sparse import SparseModel
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.sparse import fit as sparse
+from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.svm import SvmProblem
+from longtail.training.sparse.tfidf import fit_tfidf, read_lemmas
 
 CONFIG = SparseConfig()
 

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from training.configuration.sections import SparseConfig
-from training.sparse.svm import SvmProblem, joined
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.sparse.svm import SvmProblem, joined
 
 NUM_DOCUMENTS, NUM_FEATURES, NUM_LABELS = 300, 80, 6
 EVERY_LABEL = np.arange(NUM_LABELS)

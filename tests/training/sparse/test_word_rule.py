@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.errors import ConfigError
-from training.configuration.sections import SparseConfig
-from training.sparse.tfidf import fit_tfidf
-from training.sparse.word_rule import WordRule, read_excluded_words
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.sparse.tfidf import fit_tfidf
+from longtail.training.sparse.word_rule import WordRule, read_excluded_words
 
 LOOSE = SparseConfig(min_document_count=1, max_document_share=1.0)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, vstack
 
-from models.scorers.tfidf import TfidfModel
-from training.configuration.sections import SparseConfig
-from training.formats.hashed_parts import part_of
-from training.updating import documents as module
-from training.updating.documents import TrainingDocuments, change_documents
-from training.updating.labels import SaidOfText
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.formats.hashed_parts import part_of
+from longtail.training.updating import documents as module
+from longtail.training.updating.documents import TrainingDocuments, change_documents
+from longtail.training.updating.labels import SaidOfText
 
 NUM_LABELS = 8
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from models.errors import ConfigError, DataError
-from training.updating.feedback import ProposedLabel, open_feedback, read_feedback, sha256_of
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.updating.feedback import (
+    ProposedLabel,
+    open_feedback,
+    read_feedback,
+    sha256_of,
+)
 
 
 def test_an_entry_is_read_and_deleted_ones_are_left_out(write_feedback):

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.names import ENSEMBLE, NAMES, SPARSE
-from models.ranking.top_k import NO_LABEL
-from training.calibration.ensemble import Blending, fit_blending
-from training.calibration.members import DevRanking
-from training.calibration.scored_pairs import ScoredPairs
-from training.pipeline.default_scorer import DefaultScorer, choose_default
-from training.updating.heeding import Heeding
-from training.updating.judged import JudgedTexts
-from training.updating.labels import SaidOfText
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.names import ENSEMBLE, NAMES, SPARSE
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.calibration.ensemble import Blending, fit_blending
+from longtail.training.calibration.members import DevRanking
+from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default
+from longtail.training.updating.heeding import Heeding
+from longtail.training.updating.judged import JudgedTexts
+from longtail.training.updating.labels import SaidOfText
 
 NUM_LABELS, NEW = 13, 12
 """The last label was added by people: no dev document can have it."""

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from models.bundle.learned_from import Followed
-from models.ranking.top_k import NO_LABEL
-from training.updating.judged import JudgedTexts
-from training.updating.labels import SaidOfText
+from longtail.models.bundle.learned_from import Followed
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.updating.judged import JudgedTexts
+from longtail.training.updating.labels import SaidOfText
 
 
 def judged(right: set[int], wrong: set[int]) -> JudgedTexts:

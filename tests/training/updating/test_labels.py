@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from models.labels.catalogue import Label, LabelCatalogue
-from training.updating.feedback import Entry, ProposedLabel
-from training.updating.labels import read_labels
-from training.updating.texts import TextFeedback
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.training.updating.feedback import Entry, ProposedLabel
+from longtail.training.updating.labels import read_labels
+from longtail.training.updating.texts import TextFeedback
 
 CATALOGUE = LabelCatalogue(
     [Label("1", "fish"), Label("2", "oil"), Label("3", "oil"), Label("4", "Olive  Duty")]

@@ -12,20 +12,20 @@ import pytest
 from scipy.sparse import csr_array
 
 import longtail
-from models.bundle.registry import Registry
-from models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
-from models.edit.split_shards import split_bundle
-from models.errors import BundleError, ConfigError, DataError
-from models.memory.memory import NeighbourMemory
-from models.options import RankingOptions
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
-from training.calibration.members import DevRanking
-from training.configuration.sections import SparseConfig
-from training.data.dataset import open_dataset
-from training.sparse.fit import fit_sparse_model
-from training.updating.feedback import open_feedback
-from training.updating.learn import Learned, LearningRun, learn
+from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
+from longtail.models.edit.split_shards import split_bundle
+from longtail.models.errors import BundleError, ConfigError, DataError
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.training.calibration.members import DevRanking
+from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.updating.feedback import open_feedback
+from longtail.training.updating.learn import Learned, LearningRun, learn
 
 NEW_TEXT = "Rules on the trade in zebra hides and other hides of zebras\nZebra hides are traded."
 
@@ -293,11 +293,13 @@ def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_spars
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.updating.learn.measure_movement", killed)
+        patch.setattr("longtail.training.updating.learn.measure_movement", killed)
         with pytest.raises(KeyboardInterrupt):
             here.learn()
     assert here.registry.versions() == [1]
-    monkeypatch.setattr("training.sparse.fit.SvmProblem.fit", killed)  # no row is fitted again
+    monkeypatch.setattr(
+        "longtail.training.sparse.fit.SvmProblem.fit", killed
+    )  # no row is fitted again
     assert here.learn().version == 2
 
 

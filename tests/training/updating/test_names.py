@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.labels.catalogue import Label, LabelCatalogue
-from models.parts.storage import read_parts
-from training.data.dataset import open_dataset
-from training.updating import names as module
-from training.updating.documents import TrainingDocuments, change_documents
-from training.updating.labels import SaidOfText
-from training.updating.names import SampledTexts, update_names
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.storage import read_parts
+from longtail.training.data.dataset import open_dataset
+from longtail.training.updating import names as module
+from longtail.training.updating.documents import TrainingDocuments, change_documents
+from longtail.training.updating.labels import SaidOfText
+from longtail.training.updating.names import SampledTexts, update_names
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.data.dataset import open_dataset
-from training.updating.feedback import read_feedback, sha256_of
-from training.updating.texts import dev_rows, gather_texts
+from longtail.training.data.dataset import open_dataset
+from longtail.training.updating.feedback import read_feedback, sha256_of
+from longtail.training.updating.texts import dev_rows, gather_texts
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import longtail
-from models.bundle.registry import Registry
-from models.options import RankingOptions
-from models.parts.storage import read_parts
-from models.predict.predictor import Predictor
+from longtail.models.bundle.registry import Registry
+from longtail.models.options import RankingOptions
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
 
 _THINGS = [
     a + b for a in ("Reise", "Garten", "Sport", "Bade") for b in ("tasche", "lampe", "matte")

@@ -14,16 +14,16 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
-from training.configuration.linear import MethodName
-from training.experiments.adversarial.trial_runner import (
+from longtail.training.configuration.linear import MethodName
+from longtail.training.experiments.adversarial.trial_runner import (
     TREE,
     TRUE,
     WITH_TREE,
     Criterion,
     name_at,
 )
-from training.experiments.adversarial.tuning import Candidate
-from training.experiments.trials import Estimate
+from longtail.training.experiments.adversarial.tuning import Candidate
+from longtail.training.experiments.trials import Estimate
 
 Settings = Mapping[str, Mapping[str, Estimate]]
 """Estimates by setting and name of the figure: those of a task."""

@@ -10,24 +10,28 @@ from typing import Annotated, Literal
 import torch
 import typer
 
-from models.errors import ConfigError
-from training.data.dataset import Dataset, open_dataset
-from training.experiments.adversarial.curves import Clock
-from training.experiments.adversarial.record import adversarial_record
-from training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
-from training.experiments.adversarial.run import run_task
-from training.experiments.adversarial.tasks import (
+from longtail.models.errors import ConfigError
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.experiments.adversarial.curves import Clock
+from longtail.training.experiments.adversarial.record import adversarial_record
+from longtail.training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
+from longtail.training.experiments.adversarial.run import run_task
+from longtail.training.experiments.adversarial.tasks import (
     CORPUS_TASKS,
     CorpusTaskName,
     LearningTask,
     MixtureProblem,
     corpus_tasks,
 )
-from training.experiments.adversarial.trial_runner import SETTINGS, AdversarialPlan, TrialRunner
-from training.experiments.data import read_experiment_data
-from training.experiments.runner import Experiment, Report, run_experiment
-from training.experiments.trials import Found, TrialStore, choose_settings
-from training.options import ExperimentOption, JsonOption, SeedsOption, SettingsOption
+from longtail.training.experiments.adversarial.trial_runner import (
+    SETTINGS,
+    AdversarialPlan,
+    TrialRunner,
+)
+from longtail.training.experiments.data import read_experiment_data
+from longtail.training.experiments.runner import Experiment, Report, run_experiment
+from longtail.training.experiments.trials import Found, TrialStore, choose_settings
+from longtail.training.options import ExperimentOption, JsonOption, SeedsOption, SettingsOption
 
 
 def command(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from training.configuration.linear import MethodName
-from training.experiments.adversarial.curves import (
+from longtail.training.configuration.linear import MethodName
+from longtail.training.experiments.adversarial.curves import (
     BASELINE,
     SHARES,
     Clock,
@@ -16,11 +16,11 @@ from training.experiments.adversarial.curves import (
     levels,
     time_to_level,
 )
-from training.experiments.adversarial.run import best_candidates
-from training.experiments.adversarial.trial_runner import CRITERIA, TREE, TRUE, Criterion
-from training.experiments.adversarial.tuning import METHODS, Candidate
-from training.experiments.findings import Finding, findings_record, run_tests
-from training.experiments.trials import Estimate, Found
+from longtail.training.experiments.adversarial.run import best_candidates
+from longtail.training.experiments.adversarial.trial_runner import CRITERIA, TREE, TRUE, Criterion
+from longtail.training.experiments.adversarial.tuning import METHODS, Candidate
+from longtail.training.experiments.findings import Finding, findings_record, run_tests
+from longtail.training.experiments.trials import Estimate, Found
 
 _ENDS = ("task", "tuned by", "method", "rate", "penalty", "seeds", "steps", "CPU, s",
          "log likelihood", "accuracy, %")  # fmt: skip

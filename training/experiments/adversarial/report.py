@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from training.evaluation.tables import markdown_table
-from training.experiments.adversarial.curves import (
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.experiments.adversarial.curves import (
     BASELINE,
     SHARES,
     Clock,
@@ -25,10 +25,10 @@ from training.experiments.adversarial.curves import (
     levels,
     time_to_level,
 )
-from training.experiments.adversarial.run import best_candidates
-from training.experiments.adversarial.trial_runner import CRITERIA, TREE, TRUE, Criterion
-from training.experiments.adversarial.tuning import METHODS
-from training.experiments.trials import Estimate, Found, new_figure
+from longtail.training.experiments.adversarial.run import best_candidates
+from longtail.training.experiments.adversarial.trial_runner import CRITERIA, TREE, TRUE, Criterion
+from longtail.training.experiments.adversarial.tuning import METHODS
+from longtail.training.experiments.trials import Estimate, Found, new_figure
 
 _WITHOUT_STEPS = {TRUE: "p_D itself", TREE: "tree alone"}
 _COLUMNS = (

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from models.errors import ConfigError
-from training.configuration.linear import MethodName
-from training.experiments.adversarial.curves import (
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.linear import MethodName
+from longtail.training.experiments.adversarial.curves import (
     BASELINE,
     SHARES,
     Settings,
@@ -24,7 +24,7 @@ from training.experiments.adversarial.curves import (
     quickest,
     seconds_to,
 )
-from training.experiments.adversarial.trial_runner import (
+from longtail.training.experiments.adversarial.trial_runner import (
     CRITERIA,
     TREE,
     TRUE,
@@ -33,8 +33,8 @@ from training.experiments.adversarial.trial_runner import (
     TrialRunner,
     tuning_name,
 )
-from training.experiments.adversarial.tuning import METHODS, Candidate, best_along, tune
-from training.experiments.trials import Trial, TrialStore, Values
+from longtail.training.experiments.adversarial.tuning import METHODS, Candidate, best_along, tune
+from longtail.training.experiments.trials import Trial, TrialStore, Values
 
 _WORST: Values = {"tuning accuracy": 0.0, "tuning log_likelihood": -1e9}
 

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from training.learning.document_distributions import TreeNegatives
-from training.learning.sampling import Pairs
-from training.linear.losses import NoiseContrast
+from longtail.training.learning.document_distributions import TreeNegatives
+from longtail.training.learning.sampling import Pairs
+from longtail.training.linear.losses import NoiseContrast
 
 Table = Float64[Tensor, "document label"]
 """Probabilities or scores: a row a document."""

@@ -16,11 +16,11 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from sklearn.decomposition import TruncatedSVD
 
-from models.errors import ConfigError, DataError
-from models.scorers.linear import LinearModel
-from training.experiments.data import ExperimentData
-from training.learning.pairs import label_counts
-from training.linear.methods import LinearMetrics, measure_linear
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.scorers.linear import LinearModel
+from longtail.training.experiments.data import ExperimentData
+from longtail.training.learning.pairs import label_counts
+from longtail.training.linear.methods import LinearMetrics, measure_linear
 
 CorpusTaskName = Literal["first_label", "all_labels"]
 CORPUS_TASKS: tuple[CorpusTaskName, ...] = get_args(CorpusTaskName)

@@ -14,15 +14,15 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from models.label_tree.tree import LabelTree
-from models.scorers.linear import Correction, LinearModel, TreeCorrection
-from training.configuration.linear import MethodName
-from training.experiments.adversarial.tasks import EvaluationSet, LearningTask
-from training.experiments.adversarial.tuning import METHODS, Candidate
-from training.experiments.trials import Values
-from training.label_tree.fit import FittedTree, fit_tree
-from training.linear.methods import LinearMetrics, Method, make_method, measure_linear
-from training.linear.trainer import LinearOptions, LinearTrainer
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.scorers.linear import Correction, LinearModel, TreeCorrection
+from longtail.training.configuration.linear import MethodName
+from longtail.training.experiments.adversarial.tasks import EvaluationSet, LearningTask
+from longtail.training.experiments.adversarial.tuning import METHODS, Candidate
+from longtail.training.experiments.trials import Values
+from longtail.training.label_tree.fit import FittedTree, fit_tree
+from longtail.training.linear.methods import LinearMetrics, Method, make_method, measure_linear
+from longtail.training.linear.trainer import LinearOptions, LinearTrainer
 
 TREE, TRUE = "tree", "true"
 """Settings beside those of the candidates: the tree alone, and p_D where it is known."""

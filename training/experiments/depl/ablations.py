@@ -16,12 +16,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.errors import ConfigError
-from models.files.validation import problem_in_words
-from models.labels.catalogue import LabelCatalogue
-from models.names import CASCADE, CLASSIFIER, HYBRID
-from training.configuration.run import TrainingConfig
-from training.experiments.trials import Trial, choose_settings
+from longtail.models.errors import ConfigError
+from longtail.models.files.validation import problem_in_words
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.names import CASCADE, CLASSIFIER, HYBRID
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.experiments.trials import Trial, choose_settings
 
 BASE = "base"
 _LONG_TEXT = "tokens_32"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from models.names import CLASSIFIER, HYBRID, RETRIEVAL, SPARSE
-from training.evaluation.by_frequency import ZERO_SHOT_BIN
-from training.experiments.depl.ablations import BASE
-from training.experiments.depl.evidence import Arm, Evidence, Judged, judge
-from training.experiments.findings import findings_as_record, p_cell
-from training.experiments.trials import estimate_record, settings_record
+from longtail.models.names import CLASSIFIER, HYBRID, RETRIEVAL, SPARSE
+from longtail.training.evaluation.by_frequency import ZERO_SHOT_BIN
+from longtail.training.experiments.depl.ablations import BASE
+from longtail.training.experiments.depl.evidence import Arm, Evidence, Judged, judge
+from longtail.training.experiments.findings import findings_as_record, p_cell
+from longtail.training.experiments.trials import estimate_record, settings_record
 
 _KS = (1, 3, 5)
 OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in _KS)

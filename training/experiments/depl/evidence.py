@@ -9,17 +9,17 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from models.ranking.top_k import Ranking
-from training.evaluation.by_frequency import TAIL_BIN, label_subsets
-from training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
-from training.evaluation.significance import (
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.evaluation.by_frequency import TAIL_BIN, label_subsets
+from longtail.training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
+from longtail.training.evaluation.significance import (
     Comparison,
     holm,
     macro_t_test,
     micro_sign_test,
 )
-from training.experiments.findings import SIGNIFICANT
-from training.experiments.trials import Estimate, Found
+from longtail.training.experiments.findings import SIGNIFICANT
+from longtail.training.experiments.trials import Estimate, Found
 
 _KS = (5, 3, 1)
 

@@ -7,19 +7,23 @@ from typing import Annotated, Literal
 
 import typer
 
-from models.errors import ConfigError, DataError
-from models.files.outputs import check_readable_file
-from training.configuration.run import TrainingConfig, read_config
-from training.data.dataset import Dataset, open_dataset
-from training.data.overlap import with_splits_apart
-from training.experiments.depl.ablations import ablation_trials, choose_ablations, with_epochs
-from training.experiments.depl.claims import ablation_record
-from training.experiments.depl.report import ablation_markdown, draw_ablations
-from training.experiments.depl.runs import AblationRuns
-from training.experiments.runner import Experiment, Report, run_experiment
-from training.experiments.trials import Found, TrialStore
-from training.options import CorpusArgument, ExperimentOption, JsonOption, SeedsOption
-from training.runtime.machine import find_machine
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.outputs import check_readable_file
+from longtail.training.configuration.run import TrainingConfig, read_config
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.overlap import with_splits_apart
+from longtail.training.experiments.depl.ablations import (
+    ablation_trials,
+    choose_ablations,
+    with_epochs,
+)
+from longtail.training.experiments.depl.claims import ablation_record
+from longtail.training.experiments.depl.report import ablation_markdown, draw_ablations
+from longtail.training.experiments.depl.runs import AblationRuns
+from longtail.training.experiments.runner import Experiment, Report, run_experiment
+from longtail.training.experiments.trials import Found, TrialStore
+from longtail.training.options import CorpusArgument, ExperimentOption, JsonOption, SeedsOption
+from longtail.training.runtime.machine import find_machine
 
 
 def command(

@@ -8,14 +8,19 @@ from itertools import combinations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from models.names import CLASSIFIER, ENSEMBLE, HYBRID, RETRIEVAL, SPARSE
-from training.evaluation.by_frequency import FREQUENCY_BINS, ZERO_SHOT_BIN
-from training.evaluation.plots import draw_f1_by_rank
-from training.evaluation.tables import NOT_MEASURED, markdown_table
-from training.experiments.depl.ablations import BASE, BY_NAME
-from training.experiments.depl.claims import OVERALL, ZERO_SHOT, judged_claims, verdict_here
-from training.experiments.depl.evidence import Arm, Evidence, Judged, JudgedPairs
-from training.experiments.trials import Estimate, error_or_nan, new_figure, settings_table
+from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, RETRIEVAL, SPARSE
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, ZERO_SHOT_BIN
+from longtail.training.evaluation.plots import draw_f1_by_rank
+from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
+from longtail.training.experiments.depl.ablations import BASE, BY_NAME
+from longtail.training.experiments.depl.claims import (
+    OVERALL,
+    ZERO_SHOT,
+    judged_claims,
+    verdict_here,
+)
+from longtail.training.experiments.depl.evidence import Arm, Evidence, Judged, JudgedPairs
+from longtail.training.experiments.trials import Estimate, error_or_nan, new_figure, settings_table
 
 _METHODS = (
     (RETRIEVAL, SPARSE), (RETRIEVAL, CLASSIFIER), (HYBRID, RETRIEVAL), (HYBRID, CLASSIFIER),

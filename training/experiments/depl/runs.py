@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from models.bundle.registry import Registry
-from models.errors import ConfigError
-from models.files.durable import read_json, write_json_durably
-from models.names import ENSEMBLE, RETRIEVAL
-from models.ranking.top_k import Ranking
-from training.assessment.assess import Assessment, assess_bundle
-from training.assessment.predictions import read_predictions, write_all_predictions
-from training.configuration.run import TrainingConfig
-from training.data.dataset import Dataset
-from training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN
-from training.experiments.depl.ablations import (
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ConfigError
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.names import ENSEMBLE, RETRIEVAL
+from longtail.models.ranking.top_k import Ranking
+from longtail.training.assessment.assess import Assessment, assess_bundle
+from longtail.training.assessment.predictions import read_predictions, write_all_predictions
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN
+from longtail.training.experiments.depl.ablations import (
     _AFTER_CLASSIFIER,
     _DEV_NOTE,
     _PLACES,
     BY_NAME,
     configured,
 )
-from training.experiments.depl.evidence import Arm, Evidence
-from training.experiments.trials import Estimate, Found, Trial, Values
-from training.pipeline.train import Run, train
-from training.runtime.run_log import read_stage_costs
+from longtail.training.experiments.depl.evidence import Arm, Evidence
+from longtail.training.experiments.trials import Estimate, Found, Trial, Values
+from longtail.training.pipeline.train import Run, train
+from longtail.training.runtime.run_log import read_stage_costs
 
 
 @dataclass(frozen=True, slots=True)

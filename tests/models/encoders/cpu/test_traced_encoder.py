@@ -18,10 +18,10 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-from models.encoders.cpu import traced as traced_encoder
-from models.encoders.cpu.backend import choose_backend
-from models.encoders.cpu.traced import TracedTransformer, trace_transformer
-from models.predict.predictor import Predictor
+from longtail.models.encoders.cpu import traced as traced_encoder
+from longtail.models.encoders.cpu.backend import choose_backend
+from longtail.models.encoders.cpu.traced import TracedTransformer, trace_transformer
+from longtail.models.predict.predictor import Predictor
 
 SMALL = {"vocab_size": 120, "num_hidden_layers": 2, "num_attention_heads": 2}
 BERT = BertConfig(hidden_size=32, intermediate_size=48, **SMALL)
@@ -31,7 +31,7 @@ TEXTS = ["Council regulation", "one", "the price of olive oil in the Community "
 @pytest.fixture(autouse=True)
 def nothing_is_packed(monkeypatch):
     """As where PyTorch has no oneDNN; else BERT is computed without padding, and not traced."""
-    monkeypatch.setattr("models.encoders.cpu.backend.can_pack", lambda dtype: False)
+    monkeypatch.setattr("longtail.models.encoders.cpu.backend.can_pack", lambda dtype: False)
 
 
 def transformer_of(config, seed=0, dtype=torch.float32):
@@ -90,8 +90,8 @@ def test_weights_that_can_not_be_packed_leave_the_encoder_traced(monkeypatch, ca
     def no_order(weight):
         raise RuntimeError("no such order")
 
-    monkeypatch.setattr("models.encoders.cpu.backend.can_pack", lambda dtype: True)
-    monkeypatch.setattr("models.encoders.cpu.unpadded.packed", no_order)
+    monkeypatch.setattr("longtail.models.encoders.cpu.backend.can_pack", lambda dtype: True)
+    monkeypatch.setattr("longtail.models.encoders.cpu.unpadded.packed", no_order)
     transformer = bert(dtype=torch.bfloat16)
     with caplog.at_level(logging.INFO):
         found = choose_backend(transformer)
@@ -174,7 +174,9 @@ def test_a_loaded_model_answers_by_the_trace_as_it_would_without(trained, monkey
     traced = Predictor.of_bundle(trained.bundle, device="cpu", num_threads=1)
     assert isinstance(traced._parts.dense.encoder.transformer, TracedTransformer)
     assert traced.encoder_precision == "float32"
-    monkeypatch.setattr("models.encoders.cpu.backend.choose_backend", lambda transformer: None)
+    monkeypatch.setattr(
+        "longtail.models.encoders.cpu.backend.choose_backend", lambda transformer: None
+    )
     stepwise = Predictor.of_bundle(trained.bundle, device="cpu", num_threads=1)
     assert not isinstance(stepwise._parts.dense.encoder.transformer, TracedTransformer)
     assert traced.predict(TEXTS) == stepwise.predict(TEXTS)

@@ -21,19 +21,19 @@ from hypothesis import strategies as st
 from torch.nn.functional import gelu, linear
 from transformers import AutoModel, BertConfig, DistilBertConfig, RobertaConfig, XLMRobertaConfig
 
-from models.encoders.cpu import backend, torch_internals
-from models.encoders.cpu import unpadded as unpadded_encoder
-from models.encoders.cpu.backend import choose_backend
-from models.encoders.cpu.torch_internals import can_pack
-from models.encoders.cpu.traced import TracedTransformer
-from models.encoders.cpu.unpadded import UnpaddedBert
-from models.encoders.dual_encoder import DualEncoder
-from models.encoders.tokens import TokenBatch
-from models.errors import ConfigError
-from models.predict.predictor import Predictor
+from longtail.models.encoders.cpu import backend, torch_internals
+from longtail.models.encoders.cpu import unpadded as unpadded_encoder
+from longtail.models.encoders.cpu.backend import choose_backend
+from longtail.models.encoders.cpu.torch_internals import can_pack
+from longtail.models.encoders.cpu.traced import TracedTransformer
+from longtail.models.encoders.cpu.unpadded import UnpaddedBert
+from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.tokens import TokenBatch
+from longtail.models.errors import ConfigError
+from longtail.models.predict.predictor import Predictor
 
 HAS_BFLOAT16 = can_pack(torch.bfloat16)
-FORWARD = "models.encoders.cpu.unpadded_forward"
+FORWARD = "longtail.models.encoders.cpu.unpadded_forward"
 SIZES = {"vocab_size": 120, "num_hidden_layers": 3, "num_attention_heads": 2}
 SMALL = {**SIZES, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 310}
 CONFIGS = [BertConfig(**SMALL), RobertaConfig(**SMALL), XLMRobertaConfig(**SMALL)]
@@ -42,7 +42,7 @@ CONFIGS = [BertConfig(**SMALL), RobertaConfig(**SMALL), XLMRobertaConfig(**SMALL
 @pytest.fixture(autouse=True)
 def own_traces(monkeypatch):
     """Traces are shared by configuration, and a test here makes one of another computation."""
-    monkeypatch.setattr("models.encoders.cpu.traced._traces", {})
+    monkeypatch.setattr("longtail.models.encoders.cpu.traced._traces", {})
 
 
 def encoder_of(config, seed=0):
@@ -226,7 +226,7 @@ def test_an_encoder_that_computes_something_else_is_traced(caplog):
 
 
 def test_where_pytorch_can_not_compile_it_encoders_are_traced(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "models.encoders.cpu.unpadded_forward", None)
+    monkeypatch.setitem(sys.modules, "longtail.models.encoders.cpu.unpadded_forward", None)
     with caplog.at_level(logging.INFO):
         assert isinstance(choose_backend(encoder_of(CONFIGS[0])), TracedTransformer)
     assert "the encoder is not computed without padding: " in caplog.text

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError
-from models.labels.catalogue import Label
-from models.labels.changes.changes import TEXT_FIELDS, VocabularyChanges, texts_of
-from models.labels.changes.difference import difference
-from models.labels.changes.merges import read_merges
-from models.labels.changes.report import report_lines
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.changes.changes import TEXT_FIELDS, VocabularyChanges, texts_of
+from longtail.models.labels.changes.difference import difference
+from longtail.models.labels.changes.merges import read_merges
+from longtail.models.labels.changes.report import report_lines
 
 IDS = [f"u:{letter}" for letter in "abcdefghijkl"]
 

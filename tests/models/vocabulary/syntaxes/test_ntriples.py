@@ -6,10 +6,10 @@ import gzip
 
 import pytest
 
-from models.errors import DataError
-from models.vocabulary.facts import Facts
-from models.vocabulary.reading import read_vocabulary
-from models.vocabulary.syntaxes.ntriples import read_ntriples
+from longtail.models.errors import DataError
+from longtail.models.vocabulary.facts import Facts
+from longtail.models.vocabulary.reading import read_vocabulary
+from longtail.models.vocabulary.syntaxes.ntriples import read_ntriples
 
 NAME = "<http://www.w3.org/2004/02/skos/core#prefLabel>"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rdflib import Graph
 
-from models.errors import DataError
-from models.vocabulary.reading import read_vocabulary
+from longtail.models.errors import DataError
+from longtail.models.vocabulary.reading import read_vocabulary
 
 XML_CHARACTERS = "aZ09 ._-:;,#@<>[]{}\\\"'\n\té日本😀&"
 RDF = (

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rdflib import Graph
 
-from models.errors import DataError
-from models.vocabulary.facts import Facts
-from models.vocabulary.reading import read_vocabulary
-from models.vocabulary.syntaxes import turtle
-from models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
+from longtail.models.errors import DataError
+from longtail.models.vocabulary.facts import Facts
+from longtail.models.vocabulary.reading import read_vocabulary
+from longtail.models.vocabulary.syntaxes import turtle
+from longtail.models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
 
 HEAD = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix ex: <http://example.org/> .

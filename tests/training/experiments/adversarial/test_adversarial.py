@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.errors import ConfigError
-from models.scorers.linear import TreeCorrection
-from training.experiments.adversarial import trial_runner as runner_module
-from training.experiments.adversarial.run import best_candidates, run_task
-from training.experiments.adversarial.tasks import LearningTask, MixtureProblem
-from training.experiments.adversarial.trial_runner import (
+from longtail.models.errors import ConfigError
+from longtail.models.scorers.linear import TreeCorrection
+from longtail.training.experiments.adversarial import trial_runner as runner_module
+from longtail.training.experiments.adversarial.run import best_candidates, run_task
+from longtail.training.experiments.adversarial.tasks import LearningTask, MixtureProblem
+from longtail.training.experiments.adversarial.trial_runner import (
     CRITERIA,
     FIGURES,
     TREE,
@@ -27,10 +27,10 @@ from training.experiments.adversarial.trial_runner import (
     name_at,
     tuning_name,
 )
-from training.experiments.adversarial.tuning import METHODS, Candidate
-from training.experiments.trials import TrialStore
-from training.label_tree.fit import fit_tree
-from training.linear.methods import measure_linear
+from longtail.training.experiments.adversarial.tuning import METHODS, Candidate
+from longtail.training.experiments.trials import TrialStore
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.linear.methods import measure_linear
 
 PLAN = AdversarialPlan(
     num_steps=40, num_points=4, batch_size=50, num_components=3, tree_regulariser=1.0, num_rounds=0

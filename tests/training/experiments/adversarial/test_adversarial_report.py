@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from training.experiments.adversarial.curves import (
+from longtail.training.experiments.adversarial.curves import (
     SHARES,
     Curve,
     curves_of,
@@ -15,12 +15,12 @@ from training.experiments.adversarial.curves import (
     quickest,
     time_to_level,
 )
-from training.experiments.adversarial.record import adversarial_record
-from training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
-from training.experiments.adversarial.run import best_candidates
-from training.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
-from training.experiments.adversarial.tuning import Candidate
-from training.experiments.trials import Estimate
+from longtail.training.experiments.adversarial.record import adversarial_record
+from longtail.training.experiments.adversarial.report import adversarial_markdown, draw_adversarial
+from longtail.training.experiments.adversarial.run import best_candidates
+from longtail.training.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
+from longtail.training.experiments.adversarial.tuning import Candidate
+from longtail.training.experiments.trials import Estimate
 
 UNIFORM, ADVERSARIAL = Candidate("uniform", -3, 3), Candidate("adversarial", -2, 0)
 

@@ -9,9 +9,13 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from models.errors import ConfigError, DataError
-from training.experiments.adversarial.tasks import CORPUS_TASKS, MixtureProblem, corpus_tasks
-from training.experiments.data import ExperimentData, Part
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.experiments.adversarial.tasks import (
+    CORPUS_TASKS,
+    MixtureProblem,
+    corpus_tasks,
+)
+from longtail.training.experiments.data import ExperimentData, Part
 
 TRUTH = np.array(
     [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 1, 0]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.experiments.adversarial.tuning import METHODS, Candidate, tune
+from longtail.training.experiments.adversarial.tuning import METHODS, Candidate, tune
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from training.experiments.adversarial.signal_to_noise import (
+from longtail.training.experiments.adversarial.signal_to_noise import (
     expected_loss,
     gradient_covariance,
     hessian_diagonal,

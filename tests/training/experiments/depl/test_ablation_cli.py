@@ -14,10 +14,10 @@ import yaml
 from typer.testing import CliRunner, Result
 
 import longtail
-from models.errors import ConfigError, DataError
-from training.experiments.depl import runs
-from training.pipeline.train import Run
-from training.runtime.checkpoints import is_done
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.experiments.depl import runs
+from longtail.training.pipeline.train import Run
+from longtail.training.runtime.checkpoints import is_done
 
 FILES = [
     "configuration.json", "measured", "results.json", "results.md", "results.png", "shared",

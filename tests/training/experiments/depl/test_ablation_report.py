@@ -10,15 +10,15 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import norm
 
-from models.ranking.top_k import Ranking, top_of_scores
-from training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
-from training.evaluation.metrics import join_truth, label_f1_at
-from training.evaluation.plots import macro_f1_by_rank
-from training.evaluation.significance import macro_t_test, micro_sign_test
-from training.experiments.depl.claims import ablation_record
-from training.experiments.depl.evidence import Arm, Difference, Evidence, judge
-from training.experiments.depl.report import ablation_markdown, draw_ablations
-from training.experiments.trials import Estimate
+from longtail.models.ranking.top_k import Ranking, top_of_scores
+from longtail.training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
+from longtail.training.evaluation.metrics import join_truth, label_f1_at
+from longtail.training.evaluation.plots import macro_f1_by_rank
+from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
+from longtail.training.experiments.depl.claims import ablation_record
+from longtail.training.experiments.depl.evidence import Arm, Difference, Evidence, judge
+from longtail.training.experiments.depl.report import ablation_markdown, draw_ablations
+from longtail.training.experiments.trials import Estimate
 
 NUM_LABELS, NUM_SEEDS = 60, 2
 COUNTS = np.repeat([200, 20, 5, 1, 0], [5, 10, 20, 20, 5])

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.encoders.dual_encoder import encode_all
-from models.encoders.tokens import tokenize_texts
-from models.errors import ConfigError
-from models.labels.catalogue import Label, LabelCatalogue
-from models.parts.dense_storage import read_dual_encoder
-from models.parts.model_parts import RETRIEVAL_FILE
-from models.parts.storage import read_parts
-from training.configuration.run import TrainingConfig
-from training.data.dataset import open_dataset
-from training.experiments.depl.ablations import (
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import ConfigError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.dense_storage import read_dual_encoder
+from longtail.models.parts.model_parts import RETRIEVAL_FILE
+from longtail.models.parts.storage import read_parts
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.experiments.depl.ablations import (
     ABLATIONS,
     BASE,
     ablation_trials,
@@ -29,7 +29,7 @@ from training.experiments.depl.ablations import (
     configured,
     with_epochs,
 )
-from training.experiments.depl.runs import AblationRuns, link_folder
+from longtail.training.experiments.depl.runs import AblationRuns, link_folder
 
 NAMED = LabelCatalogue([Label("1", "tax"), Label("2", "fish", alternative_names=("cod",))])
 WITH_PARENTS = LabelCatalogue([Label("3", "law", parents=("law",)), *NAMED])

