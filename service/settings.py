@@ -147,8 +147,8 @@ class Settings(BaseSettings):
     memory_factor: float = Field(2, ge=0, allow_inf_nan=False)
     """Free memory needed to load a version, as a multiple of its files; 0 checks nothing."""
     warmup_timeout_s: float = Field(600, gt=0, allow_inf_nan=False)
-    """Seconds that a new version gets for its first predictions, before it answers; after them the
-    load has failed, and the old version stays."""
+    """Seconds that the first predictions of a new version may take. After that time the load fails,
+    and the old version stays."""
     canary_version: int | None = Field(None, ge=1)
     """Version that gets a share of the requests that name none."""
     canary_share: float = Field(0, ge=0, le=1)

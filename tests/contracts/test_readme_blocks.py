@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ def commands(path: Path) -> list[list[str]]:
             found.append(shlex.split(open_lines, comments=True))
             open_lines = ""
     assert not open_lines, f"{name_of(path)}: no end of {open_lines!r}"
-    return [words for words in found if words]
+    parts = (part for words in found for part in groupby(words, "&&".__ne__))
+    return [list(words) for is_command, words in parts if is_command]
 
 
 @pytest.fixture
