@@ -85,7 +85,7 @@ def shell() -> Callable[..., Outcome]:
     """Runs a shell command in the current folder, where `$LT` is the command."""
 
     def run_in_shell(script: str) -> Outcome:
-        command = f"{sys.executable} {longtail.__file__}"
+        command = f"{sys.executable} -m longtail"
         environment = os.environ | {"LT": command, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
             ["/bin/bash", "-c", script],

@@ -19,7 +19,7 @@ import pytest
 
 import longtail
 
-ROOT = Path(longtail.__file__).parent
+ROOT = Path(longtail.__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
 FENCE = re.compile(r"^```(?:sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = "mine.csv"

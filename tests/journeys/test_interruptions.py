@@ -21,7 +21,7 @@ from longtail.models.files.outputs import held
 from longtail.service.offline.predict import CHUNK_LINES
 
 NUM_LINES = 1100
-ROOT = Path(longtail.__file__).parent
+ROOT = Path(longtail.__file__).parents[1]
 PREDICT = ("predict", "--input", "many.jsonl", "--output", "out", "-k", "2")
 # Sends itself a signal when the second chunk of answers is on disk.
 STOPPED = """
@@ -97,7 +97,7 @@ def test_an_interruption_is_one_line_and_status_130(place, run, monkeypatch, wor
 def test_a_reader_that_goes_away_is_no_error_to_tell(place, words):
     reader, writer = os.pipe()
     os.close(reader)  # gone before the first line, whatever is faster
-    command = [sys.executable, longtail.__file__, *words.split()]
+    command = [sys.executable, "-m", "longtail", *words.split()]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")

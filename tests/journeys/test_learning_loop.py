@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.service.canary.watch import CanaryWatch
 from longtail.service.client.calls import NEVER
@@ -70,7 +69,7 @@ def service(place, trained, monkeypatch) -> Iterator[str]:
     log = place / "service.log"
     with log.open("w", encoding="utf-8") as stderr:
         process = subprocess.Popen(
-            [sys.executable, longtail.__file__, *words], cwd=place, stderr=stderr
+            [sys.executable, "-m", "longtail", *words], cwd=place, stderr=stderr
         )
     pattern = re.compile(r"running on (http://\S+:\d+)")
     while (found := pattern.search(log.read_text(encoding="utf-8"))) is None:

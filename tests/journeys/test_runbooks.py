@@ -16,7 +16,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.service.feedback.store import FILE_NAME, FeedbackStore
 from longtail.service.web.api_keys import make_key
@@ -112,7 +111,7 @@ class Site:
         programs = folder / "programs"
         programs.mkdir()
         command = programs / "longtail"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} {longtail.__file__} "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m longtail "$@"\n')
         command.chmod(0o755)
         self._path = f"{programs}:{os.environ['PATH']}"
 
@@ -159,7 +158,7 @@ def site(place, train_in, tiny_config, tiny_corpus) -> Iterator[Site]:
     log = place / "service.log"
     with log.open("w", encoding="utf-8") as stderr:
         process = subprocess.Popen(
-            [sys.executable, longtail.__file__, *words, "--request-timeout-s", "300"],
+            [sys.executable, "-m", "longtail", *words, "--request-timeout-s", "300"],
             cwd=place, stderr=stderr,
         )  # fmt: skip
     try:
