@@ -57,7 +57,6 @@ from longtail.service.routes.page import read_page
 from longtail.service.routes.page import router as page_router
 from longtail.service.routes.predict import router as predict_router
 from longtail.service.routes.queue import router as queue_router
-from longtail.service.routes.shards import router as shard_router
 from longtail.service.schemas.base import schemas_of
 from longtail.service.schemas.batch import batch_schemas
 from longtail.service.schemas.predict import PredictRequest
@@ -82,7 +81,6 @@ ROUTERS = (
     model_router,
     health_router,
     label_router,
-    shard_router,
     feedback_router,
     queue_router,
     admin_router,

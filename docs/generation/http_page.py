@@ -24,7 +24,6 @@ _GROUPS = (
     ("Feedback", ("/v1/feedback", "/v1/queue", "/v1/admin/feedback")),
     ("Models and health", ("/v1/models", "/livez", "/readyz", "/metrics")),
     ("Administration", ("/v1/admin",)),
-    ("Shards", ("/v1/shard",)),
     ("Annif", ("/v1/",)),
     ("Open Inference Protocol", ("/v2",)),
 )

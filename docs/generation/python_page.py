@@ -29,9 +29,7 @@ _PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Predict in this process", "models/predict/predictor.py", ("Predictor",)),
     ("What a prediction is", "models/results.py", ()),
     ("Registry", "models/bundle/registry.py", ("Registry",)),
-    ("Shards in this process", "models/predict/sharded.py", ("ShardedPredictor",)),
     ("Ask a service", "service/client/client.py", ("Client", "AsyncClient")),
-    ("Ask several shards", "service/client/sharded.py", ("ShardedClient",)),
     ("Retries and errors of the clients", "service/client/calls.py", (
         "Retry", "ClientError", "ConnectionFailedError", "NoAnswerError", "ProblemError",
     )),

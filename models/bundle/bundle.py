@@ -28,7 +28,6 @@ from longtail.models.bundle.manifest import (
     TensorInfo,
 )
 from longtail.models.bundle.regular_files import check_regular_file
-from longtail.models.bundle.shard import SHARD_NAME, Shard
 from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
@@ -51,13 +50,11 @@ class Bundle:
         folder: Where it lies.
         manifest: What it says of itself.
         catalogue: Its labels.
-        shard: Which part of a larger model it is; None where it is a model by itself.
     """
 
     folder: Path
     manifest: Manifest
     catalogue: LabelCatalogue
-    shard: Shard | None = None
 
     @property
     def encoder_folder(self) -> Path:
@@ -93,8 +90,7 @@ def open_bundle(folder: Path) -> Bundle:
     for name in sorted(manifest.tensors.keys() | set(_tensor_files(manifest))):
         expected = manifest.tensors.get(name, {})
         _verify_tensors(folder / name, expected, f"{where}: file {name!r}")
-    shard = _read_shard(folder, where) if SHARD_NAME in manifest.files else None
-    return Bundle(folder, manifest, _read_catalogue(folder, manifest, shard, where), shard)
+    return Bundle(folder, manifest, _read_catalogue(folder, manifest, where))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -266,19 +262,10 @@ def _shown(info: TensorInfo | None) -> str:
     return "missing" if info is None else f"{info.dtype} of shape {info.shape}"
 
 
-def _read_shard(folder: Path, where: str) -> Shard:
-    try:
-        return Shard.from_json((folder / SHARD_NAME).read_text(encoding="utf-8"))
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise BundleCorruptError(f"{where}: file {SHARD_NAME!r}: {error!r}; {RESTORE}") from error
-
-
-def _read_catalogue(
-    folder: Path, manifest: Manifest, shard: Shard | None, where: str
-) -> LabelCatalogue:
+def _read_catalogue(folder: Path, manifest: Manifest, where: str) -> LabelCatalogue:
     try:
         text = (folder / LABELS_NAME).read_text(encoding="utf-8")
-        catalogue = LabelCatalogue.from_jsonl(text, None if shard is None else shard.whole)
+        catalogue = LabelCatalogue.from_jsonl(text)
     except (OSError, ValueError, DataError) as error:
         raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {RESTORE}") from error
     if len(catalogue) != manifest.label_count:

@@ -52,7 +52,7 @@ def add_labels(
         progress: Called with a number of labels whenever so many have been encoded.
 
     Raises:
-        BundleError: The bundle has no encoder, or is a shard.
+        BundleError: The bundle has neither an encoder nor the scorer `names`.
         DataError: An id is blank, is in the bundle or comes twice, a name is blank, a text is not
             Unicode, or there is no label.
     """
@@ -60,11 +60,6 @@ def add_labels(
         raise BundleError(
             f"bundle {bundle.folder.name!r}: it has no encoder and no scorer 'names', so nothing "
             "could find a label without training documents; train with 'retrieval' or 'names'"
-        )
-    if bundle.shard is not None:
-        raise BundleError(
-            f"bundle {bundle.folder.name!r}: it is shard {bundle.shard.number} of "
-            f"{bundle.shard.num_shards}; add labels to the whole model, and split it again"
         )
     given = list(labels)
     if not given:

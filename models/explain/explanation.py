@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from longtail.models.explain.label_facts import FindNearest, LabelFacts
+from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.ranking.top_k import NO_LABEL
@@ -53,7 +53,6 @@ def explain(
     labels: Sequence[Sequence[int]],
     scorer: str,
     options: RankingOptions,
-    nearest: FindNearest | None = None,
 ) -> list[tuple[Explanation, ...]]:
     """Return an explanation for each label of each text.
 
@@ -64,7 +63,6 @@ def explain(
         labels: The labels of each.
         scorer: What they were ranked by.
         options: Of the query; other scorers than its own are corrected as they were trained.
-        nearest: Gives the labels that are like others; None: among these labels.
     """
     padded = _padded(labels)
     scores = [
@@ -79,8 +77,7 @@ def explain(
         for name in scoring.names
     ]
     distinct = list(dict.fromkeys(label for row in labels for label in row))
-    near = (nearest or facts.nearest)(distinct)
-    nearest_of = dict(zip(distinct, near, strict=True))
+    nearest_of = dict(zip(distinct, facts.nearest(distinct), strict=True))
     keywords = {label: facts.keywords(label) for label in distinct}
     evidence = scoring.evidence(batch, padded, options)
     explanations = []

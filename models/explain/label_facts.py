@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
@@ -23,28 +22,6 @@ _MAX_KEPT = 4096
 """Labels whose neighbours are remembered."""
 
 
-FindNearest: TypeAlias = Callable[[Sequence[int]], Sequence[tuple[NearLabel, ...]]]
-"""Gives the nearest labels of each of these, the nearest first."""
-
-
-class RememberedNeighbours:
-    """Keeps the nearest labels of labels, so that they are not looked up again."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[NearLabel, ...]] = {}
-
-    def nearest(self, labels: Sequence[int], find: FindNearest) -> list[tuple[NearLabel, ...]]:
-        """Return the nearest labels of each of these; `find` gives those that are not known yet."""
-        kept = self._kept  # never made smaller: another thread may read it
-        unknown = [label for label in dict.fromkeys(labels) if label not in kept]
-        if len(kept) + len(unknown) > _MAX_KEPT:
-            kept = self._kept = {}
-            unknown = list(dict.fromkeys(labels))
-        if unknown:
-            kept.update(zip(unknown, find(unknown), strict=True))
-        return [kept[label] for label in labels]
-
-
 class LabelFacts:
     """What is known of labels, whatever the text."""
 
@@ -57,7 +34,7 @@ class LabelFacts:
             if parts.dense is None
             else VectorNeighbours(parts.dense.label_vectors, parts.catalogue.is_retired)
         )
-        self._remembered = RememberedNeighbours()
+        self._kept: dict[int, tuple[NearLabel, ...]] = {}
 
     def keywords(self, label: int) -> tuple[Keyword, ...]:
         """Return the tokens of largest positive weight; ties in the order of the vocabulary.
@@ -79,37 +56,18 @@ class LabelFacts:
         return tuple(islice(keywords, NUM_KEYWORDS))
 
     def nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
-        """Return the nearest labels of each of these, the nearest first."""
-        return self._remembered.nearest(labels, self._nearest)
+        """Return the nearest labels of each of these, the nearest first; they are remembered."""
+        kept = self._kept  # never made smaller: another thread may read it
+        unknown = [label for label in dict.fromkeys(labels) if label not in kept]
+        if len(kept) + len(unknown) > _MAX_KEPT:
+            kept = self._kept = {}
+            unknown = list(dict.fromkeys(labels))
+        if unknown:
+            kept.update(zip(unknown, self._nearest(unknown), strict=True))
+        return [kept[label] for label in labels]
 
     def _nearest(self, labels: Sequence[int]) -> list[tuple[NearLabel, ...]]:
-        return self.nearest_to(self.vectors_of(labels), labels)
-
-    @property
-    def num_nearest(self) -> int:
-        """Number of nearest labels that a label is given, where there are so many."""
-        return NUM_NEAREST
-
-    @property
-    def num_columns(self) -> int:
-        """Columns of what labels are compared by."""
-        return self._neighbours.num_columns
-
-    def vectors_of(self, labels: Sequence[int]) -> Float32[csr_array, "label column"]:
-        """Return what labels are compared by, a row for each."""
-        return self._neighbours.vectors_of(np.array(labels, dtype=np.int64))
-
-    def nearest_to(
-        self, vectors: Float32[csr_array, "label column"], left_out: Sequence[int]
-    ) -> list[tuple[NearLabel, ...]]:
-        """Return the labels whose vectors are nearest to each of these, the nearest first.
-
-        Args:
-            vectors: Of labels, be they among these or of another shard.
-            left_out: The label that each is of; `NO_LABEL` where it is not among these.
-        """
-        rows = np.array(left_out, dtype=np.int64)
-        found = self._neighbours.nearest_to(vectors, rows, NUM_NEAREST)
+        found = self._neighbours.nearest_to(np.array(labels, dtype=np.int64), NUM_NEAREST)
         return [
             tuple(
                 NearLabel(index, self.catalogue[index].id, self.catalogue[index].name, cosine)

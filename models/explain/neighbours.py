@@ -1,7 +1,6 @@
 """Labels that are like a label: by the cosine of their vectors, or of their sparse weights.
 
-Neighbours are found in two steps, so that a label of one shard can be looked up in all others: the
-vectors of labels, and the labels nearest to vectors. A cosine depends on its two labels alone.
+A cosine depends on its two labels alone, to the bit.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from scipy.sparse import csr_array
 from longtail.models.ranking.exhaustive import MAX_PRODUCTS, row_parts
 from longtail.models.ranking.inner_products import products_with_rows
 from longtail.models.ranking.top_k import (
-    NO_LABEL,
     Ranking,
     nothing,
     top_of_candidates,
@@ -29,36 +27,17 @@ from longtail.models.scorers.sparse import SparseModel
 class Neighbours(Protocol):
     """Finds the labels that are most like others."""
 
-    @property
-    def num_columns(self) -> int:
-        """Numbers in a vector."""
-        ...
+    def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
+        """Return the k labels of largest cosine with each of these, itself left out.
 
-    def vectors_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label column"]:
-        """Return what labels are compared by, a row for each."""
-        ...
-
-    def nearest_to(
-        self,
-        vectors: Float32[csr_array, "label column"],
-        left_out: Int64[np.ndarray, label],
-        k: int,
-    ) -> Ranking:
-        """Return the k labels of largest cosine with each of these vectors; retired ones are none.
-
-        Ties: the smaller label index first. A row has `NO_LABEL` where there are fewer.
+        Retired labels are left out, too. Ties: the smaller label index first. A row has `NO_LABEL`
+        where there are fewer.
 
         Args:
-            vectors: As `vectors_of` returns them, here or where other labels are.
-            left_out: For each, the label that it is of; `NO_LABEL` where that is not among these.
+            labels: Rows of the catalogue.
             k: At least 1.
         """
         ...
-
-
-def nearest_labels(neighbours: Neighbours, labels: Int64[np.ndarray, label], k: int) -> Ranking:
-    """Return the k labels of largest cosine with each of these, itself left out."""
-    return neighbours.nearest_to(neighbours.vectors_of(labels), labels, k)
 
 
 class VectorNeighbours:
@@ -70,46 +49,26 @@ class VectorNeighbours:
         self._vectors = np.ascontiguousarray(vectors)
         self._is_retired = is_retired
 
-    @property
-    def num_columns(self) -> int:
-        """Dimensions."""
-        return int(self._vectors.shape[1])
-
     @cached_property
     def _norms(self) -> Float32[np.ndarray, label]:
         return _lengths(self._vectors)
 
-    def vectors_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label dim"]:
-        """Return their vectors."""
-        return csr_array(self._vectors[labels])
-
-    def nearest_to(
-        self,
-        vectors: Float32[csr_array, "label dim"],
-        left_out: Int64[np.ndarray, label],
-        k: int,
-    ) -> Ranking:
+    def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
         """Return the nearest labels (see `Neighbours.nearest_to`)."""
-        queries = vectors.toarray()
-        parts = row_parts(len(queries), len(self._vectors), MAX_PRODUCTS)
-        return _joined(
-            [self._nearest(queries[part], left_out[part], k) for part in parts], len(queries), k
-        )
+        parts = row_parts(len(labels), len(self._vectors), MAX_PRODUCTS)
+        return _joined([self._nearest(labels[part], k) for part in parts], len(labels), k)
 
-    def _nearest(
-        self, queries: Float32[np.ndarray, "part dim"], left_out: Int64[np.ndarray, part], k: int
-    ) -> list[Ranking]:
+    def _nearest(self, labels: Int64[np.ndarray, part], k: int) -> list[Ranking]:
         """Let float32 products propose, whose rounding depends on the batch, and score again."""
-        norms = _lengths(queries)
+        queries, norms = self._vectors[labels], self._norms[labels]
         cosines = queries @ self._vectors.T / (norms[:, None] * self._norms)
-        own = np.flatnonzero(left_out != NO_LABEL)
-        cosines[own, left_out[own]] = -np.inf
+        cosines[np.arange(len(labels)), labels] = -np.inf
         cosines[:, self._is_retired] = -np.inf
         k_found = min(k, len(self._vectors))
         least = np.partition(cosines, -k_found, axis=1)[:, -k_found]
         slack = np.float32(4 * (self._vectors.shape[1] + 8) * 2.0**-24)
         best = []
-        for row, label in enumerate(left_out):
+        for row, label in enumerate(labels):
             near = np.flatnonzero(cosines[row] >= least[row] - slack)[None]
             exact = products_with_rows(queries[row : row + 1], self._vectors, near)
             exact = exact / (norms[row] * self._norms[near])
@@ -129,13 +88,18 @@ class WeightNeighbours:
     def _norms(self) -> Float32[np.ndarray, covered]:
         return _row_lengths(self._model.weights)
 
-    @property
-    def num_columns(self) -> int:
-        """Features."""
-        return int(self._model.weights.shape[1])
+    def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
+        """Return the nearest labels, those that share any weight (see `Neighbours.nearest_to`)."""
+        queries = self._weights_of(labels)
+        norms = _row_lengths(queries)
+        found = [
+            self._nearest(queries[[row]], norms[row], int(label), k)
+            for row, label in enumerate(labels)
+        ]
+        return _joined([found], len(labels), k)
 
-    def vectors_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label feature"]:
-        """Return their weights; an empty row for labels without any."""
+    def _weights_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label feature"]:
+        """Return the weights of labels; an empty row for labels without any."""
         is_known = np.isin(labels, self._model.labels)
         known = self._model.weights[np.searchsorted(self._model.labels, labels[is_known])]
         indptr = np.zeros(len(labels) + 1, dtype=known.indptr.dtype)
@@ -143,25 +107,11 @@ class WeightNeighbours:
         shape = (len(labels), known.shape[1])
         return csr_array((known.data, known.indices, np.cumsum(indptr)), shape=shape)
 
-    def nearest_to(
-        self,
-        vectors: Float32[csr_array, "label feature"],
-        left_out: Int64[np.ndarray, label],
-        k: int,
-    ) -> Ranking:
-        """Return the nearest labels, those that share any weight (see `Neighbours.nearest_to`)."""
-        norms = _row_lengths(vectors)
-        found = [
-            self._nearest(vectors[[row]], norms[row], int(label), k)
-            for row, label in enumerate(left_out)
-        ]
-        return _joined([found], len(left_out), k)
-
     def _nearest(
         self,
         query: Float32[csr_array, "1 feature"],
         norm: np.float32,
-        left_out: int,
+        label: int,
         k: int,
     ) -> Ranking:
         cosines = np.full((1, len(self._is_retired)), -np.inf, dtype=np.float32)
@@ -169,8 +119,7 @@ class WeightNeighbours:
         found = products.indices
         scaled = products.data / (norm * self._norms[found])
         cosines[0, self._model.labels[found]] = np.where(scaled != 0, scaled, -np.inf)
-        if left_out != NO_LABEL:
-            cosines[0, left_out] = -np.inf
+        cosines[0, label] = -np.inf
         cosines[0, self._is_retired] = -np.inf
         return top_of_scores(cosines, k)
 

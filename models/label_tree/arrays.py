@@ -10,9 +10,6 @@ from jaxtyping import Float32, Int64
 from longtail.models.matrices import ArrayRule, check_arrays
 from longtail.models.ranking.top_k import NO_LABEL
 
-ELSEWHERE = -2
-"""In the place of labels that another shard has: their leaves count, and are never found."""
-
 
 def depth_of(num_labels: int) -> int:
     """Return the depth of a tree of so many labels, ceil(log2 C); 0 for a single label."""
@@ -40,7 +37,7 @@ ARRAYS = {
     "components": ArrayRule(("float32",), 2),
     "weights": ArrayRule(("float32",), 2),
     "biases": ArrayRule(("float32",), 1, is_finite=False),
-    "label_of_leaf": ArrayRule(("int64",), 1, least=ELSEWHERE),
+    "label_of_leaf": ArrayRule(("int64",), 1, least=NO_LABEL),
 }
 
 
@@ -78,7 +75,7 @@ def _problem_of_shapes(arrays: Mapping[str, np.ndarray]) -> str | None:
 def _problem_of_values(arrays: Mapping[str, np.ndarray]) -> str | None:
     label_of_leaf, biases = arrays["label_of_leaf"], arrays["biases"]
     is_label = label_of_leaf != NO_LABEL
-    labels = np.sort(label_of_leaf[is_label & (label_of_leaf != ELSEWHERE)])
+    labels = np.sort(label_of_leaf[is_label])
     if not np.array_equal(labels, np.arange(len(labels))):
         return f"label_of_leaf does not hold each of {len(labels)} labels once"
     forced = one_sided_biases(is_label.astype(np.int64))

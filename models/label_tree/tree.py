@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -23,10 +23,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from longtail.models.errors import BundleCorruptError, DataError
-from longtail.models.label_tree.arrays import ARRAYS, ELSEWHERE, depth_of, problem_of
+from longtail.models.label_tree.arrays import ARRAYS, depth_of, problem_of
 from longtail.models.label_tree.kernels import Nodes, log_prob_of_all_leaves, log_prob_of_leaves
 from longtail.models.label_tree.sampling_kernels import draw_leaves, quick_log_prob_of_leaves
-from longtail.models.ranking.top_k import NO_LABEL
 
 _MAX_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
 _DRAWS_AT_A_TIME = 2**20  # on a GPU
@@ -47,8 +46,7 @@ class LabelTree:
         weights: w of each inner node.
         biases: b of each inner node; +inf where only padding lies below it on the left, -inf where
             only padding lies on the right.
-        label_of_leaf: The label of each leaf, from left to right; `NO_LABEL` for padding,
-            `ELSEWHERE` for labels that this part of a tree leaves to others.
+        label_of_leaf: The label of each leaf, from left to right; `NO_LABEL` for padding.
         leaf_of_label: Its inverse.
     """
 
@@ -68,21 +66,6 @@ class LabelTree:
     def depth(self) -> int:
         """Decisions on the way to a leaf: ceil(log2 C)."""
         return depth_of(len(self.label_of_leaf))
-
-    def part_of(self, first: int, stop: int) -> LabelTree:
-        """Return the tree of a range of the labels, numbered from 0 on.
-
-        All decisions are kept, so that log p_n of these labels is the same, to the bit. Sampling
-        would draw other labels, too.
-        """
-        labels = self.label_of_leaf
-        others = torch.where(labels == NO_LABEL, NO_LABEL, ELSEWHERE)
-        is_kept = (labels >= first) & (labels < stop)
-        return replace(
-            self,
-            label_of_leaf=torch.where(is_kept, labels - first, others),
-            leaf_of_label=self.leaf_of_label[first:stop].clone(),
-        )
 
     def to(self, device: torch.device | str) -> LabelTree:
         """Return the tree on this device."""

@@ -59,28 +59,15 @@ class Label:
     replaced_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WholeCatalogue:
-    """The labels that the labels of a shard are a part of.
-
-    Attributes:
-        num_labels: How many they are.
-        num_training_pairs: Pairs of a training document and one of them.
-    """
-
-    num_labels: int
-    num_training_pairs: int
-
-
 class LabelCatalogue:
     """All labels in row order: the index of a label is its row in every matrix of the bundle."""
 
-    def __init__(self, labels: Iterable[Label], whole: WholeCatalogue | None = None) -> None:
+    def __init__(self, labels: Iterable[Label], whole: LabelCatalogue | None = None) -> None:
         """Keep the labels in the order given.
 
         Args:
             labels: At least one.
-            whole: What these labels are a part of, where they are a shard's.
+            whole: The catalogue over whose labels priors are taken; None: over these.
 
         Raises:
             DataError: Two labels share an id, or there is no label at all.
@@ -110,11 +97,13 @@ class LabelCatalogue:
         return np.array([label.training_count for label in self._labels], dtype=np.int64)
 
     @property
-    def whole(self) -> WholeCatalogue:
-        """What log priors are taken over: all these labels, or those that they are a part of."""
-        if self._whole is None:
-            return WholeCatalogue(len(self), int(self.training_counts.sum()))
-        return self._whole
+    def num_training_pairs(self) -> int:
+        """Pairs of a training document and a label, over which priors are taken."""
+        return int(self._prior_labels.training_counts.sum())
+
+    @property
+    def _prior_labels(self) -> LabelCatalogue:
+        return self if self._whole is None else self._whole
 
     @cached_property
     def log_priors(self) -> Float32[np.ndarray, label]:
@@ -122,15 +111,10 @@ class LabelCatalogue:
 
         Every label counts half a pair more than it has, so that those without any have a prior too.
         """
-        num_pairs = self.whole.num_training_pairs + 0.5 * self.whole.num_labels
+        num_pairs = self.num_training_pairs + 0.5 * len(self._prior_labels)
         shares = (self.training_counts + 0.5) / num_pairs
         log_priors: Float32[np.ndarray, label] = np.log(shares).astype(np.float32)
         return log_priors
-
-    @property
-    def is_part(self) -> bool:
-        """Whether these are the labels of a shard."""
-        return self._whole is not None
 
     @cached_property
     def is_retired(self) -> Bool[np.ndarray, label]:
@@ -211,9 +195,9 @@ class LabelCatalogue:
         )
         return LabelCatalogue(labels, self._whole)
 
-    def part(self, first: int, stop: int) -> LabelCatalogue:
-        """Return a range of the labels; their log priors stay what they are."""
-        return LabelCatalogue(self._labels[first:stop], self.whole)
+    def first(self, num_labels: int) -> LabelCatalogue:
+        """Return the first labels; their log priors stay what they are."""
+        return LabelCatalogue(self._labels[:num_labels], self._prior_labels)
 
     def to_jsonl(self) -> str:
         """Return one JSON object a line, in row order."""
@@ -223,19 +207,15 @@ class LabelCatalogue:
         )
 
     @classmethod
-    def from_jsonl(cls, text: str, whole: WholeCatalogue | None = None) -> LabelCatalogue:
+    def from_jsonl(cls, text: str) -> LabelCatalogue:
         """Read what `to_jsonl` wrote.
-
-        Args:
-            text: A line for each label.
-            whole: What these labels are a part of, where they are a shard's.
 
         Raises:
             DataError: A line is not an object with exactly the fields of `Label`, each of its type.
         """
         lines = enumerate(text.split("\n")[:-1], 1)
         with garbage_collection_off():
-            return cls((_label_of_line(number, line) for number, line in lines), whole)
+            return cls(_label_of_line(number, line) for number, line in lines)
 
 
 def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> list[Label]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 
 from longtail.models.errors import RequestError
@@ -13,10 +13,6 @@ from longtail.models.errors import RequestError
 _MAX_NAMED = 5
 """Unknown ids that an error names."""
 _MAX_ID_CHARACTERS = 100
-UNDER_IN_SHARDS = (
-    "under: a shard does not know what stands below a label, as labels between may be in others; "
-    "store these labels as a set, and name that as include_set"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,73 +61,6 @@ class LabelFilter:
         includes_all = self.include is None and self.include_set is None
         excludes_none = not self.exclude and self.exclude_set is None
         return includes_all and excludes_none and not self.under
-
-
-@dataclass(frozen=True, slots=True)
-class KnownLabels:
-    """Which of the labels that a filter names a catalogue has.
-
-    Attributes:
-        include: Those of its `include`, each once.
-        exclude: Those of its `exclude`, each once.
-        num_of_include_set: How many of its `include_set`.
-    """
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    num_of_include_set: int = 0
-
-
-def filters_of_parts(requested: LabelFilter, known: Sequence[KnownLabels]) -> list[LabelFilter]:
-    """Return what a filter means for each part of a catalogue that was divided.
-
-    Args:
-        requested: For all labels.
-        known: What each part has of it.
-
-    Raises:
-        RequestError: As `longtail.models.labels.selection.LabelSelector.select` does of the whole
-            catalogue.
-    """
-    if requested.under:
-        raise RequestError(UNDER_IN_SHARDS)
-    named = requested.include_set
-    members = None if named is None else (named.name, len(named.ids))
-    check_known(known, requested.include or (), requested.exclude, members)
-    includes_all = requested.include is None and named is None
-    return [
-        replace(
-            requested,
-            include=None if includes_all else part.include,
-            exclude=part.exclude,
-            include_set=named if part.num_of_include_set else None,
-        )
-        for part in known
-    ]
-
-
-def check_known(
-    known: Sequence[KnownLabels],
-    include: Iterable[str],
-    exclude: Iterable[str],
-    include_set: tuple[str, int] | None,
-) -> None:
-    """Refuse a filter that names labels which no part of a catalogue has.
-
-    Args:
-        known: What each part has of it.
-        include: As in `LabelFilter`.
-        exclude: As there.
-        include_set: Name and size of the set to include.
-
-    Raises:
-        RequestError: As `longtail.models.labels.selection.LabelSelector.select` does of the whole
-            catalogue.
-    """
-    check_ids(include, (x for part in known for x in part.include), "include")
-    if include_set is not None:
-        check_set(*include_set, sum(part.num_of_include_set for part in known))
-    check_ids(exclude, (x for part in known for x in part.exclude), "exclude")
 
 
 def check_ids(ids: Iterable[str], known: Iterable[str], field: str) -> None:

@@ -10,11 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.filters import (
-    UNDER_IN_SHARDS,
-    KnownLabels,
     LabelFilter,
     LabelSet,
     check_ids,
@@ -87,30 +84,15 @@ class LabelSelector:
         return LabelHierarchy(self._catalogue)
 
     def _is_under(self, ids: tuple[str, ...]) -> Bool[np.ndarray, label]:
-        if self._catalogue.is_part:
-            raise RequestError(UNDER_IN_SHARDS)
         is_under = np.zeros(len(self._catalogue), dtype=bool)
         for row in self._rows(ids, "under"):
             is_under[self.hierarchy.below(row)] = True
         return is_under
 
-    def known(self, requested: LabelFilter) -> KnownLabels:
-        """Return which of the labels that a filter names there are; unknown ones are no error."""
-        named = requested.include_set
-        return KnownLabels(
-            include=self._known(requested.include or ()),
-            exclude=self._known(requested.exclude),
-            num_of_include_set=0 if named is None else len(self._rows_of_set(named)),
-        )
-
-    def _known(self, ids: Iterable[str]) -> tuple[str, ...]:
-        known = (x for x in ids if self._catalogue.row_of_id(x) is not None)
-        return tuple(dict.fromkeys(known))
-
     def _rows(self, ids: Iterable[str], field: str) -> list[int]:
         rows = [self._catalogue.row_of_id(label_id) for label_id in ids]
         if None in rows:
-            check_ids(ids, self._known(ids), field)
+            check_ids(ids, (x for x in ids if self._catalogue.row_of_id(x) is not None), field)
         return [row for row in rows if row is not None]
 
     def _rows_included(self, label_set: LabelSet) -> Int64[np.ndarray, member]:

@@ -37,8 +37,6 @@ class NameModel:
         trees: Log-odds that a match is right, of `longtail.models.lexical.matcher.FEATURES`.
         lemmas: Lemma of each lower-case surface form that has another one.
         removes_markup: Whether texts are read without HTML, as the sparse model reads them.
-        scored: Rows of the labels that get scores: in a shard its own, else all. The others are
-            found as well, for what they tell of these.
     """
 
     catalogue: LabelCatalogue
@@ -47,7 +45,6 @@ class NameModel:
     trees: BoostedTrees
     lemmas: Mapping[str, str] = field(default_factory=dict)
     removes_markup: bool = False
-    scored: range | None = None
 
     @cached_property
     def matcher(self) -> NameMatcher:
@@ -58,8 +55,7 @@ class NameModel:
     def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
         """Return the log-odds that labels are right whose names are found in texts.
 
-        Labels that have no entry, which is not the same as one of 0, are not found. In a shard too
-        they are all labels: shards of one model share what one of them has read.
+        Labels that have no entry, which is not the same as one of 0, are not found.
         """
         matches = self.matcher.match(texts)
         shape = (len(texts), len(self.catalogue))
@@ -71,15 +67,6 @@ class NameModel:
         read = (words.read(words.cleaned(text)) for text in texts)
         return np.array([len(np.unique(x[x >= 0])) for x in read], dtype=np.int64)
 
-    def own(self, scores: Float32[csr_array, "text label"]) -> Float32[csr_array, "text scored"]:
-        """Return the scores of the labels that get some, of those of all labels."""
-        return scores if self.scored is None else _columns(scores, self.scored)
-
-    @property
-    def num_scored(self) -> int:
-        """Labels that get scores."""
-        return len(self.catalogue) if self.scored is None else len(self.scored)
-
     def score(self, matches: Matches) -> Float32[np.ndarray, match]:
         """Return the log-odds that the labels of matches are right."""
         known = self.history.features(matches.labels, matches.kinds)
@@ -88,9 +75,8 @@ class NameModel:
     def found(self, text: str, labels: Collection[int]) -> dict[int, NameMatch]:
         """Return the name of each of some labels that was found in a text, by label."""
         matches = self.matcher.match([text])
-        first = 0 if self.scored is None else self.scored.start
         terms, found = self.matcher.terms, {}
-        for at, label in enumerate((matches.labels - first).tolist()):
+        for at, label in enumerate(matches.labels.tolist()):
             if label not in labels:
                 continue
             term, seen = int(matches.terms[at]), matches.seen[at]
@@ -140,14 +126,6 @@ def named_label(label: Label) -> Label:
         parents=label.parents,
         is_retired=label.is_retired,
     )
-
-
-def _columns(scores: csr_array, columns: range) -> csr_array:
-    """Return a range of the columns of a matrix; entries of value 0 stay."""
-    is_inside = (scores.indices >= columns.start) & (scores.indices < columns.stop)
-    starts = np.concatenate([[0], np.cumsum(is_inside)])[scores.indptr]
-    entries = (scores.data[is_inside], scores.indices[is_inside] - columns.start, starts)
-    return csr_array(entries, shape=(scores.shape[0], len(columns)))
 
 
 def _extended(

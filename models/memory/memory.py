@@ -117,12 +117,12 @@ class NeighbourMemory:
             ids=self.ids + more.ids,
         )
 
-    def part_of(self, labels: range) -> NeighbourMemory:
-        """Return all documents with a range of the labels only, numbered from 0 on.
+    def with_first_labels(self, num_labels: int) -> NeighbourMemory:
+        """Return all documents with the first labels only.
 
-        All stay, so that a text has the neighbours that it has in the whole.
+        All documents stay, so that a text has the same neighbours.
         """
-        return replace(self, labels=csr_array(self.labels[:, labels.start : labels.stop]))
+        return replace(self, labels=csr_array(self.labels[:, :num_labels]))
 
     @cached_property
     def postings(self) -> Float32[csr_array, "feature document"]:

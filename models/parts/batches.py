@@ -135,7 +135,7 @@ class TextBatch:
 
     @_Once
     def name_scores(self) -> Float32[csr_array, "text label"]:
-        """Log-odds of the labels, of any shard, whose names are found (`NameModel.scores`)."""
+        """Log-odds of the labels whose names are found (`NameModel.scores`)."""
         assert self._parts.names is not None  # only the scorer of names asks
         return self._parts.names.scores(self.texts)
 

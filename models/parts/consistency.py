@@ -153,9 +153,8 @@ def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> Non
 
 def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, int]) -> None:
     is_rising = bool((np.diff(labels) > 0).all())
-    least = 0 if bundle.shard is not None else 1  # a scorer may know no label of a shard
     is_within = labels.min(initial=0) >= 0 and labels.max(initial=0) < len(bundle.catalogue)
-    if len(labels) < least or not is_rising or not is_within:
+    if not len(labels) or not is_rising or not is_within:
         raise BundleCorruptError(
             contradiction(bundle, name, "labels that are not rising rows of the catalogue")
         )

@@ -11,7 +11,7 @@ Where there is the scorer `names`:
 
 names.safetensors          counts of the words of label names, and of finds; the trees
 names.json                 the words, and their lemmas
-names.jsonl                all names of all labels, in a shard too
+names.jsonl                all names of all labels
 
 Where a dev split has fitted it:
 

@@ -71,15 +71,12 @@ def texts_of_names(model: NameModel) -> dict[str, str]:
     }
 
 
-def names_of(
-    arrays: Mapping[str, np.ndarray], texts: Mapping[str, str], scored: range | None = None
-) -> NameModel:
+def names_of(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> NameModel:
     """Return the model that was written as these arrays and texts.
 
     Args:
         arrays: Of `arrays_of_names`.
         texts: Of `texts_of_names`.
-        scored: Of the model.
 
     Raises:
         ValueError: An array is missing or breaks its rule, or they contradict each other.
@@ -100,7 +97,6 @@ def names_of(
         trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
         lemmas=string_map_of(content["lemmas"], "lemmas"),
         removes_markup=truth_of(content.get("removes_markup", False), "removes_markup"),
-        scored=scored,
     )  # fmt: skip
     _check(model)
     return model
@@ -114,9 +110,8 @@ def read_names(bundle: Bundle) -> NameModel:
     """
     with reading(bundle, NAMES_FILE):
         texts = {name: bundle.text(name) for name in (NAME_WORDS_FILE, NAMED_LABELS_FILE)}
-        scored = None if bundle.shard is None else _range_of(bundle)
-        model = names_of(bundle.tensors(NAMES_FILE), texts, scored)
-        if model.num_scored != len(bundle.catalogue):
+        model = names_of(bundle.tensors(NAMES_FILE), texts)
+        if len(model.catalogue) != len(bundle.catalogue):
             what = "other labels than those of the catalogue"
             raise BundleCorruptError(contradiction(bundle, NAMED_LABELS_FILE, what))
     return model
@@ -143,11 +138,6 @@ def _labels_of(text: str) -> LabelCatalogue:
         raise ValueError(f"{NAMED_LABELS_FILE}: {error}") from error
 
 
-def _range_of(bundle: Bundle) -> range:
-    assert bundle.shard is not None
-    return range(bundle.shard.first, bundle.shard.first + len(bundle.catalogue))
-
-
 def _check(model: NameModel) -> None:
     """Refuse counts of other words, labels or documents than there are.
 
@@ -163,7 +153,6 @@ def _check(model: NameModel) -> None:
         and bool((np.diff(counts.pairs) > 0).all())
         and history.found.shape == history.right.shape == expected
         and bool((history.right >= 0).all() and (history.right <= history.found).all())
-        and (model.scored is None or model.scored.stop <= len(model.catalogue))
     )
     for each in (counts.documents, counts.pair_documents):
         is_good = is_good and bool((each >= 0).all() and (each <= counts.num_documents).all())

@@ -135,7 +135,7 @@ def _indexed(
     columns = [model.weight, model.bias, catalogue.log_priors[model.labels]]
     if correction == "prior":
         counts = catalogue.training_counts
-        shares = counts[model.labels] / catalogue.whole.num_training_pairs
+        shares = counts[model.labels] / catalogue.num_training_pairs
         columns.append(np.log(shares).astype(np.float32))
     return np.column_stack(columns)
 

@@ -28,7 +28,7 @@ class NamesScorer:
         """Take what gives scores, and what the tail dial needs.
 
         Args:
-            names: Which has read the texts, or another shard's of the same model has.
+            names: Which has read the texts.
             log_priors: log pi of each label of the catalogue, in nats.
         """
         self._names = names
@@ -42,7 +42,7 @@ class NamesScorer:
     def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
         """Return the source of its scores, less tau log pi_y of each label."""
         assert correction == "none"
-        scores = self._names.own(batch.name_scores)
+        scores = batch.name_scores
         if tail_dial:
             raised = tail_dial * self._log_priors[scores.indices].astype(np.float64)
             dialled = (scores.data - raised).astype(np.float32)

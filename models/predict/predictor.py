@@ -14,7 +14,7 @@ from jaxtyping import Float32, Int64
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.explain.explanation import explain
-from longtail.models.explain.label_facts import FindNearest, LabelFacts
+from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
@@ -162,8 +162,7 @@ class Predictor:
         names, label = self._parts.names, self.catalogue[row]
         if names is None:
             return label
-        first = 0 if names.scored is None else names.scored.start
-        return replace(label, alternative_names=names.catalogue[first + row].alternative_names)
+        return replace(label, alternative_names=names.catalogue[row].alternative_names)
 
     @property
     def selector(self) -> LabelSelector:
@@ -361,7 +360,6 @@ class Predictor:
         batch: TextBatch,
         labels: Sequence[Sequence[int]],
         options: RankingOptions,
-        nearest: FindNearest | None = None,
     ) -> list[tuple[Explanation, ...]]:
         """Return why these labels fit each text.
 
@@ -369,18 +367,17 @@ class Predictor:
             batch: As for `rank`.
             labels: Label indices of each text.
             options: As for `score`.
-            nearest: Gives the labels that are like others; None: among these labels.
 
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
         if (parts := self._divided(batch, options)) is None:
             scorer = self._scorers.resolve(options).scorer
-            return explain(self._scorers, self.facts, batch, labels, scorer, options, nearest)
+            return explain(self._scorers, self.facts, batch, labels, scorer, options)
         return in_order(
             parts,
             [
-                self.explain(part.batch, [labels[x] for x in part.rows], part.options, nearest)
+                self.explain(part.batch, [labels[x] for x in part.rows], part.options)
                 for part in parts
             ],
         )

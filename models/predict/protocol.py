@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, Unpack, runtime_checkable
 
-from jaxtyping import Float32
-from scipy.sparse import csr_array
-
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.options import RankingKeywords, RankingOptions
-from longtail.models.results import LabelDetails, NearLabel, Prediction
+from longtail.models.results import LabelDetails, Prediction
 
 T = TypeVar("T")
 
@@ -32,31 +29,6 @@ class PreparedTexts(Protocol):
 
 
 @runtime_checkable
-class ComparedLabels(Protocol):
-    """What labels are compared by, such as `longtail.models.explain.label_facts.LabelFacts`."""
-
-    @property
-    def num_nearest(self) -> int:
-        """Number of nearest labels that a label is given."""
-        ...
-
-    @property
-    def num_columns(self) -> int:
-        """Columns of what labels are compared by."""
-        ...
-
-    def vectors_of(self, labels: Sequence[int]) -> Float32[csr_array, "label column"]:
-        """Return what labels are compared by, a row for each."""
-        ...
-
-    def nearest_to(
-        self, vectors: Float32[csr_array, "label column"], left_out: Sequence[int]
-    ) -> list[tuple[NearLabel, ...]]:
-        """Return the labels whose vectors are nearest to each of these, the nearest first."""
-        ...
-
-
-@runtime_checkable
 class Predictor(Protocol):
     """A loaded model, such as `longtail.models.predict.predictor.Predictor`."""
 
@@ -68,11 +40,6 @@ class Predictor(Protocol):
     @property
     def selector(self) -> LabelSelector:
         """Finds the labels that filters name."""
-        ...
-
-    @property
-    def facts(self) -> ComparedLabels:
-        """What is known of labels, whatever the text."""
         ...
 
     @property

@@ -42,7 +42,7 @@ class InnerProductIndex:
         """Index the vectors.
 
         Args:
-            vectors: One row for every label that can be scored; a shard may have none.
+            vectors: One row for every label that can be scored; may be none.
             labels: The label index of each row, rising.
             device: "cpu", "cuda" (the current GPU of PyTorch) or "auto" (a GPU if there is one).
             gpu_search: How a GPU searches; None: in float32. What is found is the same, as float64

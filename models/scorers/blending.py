@@ -117,7 +117,8 @@ class FittedBlend:
         # (term, knot), the first term being the intercept, and (label, term)
         self._at_knots = np.array([fitted.intercepts, *fitted.weights.values()], dtype=np.float64)
         shares = knot_shares(training_counts, fitted.counts)
-        # The last bits of a matrix product depend on its rows: in a shard there are fewer.
+        # The last bits of a matrix product depend on its number of rows: a part of the labels
+        # is to get the same weights.
         self._of_labels = np.zeros((len(shares), len(self._at_knots)))
         for own, values in zip(shares.T, self._at_knots.T, strict=True):
             self._of_labels += own[:, None] * values

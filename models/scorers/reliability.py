@@ -13,12 +13,9 @@ The table of probabilities in a model's evaluation and report shows its own figu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable
 
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.names import WarningCode
 from longtail.models.results import UNRELIABLE_PROBABILITIES, AnswerWarning
 
 MAX_DOCUMENTS = 1
@@ -27,20 +24,6 @@ CONFIDENT = 0.5
 """Where no threshold is given, the probability from which a reader takes a label to be right."""
 _MAX_WEIGHT = 0.5
 """Of text-matching scorers in a blend, above which its probabilities are too high as well."""
-
-
-@runtime_checkable
-class _Warning(Protocol):
-    """A warning here, or as the service answers it."""
-
-    @property
-    def code(self) -> WarningCode: ...
-
-    @property
-    def detail(self) -> str: ...
-
-    @property
-    def label_ids(self) -> Sequence[str]: ...
 
 
 def is_overconfident(weight: float) -> bool:
@@ -77,22 +60,3 @@ def warnings_about(
         "alone, but let a person check them, or use another scorer"
     )
     return (AnswerWarning(UNRELIABLE_PROBABILITIES, detail, rare),)
-
-
-def merge_warnings(
-    found: Iterable[Sequence[_Warning]], label_ids: Sequence[str]
-) -> tuple[AnswerWarning, ...]:
-    """Return the warnings of the parts of a model about a text and the labels that were kept.
-
-    Args:
-        found: Of each part.
-        label_ids: Those that were kept, the best first.
-    """
-    about: dict[tuple[WarningCode, str], set[str]] = {}
-    for warning in chain(*found):
-        about.setdefault((warning.code, warning.detail), set()).update(warning.label_ids)
-    merged = (
-        (named, AnswerWarning(code, detail, tuple(each for each in label_ids if each in named)))
-        for (code, detail), named in about.items()
-    )
-    return tuple(warning for named, warning in merged if warning.label_ids or not named)

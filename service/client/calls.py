@@ -21,7 +21,6 @@ from longtail.service.schemas.models import Health, ModelChange, ModelList
 from longtail.service.schemas.predict import PredictResponse
 from longtail.service.schemas.problem import Problem
 from longtail.service.schemas.queue import NextDocument
-from longtail.service.schemas.shards import KnownLabels, LabelVectors, NearestLabels
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -221,21 +220,6 @@ def labels(query: str, limit: int, offset: int, version: Version | None) -> Call
         "version": version,
     }
     return Call("GET", "/v1/labels", LabelList, query=asked)
-
-
-def known_labels(content: Mapping[str, Any]) -> Call[KnownLabels]:
-    """Ask which labels of a filter there are."""
-    return Call("POST", "/v1/shard/known-labels", KnownLabels, content)
-
-
-def label_vectors(content: Mapping[str, Any]) -> Call[LabelVectors]:
-    """Ask what labels are compared with others by."""
-    return Call("POST", "/v1/shard/label-vectors", LabelVectors, content)
-
-
-def nearest_labels(content: Mapping[str, Any]) -> Call[NearestLabels]:
-    """Ask which labels are nearest to vectors."""
-    return Call("POST", "/v1/shard/nearest-labels", NearestLabels, content)
 
 
 def label(label_id: str, version: Version | None) -> Call[LabelDetail]:

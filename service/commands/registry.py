@@ -204,37 +204,6 @@ def add_label(
     print(f"Current is version {store.current()}.")
 
 
-@registry_app.command("split")
-def split(
-    output: Annotated[
-        Path, typer.Option(help="Folder for the registries of the shards: 0, 1, ...")
-    ],
-    shards: Annotated[int, typer.Option(min=1, help="How many.")],
-    version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
-    registry: RegistryOption = DEFAULT_REGISTRY,
-    as_json: JsonOption = False,
-) -> None:
-    """Split the labels of a model into shards, each of which a service of its own can serve."""
-    from tqdm import tqdm
-
-    from longtail.models.edit.split_shards import publish_shards
-    from longtail.models.files.outputs import check_not_in_registry, check_writable_folder
-
-    check_not_in_registry(output, registry, "--output")
-    check_writable_folder(output, "--output")
-    bundle = _registry(registry).open(version)
-    with tqdm(total=shards, desc="shards", unit="shard") as bar:
-        made = publish_shards(bundle, shards, output, bar.update)
-    if as_json:
-        print_json(asdict(made))
-        return
-    print(f"{shards} shards of {made.shard_sizes[0]} labels, or one fewer, are in {output}.")
-    print(
-        "Serve each with 'longtail serve --registry', and ask all by "
-        "'longtail.service.client.sharded'."
-    )
-
-
 def _new_labels(
     label_id: str | None, name: str | None, description: str, source: Path | None
 ) -> list[Label]:

@@ -17,11 +17,9 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
-from longtail.models.errors import LabelNotFoundError, NotReadyError, RequestError
+from longtail.models.errors import LabelNotFoundError, NotReadyError
 from longtail.models.interface.languages import check_language, in_language
-from longtail.models.labels.filters import KnownLabels, LabelFilter
 from longtail.models.options import RankingOptions
-from longtail.models.predict.protocol import Predictor
 from longtail.models.results import LabelDetails, Prediction
 from longtail.service.engine.admission import Admission, Priority, estimate_tokens
 from longtail.service.engine.answer_cache import AnswerCache
@@ -29,7 +27,7 @@ from longtail.service.engine.batching import WorkQueue
 from longtail.service.engine.flights import Flights
 from longtail.service.engine.jobs import EXPLANATION_TOKENS, Seconds, extra_tokens
 from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import Limits, NamedLabels, Query, check_filter, check_query
+from longtail.service.engine.queries import Limits, Query, check_query
 from longtail.service.engine.worker import (
     GpuWatch,
     Hooks,
@@ -220,52 +218,12 @@ class Engine:
                 f"version {model.version} has no label with the id {label_id[:100]!r}; look for it "
                 "by GET /v1/labels?query=..., and send its id percent-encoded: GET /v1/labels?id="
             )
-        return model, await self._look_up(1, partial(model.predictor.describe, row))
+        return model, await self._look_up(partial(model.predictor.describe, row))
 
-    def known_labels(
-        self, labels: NamedLabels, version: int | str | None = None
-    ) -> tuple[LoadedModel, LabelFilter, KnownLabels]:
-        """Return a filter with its sets, and which of the labels that it names a model has.
-
-        Raises:
-            RequestError: The filter names too many labels, or there is no such set.
-            BundleNotFoundError: The version is not loaded.
-            NotReadyError: No model is loaded yet.
-        """
-        check_filter(labels, self._limits)
-        model = self._manager.get(version)
-        label_filter = self.label_sets.filter_of(labels)
-        return model, label_filter, model.predictor.selector.known(label_filter)
-
-    async def compare(
-        self, num_labels: int, version: int | str | None, work: Callable[[Predictor], T]
-    ) -> tuple[LoadedModel, T]:
-        """Return what some work says that compares labels of a model.
-
-        Args:
-            num_labels: How many are compared with all.
-            version: As in `Query`.
-            work: Done on a compute thread.
-
-        Raises:
-            RequestError: They are more than may be explained; or the work says so.
-            BundleNotFoundError: The version is not loaded.
-            NotReadyError: No model is loaded yet, or the service is stopping.
-            QueueFullError: Too much work is waiting.
-            DeadlineError: The answer was not there in time.
-        """
-        if num_labels > self._limits.max_explained_labels:
-            raise RequestError(
-                f"{num_labels} labels are to be compared; expected at most "
-                f"{self._limits.max_explained_labels}; ask for fewer"
-            )
-        model = self._manager.get(version)
-        return model, await self._look_up(num_labels, partial(work, model.predictor))
-
-    async def _look_up(self, num_labels: int, work: Callable[[], T]) -> T:
-        """Return the result of some work on labels, each as dear as an explanation."""
+    async def _look_up(self, work: Callable[[], T]) -> T:
+        """Return the result of some work on a label, as dear as an explanation."""
         timeout_s = self._limits.request_timeout_s
-        with self.admission.admit(EXPLANATION_TOKENS * num_labels, timeout_s):
+        with self.admission.admit(EXPLANATION_TOKENS, timeout_s):
             return await self._on_compute_thread(work, timeout_s)
 
     async def _on_compute_thread(self, work: Callable[[], T], timeout_s: float) -> T:

@@ -122,7 +122,7 @@ def check_query(query: Query, limits: Limits) -> None:
     options = query.options
     if options.k > limits.max_k:
         raise RequestError(f"k is {options.k}; expected 1 to {limits.max_k}")
-    check_filter(query.labels, limits)
+    _check_filter(query.labels, limits)
     num_explained = options.k * len(query.texts)
     if options.explain and num_explained > limits.max_explained_labels:
         raise RequestError(
@@ -131,7 +131,7 @@ def check_query(query: Query, limits: Limits) -> None:
         )
 
 
-def check_filter(labels: NamedLabels, limits: Limits) -> None:
+def _check_filter(labels: NamedLabels, limits: Limits) -> None:
     """Check that a filter names no more labels than it may.
 
     Raises:

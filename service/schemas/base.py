@@ -128,7 +128,7 @@ class Options(BaseModel):
     """Name of a stored set of labels not to return besides `exclude`."""
     under: Listed[str] = Field([], examples=[["5360"]])
     """Ids of labels: only these are returned, and those that stand below them in the vocabulary, of
-    what the fields above let through. Not for models in shards."""
+    what the fields above let through."""
     language: Annotated[str, Field(max_length=100)] | None = None
     """Language of the labels' names, one of the model's `languages`; a label that has no name in it
     keeps its own. Absent: the language that was chosen in training."""

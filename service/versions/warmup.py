@@ -95,8 +95,8 @@ def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) ->
 
 
 _MAY_FIND_NOTHING = frozenset({NAMES, NEIGHBOURS, FAST})
-"""Scorers that only list what they find: of a shard, or of other texts, that may be nothing; and so
-may a blend of none but these, as `ensemble` is where no encoder reads."""
+"""Scorers that only list what they find, which may be nothing in some texts; and so may a blend of
+none but these, as `ensemble` is where no encoder reads."""
 
 
 def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:

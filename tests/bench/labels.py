@@ -18,7 +18,7 @@ import torch
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from longtail.models.explain.neighbours import VectorNeighbours, nearest_labels
+from longtail.models.explain.neighbours import VectorNeighbours
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.labels.search import LabelSearch
@@ -151,7 +151,7 @@ def measure_nearest(vectors: np.ndarray) -> Table:
     table = Table({"nearest 5 of": "", "ms": ".1f"})
     for count in (1, 10, 100):
         labels = np.arange(count, dtype=np.int64)
-        taken = least_ms(lambda labels=labels: nearest_labels(neighbours, labels, 5))  # type: ignore[misc]
+        taken = least_ms(lambda labels=labels: neighbours.nearest_to(labels, 5))  # type: ignore[misc]
         table.add(f"{count} labels", taken)
     return table
 

@@ -8,7 +8,7 @@ and 24 words a document, label frequencies by a power law) goes the way of a rea
 a process of its own: written as files; trained and published by `longtail train`, by a tiny encoder
 with random weights, with all scorers and the label tree of `linear`; verified; labelled offline by
 `longtail predict`; served, asked over HTTP one text at a time, and swapped for another version
-while clients ask; split in two shards, and one of them served.
+while clients ask.
 
 What is done is kept in million.json, so a bench that was stopped goes on, and so does a training.
 Writes million.png.
@@ -158,21 +158,13 @@ def measure_training(labels: int, held_out: int, folder: Path, costs: Costs) -> 
 
 
 def measure_serving(labels: int, folder: Path, costs: Costs) -> None:
-    """Serve what was trained: whole, swapped under load, and a half of it."""
-    registry, shards, texts = folder / "registry", folder / "shards", first_texts(folder / "corpus")
+    """Serve what was trained, and swap it under load."""
+    registry, texts = folder / "registry", first_texts(folder / "corpus")
     if not costs.has(labels, "serve"):
         costs.add(*serve(labels, registry, texts))
     if not costs.has(labels, "swap under load"):
         costs.add(swap(labels, registry, folder / "versions", texts))
         shutil.rmtree(folder / "versions")
-    if not costs.has(labels, "split in two"):
-        shutil.rmtree(shards, ignore_errors=True)
-        split = ["registry", "split", "--registry", registry, "--shards", 2, "--output", shards]
-        costs.add(run(labels, "split in two", *longtail(*split)))
-    if not costs.has(labels, "serve a shard"):
-        with ready(shards / "0") as (service, seconds):
-            costs.add(Cost(labels, "serve a shard", seconds, None, peak_gib(service)))
-        shutil.rmtree(shards)
 
 
 def costs_of_training(labels: int, work: Path) -> list[Cost]:

@@ -163,7 +163,6 @@ READ_ONLY = [
     ("describe --all --output DISK/labels.jsonl", "--output 'DISK'"),
     ("diagnose data --dim 8 --output DISK/out", "--output 'DISK/out'"),
     ("experiment sampling-bias data --output DISK/out", "--output 'DISK/out'"),
-    ("registry split --shards 2 --output DISK/shards", "--output 'DISK/shards'"),
     ("registry activate 1 --registry DISK/registry", "changing the registry: 'DISK/registry"),
     ("registry rollback --registry DISK/registry", "changing the registry: 'DISK/registry"),
     ("registry remove 1 --registry DISK/registry", "changing the registry: 'DISK/registry"),

@@ -49,7 +49,6 @@ MISTAKES = [
     ("diagnose data --output done --dim 8", 1, "holds 'theory.json' already"),
     ("train data --only-sparse --work full", 1, "holds other files ('letter.txt')"),
     ("experiment sampling-bias data --output full", 1, "holds other files ('letter.txt')"),
-    ("registry split --shards 2 --output full", 1, "holds 'letter.txt', which is no registry of"),
     ("predict --input docs.jsonl --output full", 1, "is a folder, expected a file"),
     ("predict --input docs.jsonl --output device", 1, "is a device or a pipe, expected a file"),
     ("report data --output full", 1, "is a folder, expected a file"),
@@ -64,7 +63,6 @@ MISTAKES = [
     ("describe --all --output registry/1/labels.jsonl --overwrite", 1, "lies in the registry"),
     ("train data --only-sparse --work registry", 1, "lies in the registry"),
     ("diagnose data --output registry/1 --dim 8", 1, "lies in the registry"),
-    ("registry split --shards 2 --output registry", 1, "lies in the registry"),
     # ---- options that no document can be answered with are refused before the first one
     (f"{PREDICT} --scorer nope", 1, "--scorer: got 'nope', expected one of the model's: sparse"),
     (f"{PREDICT} -k 5000", 1, "-k: got 5000, expected 1 to 310"),

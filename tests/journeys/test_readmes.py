@@ -40,8 +40,6 @@ STEPS = [
     (f"promote --candidate 1 --data data --split train {LENIENT}", "Version 1 is promoted."),
     ("registry rollback", "Current is version 2 (before: 1)"),
     ("registry remove 1", "Version 1 is removed."),
-    ("registry split --shards 2 --output shards", "2 shards of 155 labels"),
-    ("registry split --shards 2 --output shards", "2 shards of 155 labels"),  # again
     ("key ops", "Line, for the service: ops:"),
 ]
 

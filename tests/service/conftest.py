@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
-from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import EncoderInfo, Manifest
@@ -108,20 +107,6 @@ class FakeBatch:
         return cls([text for batch in batches for text in batch.texts])
 
 
-class FakeFacts:
-    """Knows three columns of every label, and one label that is like all."""
-
-    num_columns = 3
-    num_nearest = 1
-
-    def vectors_of(self, labels: Sequence[int]) -> csr_array:
-        return csr_array(np.tile(np.float32([0.1, 0, -2]), (len(labels), 1)))
-
-    def nearest_to(self, vectors: csr_array, left_out: Sequence[int]) -> list[tuple[object, ...]]:
-        assert vectors.shape == (len(left_out), self.num_columns)
-        return [EXPLANATION.nearest] * len(left_out)
-
-
 class FakePredictor:
     """Scores label i of a text of n characters with n - i, and keeps count of its calls.
 
@@ -139,7 +124,6 @@ class FakePredictor:
     def __init__(self, bundle: Bundle) -> None:
         self.catalogue = bundle.catalogue
         self.selector = LabelSelector(self.catalogue)
-        self.facts = FakeFacts()
         self.label_search = LabelSearch(self.catalogue)
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()

@@ -29,8 +29,7 @@ THERE = {"project_id": "longtail", "model": "longtail", "version": "2", "label_i
 MAY_REFUSE = {
     "POST /v1/predict", "POST /v1/batch", "POST /v2/models/{model}/infer",
     "POST /v2/models/{model}/versions/{version}/infer", "POST /v1/projects/{project_id}/suggest",
-    "POST /v1/projects/{project_id}/suggest-batch", "POST /v1/shard/known-labels",
-    "POST /v1/shard/label-vectors", "POST /v1/shard/nearest-labels", "POST /v1/feedback",
+    "POST /v1/projects/{project_id}/suggest-batch", "POST /v1/feedback",
     "DELETE /v1/admin/feedback", "POST /v1/projects/{project_id}/learn",
     "POST /label-studio/setup", "POST /label-studio/predict", "POST /label-studio/webhook",
 }  # fmt: skip

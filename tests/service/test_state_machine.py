@@ -103,7 +103,6 @@ paths = st.sampled_from(
     [
         "/v1/predict", "/v1/batch", "/v1/projects/longtail/suggest",
         "/v1/projects/longtail/suggest-batch", "/v2/models/longtail/infer",
-        "/v1/shard/known-labels", "/v1/shard/label-vectors", "/v1/shard/nearest-labels",
         "/v1/admin/rollback", "/v1/admin/models/1/activate", "/nowhere",
     ]
 )  # fmt: skip

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from longtail.models.bundle.registry import Registry
-from longtail.models.edit.split_shards import publish_shards
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
@@ -83,16 +81,6 @@ def test_its_answers_are_explained_by_places_in_the_text(run, texts):
 def test_its_labels_are_described(run):
     for report in report_labels(run.bundle, [0, 1], 3):
         assert report.keywords
-
-
-def test_its_shards_read_characters_too(run, texts, tmp_path):
-    publish_shards(run.bundle, 2, tmp_path / "shards")
-    for number in range(2):
-        bundle = Registry(tmp_path / "shards" / str(number)).open(1)
-        assert read_parts(bundle).sparse.tfidf.analyzer == "char"
-        (found,) = Predictor.of_bundle(bundle, device="cpu").predict([texts[0]], k=1)
-        (wanted,) = Predictor.of_bundle(run.bundle, device="cpu").predict([texts[0]], k=2)
-        assert found.labels[0].score in [label.score for label in wanted.labels]
 
 
 def test_most_letters_decide(sparse_config, train_in, tmp_path):

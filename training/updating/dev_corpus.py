@@ -7,15 +7,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from longtail.models.edit.split_shards import part_of
+import numpy as np
+from scipy.sparse import csr_array
+
 from longtail.models.files.durable import make_private_folder, write_lines_durably
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.matcher import FindHistory
+from longtail.models.lexical.name_model import NameModel
 from longtail.models.parts.model_parts import ModelParts
+from longtail.models.scorers.sparse import SparseModel
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.updating.labels import SaidOfText
 from longtail.training.updating.texts import dev_rows
+
+if TYPE_CHECKING:  # bring PyTorch, which a model without a dense half does not need
+    from longtail.models.parts.dense_parts import DenseParts
+    from longtail.models.scorers.linear import LinearModel
 
 
 def corpus_part(parts: ModelParts, corpus: Dataset) -> ModelParts:
@@ -31,15 +40,61 @@ def corpus_part(parts: ModelParts, corpus: Dataset) -> ModelParts:
     num_labels = len(corpus.labels)
     if num_labels == len(parts.catalogue):
         return parts
-    part, names = part_of(parts, range(num_labels)), parts.names
-    if names is None:
-        return part
-    known = replace(
+    memory = parts.neighbours
+    return replace(
+        parts,
+        catalogue=parts.catalogue.first(num_labels),
+        sparse=_first_of_sparse(parts.sparse, num_labels),
+        dense=None if parts.dense is None else _first_of_dense(parts.dense, num_labels),
+        names=None if parts.names is None else _first_of_names(parts.names, num_labels),
+        neighbours=None if memory is None else memory.with_first_labels(num_labels),
+        cascade=None,  # which is fitted anew
+    )
+
+
+def _first_of_sparse(model: SparseModel, num_labels: int) -> SparseModel:
+    rows = _rows_below(model.labels, num_labels)
+    return replace(
+        model,
+        weights=csr_array(model.weights[rows]),
+        bias=model.bias[rows],
+        labels=model.labels[rows],
+    )
+
+
+def _first_of_dense(dense: DenseParts, num_labels: int) -> DenseParts:
+    classifier, linear = dense.classifier, dense.linear
+    if linear is not None:  # its tree has no other labels than these
+        linear = replace(linear, model=_first_of_linear(linear.model, num_labels))
+    return replace(
+        dense,
+        label_vectors=dense.label_vectors[:num_labels],
+        classifier=None if classifier is None else _first_of_linear(classifier, num_labels),
+        linear=linear,
+    )
+
+
+def _first_of_linear(model: LinearModel, num_labels: int) -> LinearModel:
+    rows = _rows_below(model.labels, num_labels)
+    return replace(
+        model,
+        weight=model.weight[rows],
+        bias=model.bias[rows],
+        labels=model.labels[rows],
+    )
+
+
+def _first_of_names(names: NameModel, num_labels: int) -> NameModel:
+    return replace(
         names,
         catalogue=LabelCatalogue(islice(names.catalogue, num_labels)),
         history=FindHistory(names.history.found[:num_labels], names.history.right[:num_labels]),
     )
-    return replace(part, names=known)
+
+
+def _rows_below(rising: np.ndarray, num_labels: int) -> slice:
+    """Return the rows of labels below a number."""
+    return slice(int(np.searchsorted(rising, num_labels)))
 
 
 def write_dev_corpus(corpus: Dataset, texts: Sequence[SaidOfText], folder: Path) -> Dataset:

@@ -18,7 +18,7 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.trained_on import DEV, TRAIN, read_trained_on
 from longtail.models.edit.rewrite import rewrite
-from longtail.models.errors import BundleError, ConfigError, DataError
+from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.parts.model_parts import ModelParts
@@ -99,7 +99,7 @@ def learn(run: LearningRun) -> Learned:
     knows everything already, nothing is published.
 
     Raises:
-        BundleError: There is no such version, or it is a shard.
+        BundleError: There is no such version.
         ConfigError: The corpus is another one than the version was trained on, or a folder can't
             be used.
         DataError: Nothing can be learned from the feedback; or the version remembers no documents,
@@ -202,17 +202,11 @@ def _record(
 
 
 def _check(bundle: Bundle, corpus: Dataset | None) -> None:
-    """Refuse a shard, and a corpus that the version was not trained on.
+    """Refuse a corpus that the version was not trained on.
 
     Raises:
-        BundleError: It is a shard.
         ConfigError: It is another corpus.
     """
-    if bundle.shard is not None:
-        raise BundleError(
-            f"bundle {bundle.folder.name!r}: it is shard {bundle.shard.number} of "
-            f"{bundle.shard.num_shards}; learn with the whole model, and split that again"
-        )
     if corpus is not None and corpus.fingerprint != bundle.manifest.data_fingerprint:
         raise ConfigError(
             f"{str(corpus.folder)!r}: is not the corpus that version {bundle.folder.name} was "

@@ -22,7 +22,7 @@ from longtail.models.edit.vocabulary.documents import (
 from longtail.models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
 from longtail.models.edit.vocabulary.names import changed_names
 from longtail.models.edit.vocabulary.rows import FitRows, Weights, merged_linear, merged_sparse
-from longtail.models.errors import BundleError, DataError
+from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.memory.memory import NeighbourMemory
@@ -134,14 +134,8 @@ def apply_changes(
         progress: Called with a number of labels whenever so many have been encoded.
 
     Raises:
-        BundleError: The bundle is a shard.
         DataError: There is no change, or one can't be made.
     """
-    if bundle.shard is not None:
-        raise BundleError(
-            f"bundle {bundle.folder.name!r}: it is shard {bundle.shard.number} of "
-            f"{bundle.shard.num_shards}; change the whole model, and split it again"
-        )
     if not changes:
         raise DataError("changes: there are none; nothing is to be applied")
     applied = _Application(bundle, changed_labels(bundle, changes), fit_rows)

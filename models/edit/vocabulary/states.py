@@ -58,7 +58,7 @@ def read_state(path: Path, language: str | None, argument: str) -> VocabularySta
 def state_of(bundle: Bundle) -> VocabularyState:
     """Return the labels of a model, with all their names where it keeps them."""
     labels = map(_compared, bundle.catalogue)
-    if NAMES in bundle.manifest.scorers and bundle.shard is None:
+    if NAMES in bundle.manifest.scorers:
         named = named_labels(bundle)
         pairs = zip(labels, named, strict=True)
         return VocabularyState(

@@ -17,7 +17,6 @@ from longtail.models.bundle.trained_on import (
     digests_of,
     read_trained_on,
 )
-from longtail.models.edit.split_shards import split_bundle
 from longtail.models.errors import BundleCorruptError
 
 NAMES = [f"{split}_{what}" for split in ("train", "dev", "test") for what in ("texts", "ids")]
@@ -76,7 +75,5 @@ def test_a_record_of_another_form_is_refused(record, tmp_path, sparse_bundle):
         read_trained_on(written(tmp_path, sparse_bundle, record))
 
 
-def test_a_trained_bundle_and_its_shards_have_the_record(trained_sparse, tmp_path):
+def test_a_trained_bundle_has_the_record(trained_sparse):
     assert {RECORD_NAME, DIGESTS_NAME} <= set(trained_sparse.bundle.manifest.files)
-    manifest = split_bundle(trained_sparse.bundle, 2)[0](tmp_path / "shard")
-    assert {RECORD_NAME, DIGESTS_NAME} <= set(manifest.files)

@@ -11,11 +11,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle, open_bundle
-from longtail.models.edit.split_shards import split_bundle
 from longtail.models.edit.vocabulary.applying import Applied, apply_changes
 from longtail.models.edit.vocabulary.documents import merged_counts, with_merged_labels
 from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
-from longtail.models.errors import BundleError, DataError
+from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.labels.changes.difference import difference
@@ -91,10 +90,6 @@ def test_a_retired_label_is_answered_by_no_scorer_and_still_known(bundle, apply)
     assert details.scorers == () and details.nearest
     near = Predictor.of_bundle(after).describe(4).nearest
     assert "L3" not in {label.id for label in near}
-    shards = [
-        write(after.folder.parent / f"s{i}") for i, write in enumerate(split_bundle(after, 2))
-    ]
-    assert [shard.retired_label_count for shard in shards] == [1, 0]
 
 
 def test_a_label_can_come_back_with_its_weights(bundle, apply) -> None:
@@ -201,14 +196,10 @@ def test_what_can_not_be_applied_is_refused(bundle, changes, told) -> None:
         apply_changes(bundle, changes)
 
 
-def test_a_vocabulary_that_keeps_nothing_and_a_shard_are_refused(bundle, tmp_path) -> None:
+def test_a_vocabulary_that_keeps_nothing_is_refused(bundle) -> None:
     old = state_of(bundle).labels
     with pytest.raises(DataError, match="no label would be left in use"):
         apply_changes(bundle, difference(old, [Label("x", "x", is_deprecated=True)]))
-    first, _ = split_bundle(bundle, 2)
-    first(tmp_path / "shard")
-    with pytest.raises(BundleError, match="it is shard 0 of 2; change the whole model"):
-        apply_changes(open_bundle(tmp_path / "shard"), changed(bundle, L3=None))
 
 
 @pytest.mark.parametrize("seed", range(20))

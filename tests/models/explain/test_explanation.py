@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.explain import label_facts
 from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
-from longtail.models.explain.neighbours import VectorNeighbours, WeightNeighbours, nearest_labels
+from longtail.models.explain.neighbours import VectorNeighbours, WeightNeighbours
 from longtail.models.explain.spans import spans_of
 from longtail.models.explain.tokens import MAX_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
 from longtail.models.labels.filters import LabelFilter
@@ -235,9 +235,8 @@ def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
     assert (lengths == 0).any()
     divisor = np.where(lengths > 0, lengths, 1)
     labels = np.array([4, 0, 29, 4], dtype=np.int64)
-    found = nearest_labels(
-        VectorNeighbours(vectors, np.zeros(len(vectors), dtype=np.bool_)), labels, k
-    )
+    neighbours = VectorNeighbours(vectors, np.zeros(len(vectors), dtype=np.bool_))
+    found = neighbours.nearest_to(labels, k)
     for row, label in enumerate(labels):
         cosines = (vectors @ vectors[label]) / (divisor * divisor[label])
         wanted = brute_force(cosines, label, k)
@@ -251,9 +250,8 @@ def test_nearest_labels_by_weights_share_some(parts):
     dense = model.weights.toarray()
     norms = np.linalg.norm(dense, axis=1)
     labels = np.arange(NUM_LABELS, dtype=np.int64)
-    found = nearest_labels(
-        WeightNeighbours(model, np.zeros(NUM_LABELS, dtype=np.bool_)), labels, NUM_LABELS
-    )
+    neighbours = WeightNeighbours(model, np.zeros(NUM_LABELS, dtype=np.bool_))
+    found = neighbours.nearest_to(labels, NUM_LABELS)
     for label in labels:
         cosines = np.full(NUM_LABELS, -np.inf)
         if label not in UNTRAINED:

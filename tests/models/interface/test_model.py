@@ -60,7 +60,7 @@ def test_wrong_options_are_refused(model):
 
 
 def test_without_a_k_a_model_of_few_labels_answers_them_all(model, monkeypatch):
-    few = model.labels.part(0, 3)
+    few = model.labels.first(3)
     monkeypatch.setattr(type(model), "labels", property(lambda _: few))
     assert len(model.predict(TEXTS[0]).labels) == 3
     with pytest.raises(RequestError, match="the number of labels"):

@@ -11,10 +11,9 @@ from longtail.models.errors import DataError, RequestError
 from longtail.models.labels.catalogue import (
     Label,
     LabelCatalogue,
-    WholeCatalogue,
     with_names_of_parents,
 )
-from longtail.models.labels.filters import KnownLabels, LabelFilter, filters_of_parts
+from longtail.models.labels.filters import LabelFilter
 from longtail.models.labels.hierarchy import LabelHierarchy
 from longtail.models.labels.selection import LabelSelector
 
@@ -103,14 +102,6 @@ def test_under_keeps_a_label_and_all_below_it():
 def test_an_unknown_label_above_is_told():
     with pytest.raises(RequestError, match=r"under: this version has no label with the id 'no'"):
         select(under=("no",))
-
-
-def test_shards_refuse_what_they_cannot_know():
-    shard = catalogue_of([[], [0]], whole=WholeCatalogue(10, 10))
-    with pytest.raises(RequestError, match="under: a shard does not know"):
-        select(shard, under=("L0",))
-    with pytest.raises(RequestError, match="under: a shard does not know"):
-        filters_of_parts(LabelFilter(under=("L0",)), [KnownLabels()])
 
 
 def test_parents_of_a_label_file_are_broader_labels_too():

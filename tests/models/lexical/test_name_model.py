@@ -1,4 +1,4 @@
-"""Scores of names, of all labels, of a shard's, and of labels that come later."""
+"""Scores of names, of all labels and of labels that come later."""
 
 from __future__ import annotations
 
@@ -70,8 +70,6 @@ def test_scores_of_0_are_kept(model):
     found = zero.scores(TEXTS)
     assert found.nnz == len(found.data) == len(model.scores(TEXTS).data)
     assert not found.data.any()
-    part = replace(zero, scored=range(1, 4)).own(found)
-    assert len(part.data) == np.count_nonzero((found.indices >= 1) & (found.indices < 4))
 
 
 def test_what_was_found_in_training_counts(model):
@@ -80,22 +78,6 @@ def test_what_was_found_in_training_counts(model):
     known = replace(model, history=FindHistory(found, np.zeros_like(found)))
     before, after = (each.scores(["steel"]).toarray()[0] for each in (model, known))
     assert after[3] == before[3] + 0.125
-
-
-@pytest.mark.parametrize(("first", "stop"), [(0, 5), (0, 2), (2, 4), (4, 5), (2, 2)])
-def test_a_shard_scores_its_labels_as_the_whole_does(model, first, stop):
-    """To the bit, though `fish` in a longer name of another shard's label is no free find."""
-    part = replace(model, scored=range(first, stop))
-    whole = part.scores(TEXTS)  # of all labels, as any shard reads them
-    found = part.own(whole)
-    assert whole.toarray().tobytes() == model.scores(TEXTS).toarray().tobytes()
-    assert model.own(whole) is whole
-    assert part.num_scored == stop - first and model.num_scored == 5
-    assert found.shape == (4, stop - first)
-    assert found.toarray().tobytes() == whole.toarray()[:, first:stop].tobytes()
-    is_inside = (whole.indices >= first) & (whole.indices < stop)
-    assert np.array_equal(found.indices, whole.indices[is_inside] - first)
-    assert found.data.tobytes() == whole.data[is_inside].tobytes()
 
 
 def test_a_new_label_is_found_by_its_names(model):

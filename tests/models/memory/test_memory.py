@@ -241,10 +241,10 @@ def test_documents_of_another_model_are_not_added():
         memory.with_documents(row, truth, ["new", "newer"])
 
 
-def test_a_part_has_all_documents_and_some_of_the_labels():
+def test_with_fewer_labels_it_has_all_documents():
     memory = memory_of(np.random.default_rng(10))
-    part = memory.part_of(range(3, 8))
-    np.testing.assert_array_equal(part.labels.toarray(), memory.labels.toarray()[:, 3:8])
+    part = memory.with_first_labels(8)
+    np.testing.assert_array_equal(part.labels.toarray(), memory.labels.toarray()[:, :8])
     assert part.documents.shape == memory.documents.shape and part.ids == memory.ids
 
 

@@ -1,4 +1,4 @@
-"""The model of names in bundles, in shards, and with labels that are added."""
+"""The model of names in bundles, and with labels that are added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from safetensors.numpy import load_file, save_file
 from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
 from longtail.models.bundle.manifest import Manifest, TensorInfo
 from longtail.models.edit.add_labels import add_labels
-from longtail.models.edit.split_shards import split_bundle, split_parts
 from longtail.models.errors import BundleCorruptError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
@@ -24,7 +23,6 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import read_parts, write_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.predict.sharded import ShardedPredictor
 from longtail.training.lexical.word_counts import count_words, words_of
 
 TEXTS = ["the policy of rivers. Fish policy", "steel policies", "zebra", "milk, court, policy"]
@@ -77,7 +75,7 @@ def scores_of(predictor: Predictor, texts: list[str] = TEXTS) -> np.ndarray:
 
 def test_what_was_written_is_read(named, names, named_parts):
     found = read_parts(named).names
-    assert found is not None and found.scored is None
+    assert found is not None
     assert list(found.catalogue) == list(names.catalogue)
     assert (found.counts.words, found.lemmas) == (names.counts.words, names.lemmas)
     assert found.counts.num_documents == 2
@@ -205,30 +203,6 @@ def test_texts_that_are_none_of_names_are_refused(broken, file, changed):
 def test_a_manifest_without_the_scorer_reads_no_names(named, lie):
     folder = lie(lambda content: content.update(scorers=["sparse"]), named.folder)
     assert read_parts(open_bundle(folder)).names is None
-
-
-# ---- shards ----
-
-
-@pytest.mark.parametrize("num_shards", [1, 2, 3, 7])
-def test_shards_score_and_rank_names_as_the_whole_does(named_parts, num_shards):
-    whole = Predictor(named_parts)
-    predictors = [Predictor(part) for part in split_parts(named_parts, num_shards)]
-    found = np.concatenate([scores_of(each) for each in predictors], axis=1)
-    assert found.tobytes() == scores_of(whole).tobytes()
-    for options in ({}, {"tail_dial": 0.7}, {"explain": True}, {"threshold": 0.1}):
-        given = {"k": 5, "scorer": "names", **options}
-        assert ShardedPredictor(predictors).predict(TEXTS, **given) == whole.predict(TEXTS, **given)
-
-
-def test_bundles_of_shards_bring_all_names(named, tmp_path):
-    for number, write in enumerate(split_bundle(named, 3)):
-        write(tmp_path / str(number))
-    bundles = [open_bundle(tmp_path / str(number)) for number in range(3)]
-    assert len({each.manifest.files["names.jsonl"].sha256 for each in bundles}) == 1
-    shards, whole = ShardedPredictor.of_bundles(bundles), Predictor.of_bundle(named)
-    given = {"k": 7, "scorer": "names"}
-    assert shards.predict(TEXTS, **given) == whole.predict(TEXTS, **given)
 
 
 # ---- labels that are added ----

@@ -13,7 +13,6 @@ import pytest
 
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
-from longtail.models.edit.split_shards import split_bundle, split_parts
 from longtail.models.errors import BundleCorruptError, RequestError
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
@@ -21,7 +20,6 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import read_parts, write_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.predict.sharded import ShardedPredictor
 from longtail.models.scorers.aims import AIMS_NAME, Aim
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
@@ -128,17 +126,6 @@ def test_given_labels_get_the_gains_that_they_are_ranked_by(
     np.testing.assert_array_equal(predictor.score(batch, ranking.labels, options), ranking.scores)
 
 
-@pytest.mark.parametrize("threshold", [None, 0.4])
-@pytest.mark.parametrize("aim", ["precision", *FITTED])
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_shards_answer_as_the_whole_does(
-    aimed_parts: ModelParts, predictor: Predictor, scorer: str, aim: str, threshold: float | None
-) -> None:
-    shards = ShardedPredictor([Predictor(x, device="cpu") for x in split_parts(aimed_parts, 3)])
-    options = {"k": 3, "scorer": scorer, "aim": aim, "threshold": threshold}
-    assert answered(shards, **options) == answered(predictor, **options)
-
-
 def test_explanations_tell_the_scores_without_the_aim(predictor: Predictor) -> None:
     (found,) = predictor.predict(["river law"], k=1, scorer="sparse", aim="coverage", explain=True)
     parts = {each.scorer: each for each in found.explanations[0].scores}["sparse"]
@@ -162,7 +149,7 @@ def test_an_aim_without_the_correction_is_refused(predictor: Predictor) -> None:
         predictor.predict(TEXTS, scorer="linear", correction="none", aim="coverage")
 
 
-def test_aims_lie_in_the_bundle_and_in_its_shards(
+def test_aims_lie_in_the_bundle(
     aimed_parts: ModelParts, manifest: Manifest, tmp_path: Path
 ) -> None:
     said = replace(
@@ -174,9 +161,6 @@ def test_aims_lie_in_the_bundle_and_in_its_shards(
     write_parts(tmp_path / "whole", aimed_parts, said, tmp_path / "encoder")
     bundle = open_bundle(tmp_path / "whole")
     assert read_parts(bundle).aims == aimed_parts.aims
-    for number, write in enumerate(split_bundle(bundle, 2)):
-        write(tmp_path / str(number))
-        assert read_parts(open_bundle(tmp_path / str(number))).aims == aimed_parts.aims
 
 
 @pytest.mark.parametrize(

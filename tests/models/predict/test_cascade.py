@@ -9,7 +9,6 @@ import pytest
 
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.edit.split_shards import split_bundle
 from longtail.models.encoders import dual_encoder
 from longtail.models.errors import BundleCorruptError, RequestError
 from longtail.models.labels.filters import LabelFilter
@@ -192,12 +191,3 @@ def test_a_rule_that_can_not_be_used_is_told(folder, lie, cascaded, tmp_path, ma
                 tmp_path / "more")  # fmt: skip
     with pytest.raises(BundleCorruptError, match=f"{CASCADE_NAME} can't be used"):
         read_parts(open_bundle(tmp_path / "odd"))
-
-
-def test_shards_have_no_cascade(folder, tmp_path):
-    for number, write in enumerate(split_bundle(open_bundle(folder), 2)):
-        write(tmp_path / str(number))
-        shard = open_bundle(tmp_path / str(number))
-        assert "cascade" not in shard.manifest.scorers
-        assert CASCADE_NAME not in shard.manifest.files
-        assert read_parts(shard).cascade is None

@@ -1,4 +1,4 @@
-"""The scorer `neighbours` of a model: ranked, explained, stored, split and extended."""
+"""The scorer `neighbours` of a model: ranked, explained, stored and extended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import Calibration, Manifest
 from longtail.models.edit.add_labels import add_labels
-from longtail.models.edit.split_shards import split_bundle
 from longtail.models.errors import BundleCorruptError
 from longtail.models.labels.catalogue import Label
 from longtail.models.memory.memory import NeighbourMemory
@@ -25,7 +24,6 @@ from longtail.models.parts.storage import read_parts, write_parts
 from longtail.models.predict.neighbours_scorer import NeighboursScorer
 from longtail.models.predict.predictor import Predictor
 from longtail.models.predict.scorer import Scorer
-from longtail.models.predict.sharded import ShardedPredictor
 from longtail.models.ranking.top_k import NO_LABEL
 
 DOCUMENTS = ("river fish", "river law", "steel trade", "steel steel court", "grain milk", "milk")
@@ -200,18 +198,6 @@ def test_documents_that_contradict_each_other_are_refused(
     wanted = f"bundle 'spoilt': neighbours.safetensors can't be used: {message}.*; train again"
     with pytest.raises(BundleCorruptError, match=wanted):
         read_parts(open_bundle(tmp_path / "spoilt"))
-
-
-def test_shards_of_a_bundle_give_the_scores_of_the_whole(stored: Bundle, tmp_path: Path) -> None:
-    shards = []
-    for number, write in enumerate(split_bundle(stored, 3)):
-        write(tmp_path / f"shard-{number}")
-        shards.append(open_bundle(tmp_path / f"shard-{number}"))
-    sharded, whole = ShardedPredictor.of_bundles(shards), Predictor.of_bundle(stored)
-    found = sharded.rank(sharded.read(TEXTS), OPTIONS)
-    wanted = whole.rank(whole.read(TEXTS), OPTIONS)
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
 def test_an_added_label_is_carried_by_no_document(

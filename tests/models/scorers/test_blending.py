@@ -294,7 +294,7 @@ def test_no_label_that_is_not_named_exceeds_the_bound(data, dial: float, scale: 
 @settings(max_examples=40)
 @given(data=st.data())
 def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data) -> None:
-    """So a shard, which knows its own labels only, scores them as the whole model does."""
+    """So what is fitted over the first labels of a model holds for the whole model."""
     counts = np.array(data.draw(st.lists(st.integers(0, 3000), min_size=1, max_size=70)))
     rng = np.random.default_rng(len(counts))
     knots = (0, 1, 3, 10, 30, 100, 1000)

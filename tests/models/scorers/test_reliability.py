@@ -9,14 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from longtail.models.edit.split_shards import split_parts
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.predict.sharded import ShardedPredictor
-from longtail.models.results import AnswerWarning, Prediction
+from longtail.models.results import Prediction
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.models.scorers.reliability import merge_warnings
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish tax"]
 RARE = {"L0", "L2", "L5"}  # one training document, none, none
@@ -94,23 +91,3 @@ def test_labels_with_more_documents_need_no_warning(calibrated):
     common = LabelCatalogue(replace(label, training_count=2) for label in calibrated.catalogue)
     predictor = Predictor(replace(calibrated, catalogue=common), device="cpu")
     assert not any(x.warnings for x in predictor.predict(TEXTS, k=7, threshold=0.0))
-
-
-@pytest.mark.parametrize("num_shards", [2, 3])
-def test_shards_warn_of_what_the_whole_model_warns_of(calibrated, predictor, num_shards):
-    shards = ShardedPredictor(
-        [Predictor(each, device="cpu") for each in split_parts(calibrated, num_shards)]
-    )
-    wanted = predictor.predict(TEXTS, k=3, threshold=0.0)
-    found = shards.predict(TEXTS, k=3, threshold=0.0)
-    assert [each.warnings for each in found] == [each.warnings for each in wanted]
-
-
-def test_merged_warnings_keep_the_labels_of_the_answer_in_its_order():
-    def warning(*ids: str, detail: str = "d") -> AnswerWarning:
-        return AnswerWarning("unreliable-probabilities", detail, ids)
-
-    found = merge_warnings(
-        [[warning("a", "b")], [], [warning("c"), warning("d", detail="e")]], "cb"
-    )
-    assert found == (warning("c", "b"),)

@@ -11,8 +11,6 @@ from dataclasses import replace
 import pytest
 
 from longtail.models.results import AnswerWarning
-from longtail.service.client.sharded import merged
-from longtail.service.schemas.predict import ScoredLabel, TextResult
 
 LONG = "word " * 119 + "unknown"
 WARNING = AnswerWarning("unreliable-probabilities", "too high", ("L1",))
@@ -95,8 +93,6 @@ def test_a_warning_about_the_text_is_answered_everywhere(open_client, make_loade
     said = {"code": "unlike-training", "detail": "too short", "label_ids": []}
     assert result["warnings"] == [said]
     assert tensors["unlike_training"]["data"] == [True, True]
-    found = TextResult.model_validate(result)
-    assert merged([found, found], k=1).warnings == found.warnings
 
 
 def test_tensors_mark_the_labels_that_are_warned_of(cautious):
@@ -121,16 +117,3 @@ def test_the_api_describes_the_counts_and_the_warnings(client):
     )
     assert {"num_tokens", "num_text_tokens", "known_tokens"} <= {*schemas["TextResult"]["required"]}
     assert "warnings" not in schemas["TextResult"]["required"]
-
-
-def test_merged_answers_of_shards_keep_the_warnings_about_their_labels():
-    def result(label_id, score, warned):
-        label = ScoredLabel(id=label_id, name=label_id, score=score, probability=0.5)
-        fields = {"num_tokens": 1, "num_text_tokens": 1, "known_tokens": 1}
-        about = [{"code": WARNING.code, "detail": "too high", "label_ids": [label_id]}]
-        return TextResult(
-            labels=[label], **fields, truncated=False, exact=True, warnings=about if warned else []
-        )
-
-    found = merged([result("a", 1.0, True), result("b", 3.0, True), result("c", 2.0, False)], 2)
-    assert [warning.label_ids for warning in found.warnings] == [["b"]]

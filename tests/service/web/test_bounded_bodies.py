@@ -16,7 +16,6 @@ from longtail.service.protocols.label_studio_schemas import AnnotationsEvent, Ta
 from longtail.service.protocols.tensors import InferRequest
 from longtail.service.schemas.feedback import FeedbackRequest
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.schemas.shards import LabelVectorsRequest, NearestLabelsRequest
 from longtail.service.web import json_body
 from longtail.service.web.json_body import parse_json_body
 from longtail.service.wire.json_text import MAX_ELEMENTS, check_elements
@@ -33,8 +32,6 @@ WRONG_LISTS = {
     TasksRequest: b'{"label_config": "", "tasks": [%s]}',
     AnnotationsEvent: b'{"action": "ANNOTATIONS_CREATED", "annotation": [%s]}',
     InferRequest: b'{"inputs": [%s]}',
-    LabelVectorsRequest: b'{"ids": [%s]}',
-    NearestLabelsRequest: b'{"vectors": [{"id": "a", "columns": [], "values": [%s]}]}',
 }
 
 

@@ -23,9 +23,6 @@ BODIES = {
     "/v1/projects/longtail/suggest-batch": (JSON, b'{"documents": [{"text": "some words"}]}'),
     "/v2/models/longtail/infer": (JSON, b'{"inputs": [{"name": "text", "datatype": "BYTES"}]}'),
     "/v2/models/longtail/versions/2/infer": (JSON, b'{"inputs": [{"name": "text"}]}'),
-    "/v1/shard/known-labels": (JSON, b'{"include": ["L1"], "exclude": []}'),
-    "/v1/shard/label-vectors": (JSON, b'{"labels": ["L1"], "version": 1}'),
-    "/v1/shard/nearest-labels": (JSON, b'{"labels": ["L1"], "version": 1}'),
 }
 LOG_LINE = re.compile(r"request method=POST route=\S+ status=(\d+)")
 PATIENCE_S = 60.0

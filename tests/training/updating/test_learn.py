@@ -14,8 +14,7 @@ from scipy.sparse import csr_array
 import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
-from longtail.models.edit.split_shards import split_bundle
-from longtail.models.errors import BundleError, ConfigError, DataError
+from longtail.models.errors import ConfigError, DataError
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.options import RankingOptions
 from longtail.models.parts.storage import read_parts
@@ -309,12 +308,3 @@ def test_python_learns_from_a_file(place, trained_sparse):
         here.feedback, here.corpus, registry=here.registry.folder, work=here.work
     )
     assert version == here.learn().version == 2
-
-
-def test_a_shard_is_refused(place, trained, tmp_path):
-    here = place(trained)
-    whole = here.registry.open(1)
-    shards = Registry(tmp_path / "shards")
-    shards.publish(split_bundle(whole, 2)[0])
-    with pytest.raises(BundleError, match="it is shard 0 of 2; learn with the whole model"):
-        Place(shards, here.work, here.corpus, here.feedback).learn()
