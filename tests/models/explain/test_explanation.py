@@ -295,5 +295,5 @@ def test_neighbours_are_remembered_up_to_a_number(parts, monkeypatch):
     assert facts.nearest([1])[0] is first[1]
     again = facts.nearest([1, 2, 3, 4])  # too many to keep the others
     assert again[0] == first[1]
-    assert len(facts._remembered._kept) == 4
+    assert len(facts._kept) == 4
     assert LabelFacts(parts).nearest([]) == []
