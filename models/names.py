@@ -22,15 +22,12 @@ NEIGHBOURS = "neighbours"
 HYBRID = "hybrid"
 ENSEMBLE = "ensemble"
 FAST = "fast"
-CASCADE = "cascade"
 HYBRID_OF = (RETRIEVAL, CLASSIFIER)
 """The scorers that make `hybrid` (DEPL+c)."""
 WITHOUT_ENCODER = (SPARSE, NAMES, NEIGHBOURS)
 """The scorers that need no encoder; `fast` blends them."""
 BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
 """The scorers that `ensemble` blends."""
-STAGES = (FAST, ENSEMBLE)
-"""The scorers that answer in `cascade`: the second where the first may be worse."""
 
 WarningCode = Literal["unreliable-probabilities", "unlike-training"]
 """What an answer warns of: too high probabilities of labels, or a text of another kind."""

@@ -279,7 +279,6 @@ class Prediction:
             those that the model was made for (see `longtail.models.scorers.familiar_range`).
         familiarity: How much the text is like those that the model learned from; None where nobody
             looked.
-        stage: The scorer of `cascade` whose answer this is; None where another one was asked.
     """
 
     labels: tuple[LabelScore, ...]
@@ -292,7 +291,6 @@ class Prediction:
     explanations: tuple[Explanation, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
-    stage: str | None = None
 
     def __iter__(self) -> Iterator[LabelScore]:
         """Give the labels, best first."""

@@ -16,7 +16,7 @@ from docs.generation.command_page import commands_of
 from docs.generation.configuration_page import sections_in
 from docs.generation.markdown import page
 from docs.generation.metric_page import metric_names
-from longtail.models.names import BLENDABLE, CASCADE, ENSEMBLE, FAST, HYBRID
+from longtail.models.names import BLENDABLE, ENSEMBLE, FAST, HYBRID
 from longtail.service.app import create_app
 from longtail.service.settings import PREFIX, Settings
 from longtail.training.configuration.run import TrainingConfig
@@ -41,7 +41,7 @@ def render() -> str:
         *_listed("Settings", [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]),
         *_listed("Routes", [*_routes()]),
         *_listed("Metrics", [*metric_names()]),
-        *_listed("Scorers", [*BLENDABLE, HYBRID, FAST, ENSEMBLE, CASCADE]),
+        *_listed("Scorers", [*BLENDABLE, HYBRID, FAST, ENSEMBLE]),
     )
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from longtail.models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.names import CASCADE
-from longtail.models.scorers.cascade import CASCADE_NAME
 
 
 def rewrite(
@@ -42,7 +40,6 @@ def rewrite(
         and name != LABELS_NAME
         and not name.startswith(f"{ENCODER_FOLDER}/")
         and name not in texts
-        and (name != CASCADE_NAME or CASCADE in manifest.scorers)
     )
     same_tensors = (name for name in before.tensors if name not in tensors)
     return write_bundle(

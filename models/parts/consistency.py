@@ -11,7 +11,7 @@ import numpy as np
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from longtail.models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION, STAGES
+from longtail.models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION
 from longtail.models.parts.model_parts import (
     _TREE_FILE,
     CLASSIFIER_FILE,
@@ -21,7 +21,6 @@ from longtail.models.parts.model_parts import (
     ModelParts,
 )
 from longtail.models.scorers.aims import AIMS_NAME
-from longtail.models.scorers.cascade import CASCADE_NAME
 
 if TYPE_CHECKING:
     from longtail.models.parts.dense_parts import DenseParts
@@ -67,9 +66,6 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
     if odd:
         said = f"calibrations or blend weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
-    if parts.cascade is not None and not set(STAGES) <= set(parts.blends):
-        said = f"a rule without the blends {STAGES}, of which one answers by it"
-        raise BundleCorruptError(contradiction(bundle, CASCADE_NAME, said))
     _check_aims(bundle, parts)
     if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
         said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"

@@ -20,7 +20,6 @@ where a dev
                            split has fitted that
 familiar.json              what documents that the model was not trained on are like
                            (`longtail.models.scorers.familiar_range`)
-cascade.json               when `ensemble` answers in `cascade`, and not `fast`
 
 probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
 it brings some
@@ -48,7 +47,6 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import (
-    CASCADE,
     CLASSIFIER,
     ENSEMBLE,
     FAST,
@@ -60,7 +58,6 @@ from longtail.models.names import (
     SPARSE,
 )
 from longtail.models.scorers.aims import Aims
-from longtail.models.scorers.cascade import CascadeRule
 from longtail.models.scorers.familiar_range import FamiliarRange
 from longtail.models.scorers.sparse import SparseModel
 
@@ -94,7 +91,6 @@ class ModelParts:
         blends: The scorers that blend others by rarity, by name.
         neighbours: The documents that it remembers; None if it keeps none.
         aims: Of calibrated scorers.
-        cascade: Says which texts `fast` answers; None where there is no such scorer.
         familiar: Tells texts that are unlike the corpus's; None where too few documents were held
             out.
         is_confidential: Whether words of the training documents are not shown.
@@ -109,7 +105,6 @@ class ModelParts:
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
     neighbours: NeighbourMemory | None = None
     aims: Aims = field(default_factory=dict)
-    cascade: CascadeRule | None = None
     familiar: FamiliarRange | None = None
     is_confidential: bool = False
 
@@ -127,7 +122,6 @@ class ModelParts:
             NEIGHBOURS: self.neighbours is not None,
             FAST: FAST in self.blends,
             ENSEMBLE: ENSEMBLE in self.blends,
-            CASCADE: self.cascade is not None,
         }
         return tuple(name for name, is_there in there.items() if is_there)
 

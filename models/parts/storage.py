@@ -15,7 +15,7 @@ from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from longtail.models.matrices import ArrayRule, check_arrays, stored_csr
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.names import CASCADE, HYBRID, NAMES, NEIGHBOURS, AimName
+from longtail.models.names import HYBRID, NAMES, NEIGHBOURS, AimName
 from longtail.models.parts.consistency import check_parts, reading
 from longtail.models.parts.model_parts import (
     _NEIGHBOUR_IDS_FILE,
@@ -31,7 +31,6 @@ from longtail.models.parts.name_storage import (
     texts_of_names,
 )
 from longtail.models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
-from longtail.models.scorers.cascade import CASCADE_NAME, CascadeRule
 from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
@@ -94,8 +93,6 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
         texts[_NEIGHBOUR_IDS_FILE] = parts.neighbours.ids_to_json()
     if parts.aims:
         texts[AIMS_NAME] = aims_to_json(parts.aims)
-    if parts.cascade is not None:
-        texts[CASCADE_NAME] = parts.cascade.to_json()
     if parts.familiar is not None:
         texts[FAMILIAR_NAME] = parts.familiar.to_json()
     return texts
@@ -135,7 +132,6 @@ def read_parts(bundle: Bundle) -> ModelParts:
             blends=manifest.blends,
             neighbours=read_neighbours(bundle, sparse),
             aims=_read_aims(bundle),
-            cascade=_read_cascade(bundle),
             familiar=_read_familiar(bundle),
             is_confidential=manifest.is_confidential,
         )
@@ -179,18 +175,6 @@ def _read_aims(bundle: Bundle) -> dict[str, dict[AimName, Aim]]:
         return {}
     with reading(bundle, AIMS_NAME):
         return aims_from_json(bundle.text(AIMS_NAME))
-
-
-def _read_cascade(bundle: Bundle) -> CascadeRule | None:
-    """Return which texts `fast` answers in `cascade`; None where there is no such scorer.
-
-    Raises:
-        BundleCorruptError: It is no rule.
-    """
-    if CASCADE not in bundle.manifest.scorers:
-        return None
-    with reading(bundle, CASCADE_NAME):
-        return CascadeRule.from_json(bundle.text(CASCADE_NAME))
 
 
 def _read_familiar(bundle: Bundle) -> FamiliarRange | None:

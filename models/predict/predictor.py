@@ -18,7 +18,7 @@ from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
-from longtail.models.names import CASCADE, STAGES, AimName, CorrectionName
+from longtail.models.names import AimName, CorrectionName
 from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -33,11 +33,9 @@ from longtail.models.predict.loading import (
 from longtail.models.predict.placement import Placement
 from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
-from longtail.models.predict.stages import Stages, StageTexts, in_order
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
 from longtail.models.scorers.aims import Aims
-from longtail.models.scorers.cascade import CascadeRule
 
 if TYPE_CHECKING:
     from longtail.models.encoders.onnx import OnnxPrecision
@@ -123,7 +121,6 @@ class Predictor:
         calibrations: Mapping[str, Calibration],
         blends: Mapping[str, RarityBlend],
         aims: Aims | None = None,
-        cascade: CascadeRule | None = None,
     ) -> Predictor:
         """Return the same model with probabilities and blends; its indexes are shared.
 
@@ -131,7 +128,6 @@ class Predictor:
             calibrations: Of its scorers, the blends among them.
             blends: By name.
             aims: Of its scorers; None: they have none but precision.
-            cascade: Of the blends; None: there is no such scorer.
         """
         other = copy(self)
         other._parts = replace(
@@ -139,7 +135,6 @@ class Predictor:
             calibrations=calibrations,
             blends=blends,
             aims=aims or {},
-            cascade=cascade,
         )
         other.calibrations = calibrations
         other._take_scorers(self._scorers.with_blending(other._parts))
@@ -148,8 +143,6 @@ class Predictor:
     def _take_scorers(self, scorers: ScorerSet) -> None:
         self._scorers = scorers
         self._presenter = Presenter(scorers, self.catalogue, self._parts.familiar)
-        rule = self._parts.cascade
-        self._stages = None if rule is None else Stages(rule, scorers)
 
     @cached_property
     def label_search(self) -> LabelSearch:
@@ -206,11 +199,11 @@ class Predictor:
 
     def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
         """Return what is added to the scores of a scorer (see `ScorerSet.correction_of`)."""
-        return self._scorers.correction_of(self._first(scorer), requested)
+        return self._scorers.correction_of(scorer, requested)
 
     def aims_of(self, scorer: str) -> tuple[AimName, ...]:
-        """Return the aims that a scorer has; those of `cascade` are the ones of both its stages."""
-        return self._scorers.aims_of(self._first(scorer))
+        """Return the aims that a scorer has."""
+        return self._scorers.aims_of(scorer)
 
     def needs_encoder(self, scorer: str) -> bool:
         """Whether a scorer, or one that it blends, reads every text by the encoder.
@@ -218,7 +211,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        return "vector" in self._scorers.reads(self._first(scorer))
+        return "vector" in self._scorers.reads(scorer)
 
     def gives_probabilities(self, scorer: str) -> bool:
         """Whether a scorer's labels have probabilities, with its own correction and no tail dial.
@@ -226,18 +219,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        return self._scorers.gives_probabilities(self._first(scorer))
-
-    def _first(self, scorer: str) -> str:
-        """Return the scorer, or the one that answers first in a cascade."""
-        return STAGES[0] if scorer == CASCADE and self._stages is not None else scorer
-
-    def _divided(self, batch: TextBatch, options: RankingOptions) -> list[StageTexts] | None:
-        """Return who answers what of a query to a cascade; None of any other."""
-        scorer = self.default_scorer if options.scorer is None else options.scorer
-        if self._stages is None or scorer != CASCADE:
-            return None
-        return list(self._stages.divide(batch, options))
+        return self._scorers.gives_probabilities(scorer)
 
     def read(self, texts: Sequence[str], progress: Callable[[int], object] = int) -> TextBatch:
         """Return texts made ready to be ranked by any scorer.
@@ -260,7 +242,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        reads = self._scorers.reads(self._first(self.default_scorer if scorer is None else scorer))
+        reads = self._scorers.reads(self.default_scorer if scorer is None else scorer)
         if "features" in reads:
             _ = batch.features
         if "names" in reads:
@@ -284,11 +266,7 @@ class Predictor:
             RequestError: There is no such scorer, k is more than there are labels, the scorer was
                 not trained with this correction, or the filter names unknown labels.
         """
-        if (parts := self._divided(batch, options)) is None:
-            return self._scorers.rank(batch, options)
-        found = [part.ranking or self._scorers.rank(part.batch, part.options) for part in parts]
-        order = np.argsort(np.concatenate([part.rows for part in parts]))
-        return Ranking.joined(found).of_rows(order)
+        return self._scorers.rank(batch, options)
 
     def score(
         self,
@@ -307,12 +285,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        if (parts := self._divided(batch, options)) is None:
-            return self._scorers.score(batch, labels, options)
-        scores = np.empty(labels.shape, dtype=np.float32)
-        for part in parts:
-            scores[part.rows] = self._scorers.score(part.batch, labels[part.rows], part.options)
-        return scores
+        return self._scorers.score(batch, labels, options)
 
     def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
         """Return the best labels of each text.
@@ -337,19 +310,7 @@ class Predictor:
             RequestError: As `predict` does, of what is not about the texts.
         """
         options = options or RankingOptions()
-        if (parts := self._divided(batch, options)) is None:
-            return self._predicted(batch, options)
-        return in_order(parts, [self._of_stage(part) for part in parts])
-
-    def _of_stage(self, part: StageTexts) -> list[Prediction]:
-        found = self._predicted(part.batch, part.options, part.ranking)
-        return [replace(prediction, stage=part.options.scorer) for prediction in found]
-
-    def _predicted(
-        self, batch: TextBatch, options: RankingOptions, ranking: Ranking | None = None
-    ) -> list[Prediction]:
-        """Return what one scorer answers, and why, where that is asked for."""
-        predictions = self._presenter.predict(batch, options, ranking)
+        predictions = self._presenter.predict(batch, options)
         if not options.explain:
             return predictions
         labels = [[label.index for label in each.labels] for each in predictions]
@@ -371,16 +332,8 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        if (parts := self._divided(batch, options)) is None:
-            scorer = self._scorers.resolve(options).scorer
-            return explain(self._scorers, self.facts, batch, labels, scorer, options)
-        return in_order(
-            parts,
-            [
-                self.explain(part.batch, [labels[x] for x in part.rows], part.options)
-                for part in parts
-            ],
-        )
+        scorer = self._scorers.resolve(options).scorer
+        return explain(self._scorers, self.facts, batch, labels, scorer, options)
 
     def describe(self, label: int) -> LabelDetails:
         """Return all that is known of a label, by its row in the catalogue."""

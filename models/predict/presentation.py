@@ -12,7 +12,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import Extent, TextBatch
 from longtail.models.predict.scorer_set import Resolved, ScorerSet
-from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import Familiarity, LabelScore, Prediction
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.models.scorers.familiar_range import FamiliarRange
@@ -29,15 +29,12 @@ class Presenter:
         self._catalogue = catalogue
         self._familiar = familiar
 
-    def predict(
-        self, batch: TextBatch, options: RankingOptions, ranking: Ranking | None = None
-    ) -> list[Prediction]:
+    def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
         """Return the best labels of each text, without explanations.
 
         Args:
             batch: The texts.
             options: What is asked of each.
-            ranking: What `ScorerSet.rank` returns, where that is known; None: it is asked.
 
         Raises:
             RequestError: As `ScorerSet.rank` does; or there are no probabilities to compare with
@@ -50,7 +47,7 @@ class Presenter:
         self._check_threshold(options.threshold, query.scorer, calibration)
         if not batch.texts:
             return []
-        ranking = ranking or self._scorers.rank(batch, options)
+        ranking = self._scorers.rank(batch, options)
         probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
         if calibration is not None:
             scores = ranking.scores

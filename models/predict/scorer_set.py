@@ -14,7 +14,6 @@ from longtail.models.errors import RequestError
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import (
     AIM_NAMES,
-    CASCADE,
     HYBRID,
     HYBRID_OF,
     PRECISION,
@@ -80,7 +79,7 @@ class Resolved:
 
 
 class ScorerSet:
-    """Ranks and scores labels by any scorer of a model but `cascade`, which is none by itself."""
+    """Ranks and scores labels by any scorer of a model."""
 
     def __init__(self, parts: ModelParts, placement: Placement, default: str) -> None:
         """Make the scorers.
@@ -93,7 +92,7 @@ class ScorerSet:
         Raises:
             ConfigError: FAISS sees no such device.
         """
-        self._take_names(parts)
+        self.names = parts.scorers
         self.default = default or self.names[0]
         self.num_labels = len(parts.catalogue)
         self._is_retired = parts.catalogue.is_retired
@@ -114,14 +113,10 @@ class ScorerSet:
         """
         other = copy(self)
         other._calibrations = parts.calibrations
-        other._take_names(parts)
+        other.names = parts.scorers
         other._blends = _blends(parts)
         other._take_aims(parts)
         return other
-
-    def _take_names(self, parts: ModelParts) -> None:
-        self.names = tuple(name for name in parts.scorers if name != CASCADE)
-        self._all_names = parts.scorers
 
     def _take_aims(self, parts: ModelParts) -> None:
         self._aims = parts.aims
@@ -325,7 +320,7 @@ class ScorerSet:
     def _check(self, scorer: str) -> None:
         if scorer not in self.names:
             raise RequestError(
-                f"scorer {scorer!r} is not in this bundle; it has {', '.join(self._all_names)}"
+                f"scorer {scorer!r} is not in this bundle; it has {', '.join(self.names)}"
             )
 
     def _members(self, scorer: str) -> tuple[str, ...]:

@@ -39,10 +39,6 @@ class Ranking:
             np.concatenate([part.scores for part in parts]),
         )
 
-    def of_rows(self, rows: Int64[np.ndarray, row]) -> Ranking:
-        """Return some of the queries."""
-        return Ranking(self.labels[rows], self.scores[rows])
-
     def first(self, k: int) -> Ranking:
         """Return the k best labels of each query; all where there are no more."""
         return Ranking(self.labels[:, :k], self.scores[:, :k])

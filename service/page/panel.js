@@ -301,7 +301,6 @@ function summaryOf(answer, result, milliseconds) {
   const isKnown = result.labels.some((label) => label.explanation);
   return [
     plural(result.labels.length, "label") + (isKnown ? `, ${rareOf(result.labels).length} rare` : ""),
-    result.stage && `answered by ${result.stage}`,
     result.exact ? "exact" : "not certified exact",
     result.truncated && `only the first ${count(result.num_tokens)} of ${plural(result.num_text_tokens, "token")} read`,
     `version ${answer.model.version}`,

@@ -123,10 +123,6 @@ def _exact(answer: EngineAnswer, _: int) -> list[bool]:
     return [prediction.exact for prediction in answer.predictions]
 
 
-def _stages(answer: EngineAnswer, _: int) -> list[str]:
-    return [prediction.stage or "" for prediction in answer.predictions]
-
-
 def _float32(value: float) -> float:
     return float(np.float32(value))
 
@@ -157,7 +153,6 @@ _WRITERS: dict[str, tuple[TensorMetadata, Callable[[EngineAnswer, int], list[Any
         ("known_tokens", "INT32", 1, _known_token_counts),
         ("truncated", "BOOL", 1, _truncated),
         ("exact", "BOOL", 1, _exact),
-        ("stage", "BYTES", 1, _stages),
     )
 }
 OUTPUTS = tuple(info for info, _ in _WRITERS.values())

@@ -12,7 +12,7 @@ from longtail.models.bundle.bundle import read_manifest
 from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.registry import EMPTY_STATE, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError
-from longtail.models.names import AIM_NAMES, CASCADE, PRECISION, STAGES, AimName, CorrectionName
+from longtail.models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
 from longtail.models.scorers.aims import AIMS_NAME
 from longtail.service.schemas.models import (
     FeedbackState,
@@ -133,8 +133,6 @@ def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
 
 def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
     fitted = {*manifest.calibrations} if AIMS_NAME in manifest.files else set()
-    if fitted.issuperset(STAGES):
-        fitted.add(CASCADE)
     return {x: [*AIM_NAMES] if x in fitted else [PRECISION] for x in manifest.scorers}
 
 

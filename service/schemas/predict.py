@@ -201,9 +201,7 @@ class TextResult(Answer):
     """Whether the text has more tokens than were read, so that its end was left out; in a blend,
     `sparse` still reads all of it."""
     exact: bool
-    """Whether it is certain that no other label has a better score; of `cascade`, by its stage."""
-    stage: str | None = None
-    """The scorer whose answer this is, where `cascade` was asked for; else absent."""
+    """Whether it is certain that no other label has a better score."""
     warnings: list[AnswerWarning] = Field([])
     """What to know about labels before relying on them; absent where there is nothing."""
 

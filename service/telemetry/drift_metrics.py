@@ -64,8 +64,8 @@ class DriftMetrics:
         """
         counted = self._versions.get(answer.model.version) or self._begin(answer.model)
         num_new = num_words = num_known = 0
+        threshold = _threshold_of(query, answer)
         for prediction in answer.predictions:
-            threshold = _threshold_of(query, answer, prediction.stage or answer.scorer)
             counted.texts[_outcome(prediction, threshold)].inc()
             num_new += counted.note_labels(prediction)
             about = prediction.familiarity
@@ -132,11 +132,11 @@ class _Version:
         return num_new
 
 
-def _threshold_of(query: Query, answer: EngineAnswer, scorer: str) -> float | None:
+def _threshold_of(query: Query, answer: EngineAnswer) -> float | None:
     """Return the model's own threshold; None where the best label answered need not be the best."""
     options = query.options
     is_plain = query.labels == _ANY_LABEL and options.aim is None and options.tail_dial == 0
-    threshold = answer.model.thresholds.get(scorer) if is_plain else None
+    threshold = answer.model.thresholds.get(answer.scorer) if is_plain else None
     if threshold is not None and (options.threshold or 0) > threshold:
         return None
     return threshold

@@ -85,12 +85,6 @@ class Telemetry:
             ("outcome",),
             registry=self._registry,
         )
-        self._stages = Counter(
-            "longtail_cascade_texts",
-            "Texts that the scorer cascade answered, by the scorer whose answer stands.",
-            ("version", "stage"),
-            registry=self._registry,
-        )
         self._problems = Counter(
             "longtail_problems",
             "Requests answered with a problem document, by the kind of problem.",
@@ -125,11 +119,8 @@ class Telemetry:
         self._predict_seconds.labels(scorer, str(version)).observe(seconds)
 
     def observe_texts(self, query: Query, answer: EngineAnswer) -> None:
-        """Count the texts of an answer: by stage of a cascade, and what they say of drift."""
+        """Count what the texts of an answer say of drift."""
         self.drift.observe(query, answer)
-        for prediction in answer.predictions:
-            if prediction.stage is not None:
-                self._stages.labels(str(answer.model.version), prediction.stage).inc()
 
     def observe_answer(self, version: int, seconds: float) -> None:
         """Count an answer to what named no version, by the version that was chosen for it."""

@@ -159,7 +159,7 @@ def result_line(
 
 
 def text_fields(prediction: Prediction) -> dict[str, Any]:
-    """Return the fields of a `TextResult`; warnings and stage only where there are some."""
+    """Return the fields of a `TextResult`; warnings only where there are some."""
     fields: dict[str, Any] = {
         "labels": scored_labels(prediction),
         "num_tokens": prediction.num_tokens,
@@ -168,8 +168,6 @@ def text_fields(prediction: Prediction) -> dict[str, Any]:
         "truncated": prediction.truncated,
         "exact": prediction.exact,
     }
-    if prediction.stage is not None:
-        fields["stage"] = prediction.stage
     if prediction.warnings:
         fields["warnings"] = [
             AnswerWarning(code=each.code, detail=each.detail, label_ids=list(each.label_ids))

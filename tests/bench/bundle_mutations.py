@@ -41,21 +41,6 @@ def mutate(base: Path, folder: Path, rng: np.random.Generator) -> str:
     return f"{name}: {what}"
 
 
-def with_cascade(base: Path, folder: Path) -> Path:
-    """Make a bundle like another one, with a rule of a cascade where there are its stages."""
-    content = json.loads((base / MANIFEST_NAME).read_text())
-    files = {}
-    if {"fast", "ensemble"} <= set(content["scorers"]):
-        rule = {
-            "places": 5, "noise": 1.5, "most_doubt": 1.0, "max_loss": 0.01, "loss": 0.0,
-            "loss_limit": 0.01, "first_share": 0.5,
-        }  # fmt: skip
-        content["scorers"].append("cascade")
-        files["cascade.json"] = json.dumps(rule).encode()
-    _write(base, folder, content, files)
-    return folder
-
-
 def _write(base: Path, folder: Path, content: dict[str, Any], files: dict[str, bytes]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name in content["files"]:

@@ -1,12 +1,11 @@
-"""What `ensemble`, `fast` and `cascade` of one model cost and reach, a row each in one table.
+"""What `ensemble` and `fast` of one model cost and reach, a row each in one table.
 
     python tests/bench/tiers.py REGISTRY CORPUS [--split test] [--texts titles|documents]
 
 Quality is measured on the split in this process; then, for each scorer, a service of its own
 answers one text a request: as many as it can (texts a second), and at half of that rate at random
 times (p50 and p99). The load generator runs on the same machine and takes its share. Memory is that
-of the service after its load; it holds the whole model, whatever it is asked for. The last column
-is the share of the split's texts that `fast` answers.
+of the service after its load; it holds the whole model, whatever it is asked for.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ from served_process import served
 from service_throughput import read_texts
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.names import CASCADE, ENSEMBLE, FAST
-from longtail.models.options import RankingOptions
+from longtail.models.names import ENSEMBLE, FAST
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import assess
-from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, TAIL_BIN
 
@@ -59,17 +56,6 @@ def quality_of(
     }
 
 
-def first_share(predictor: Predictor, dataset: Dataset, split: str) -> float:
-    """Return the share of a split's texts, in percent, that the cascade answers by `fast`."""
-    options = RankingOptions(k=1, scorer=CASCADE)
-    stages = [
-        prediction.stage
-        for texts in chunks(dataset.split(split).texts())
-        for prediction in predictor.predict_batch(predictor.read(texts), options)
-    ]
-    return 100 * stages.count(FAST) / len(stages)
-
-
 def main() -> None:
     """Measure and print a row for each scorer."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -89,16 +75,13 @@ def main() -> None:
     dataset = open_dataset(chosen.corpus, known=bundle.catalogue)
     count = bundle.manifest.training_document_count
     quality = quality_of(predictor, dataset, chosen.split, count)
-    shares: dict[str, float | None] = {ENSEMBLE: 0.0, FAST: 100.0, CASCADE: None}
-    if CASCADE in predictor.scorers:
-        shares[CASCADE] = first_share(predictor, dataset, chosen.split)
     del predictor
     forms = dict.fromkeys(QUALITY, ".2f")
     columns = {"scorer": "", **forms, "texts a second": ".0f", "p50, ms": ".1f", "p99, ms": ".1f"}
-    table = Table({**columns, "memory, MiB": ".0f", "answered by `fast`, %": ".1f"})
+    table = Table({**columns, "memory, MiB": ".0f"})
     texts = read_texts(chosen.texts, 2000)
     options = ("--num-threads", str(chosen.threads), "--precision", chosen.precision)
-    for scorer, share in shares.items():
+    for scorer in (ENSEMBLE, FAST):
         if scorer not in quality:
             continue
         requests = predict_requests(texts, scorer=scorer)
@@ -108,9 +91,7 @@ def main() -> None:
             half = run(at_rate(service.port, requests, full.rate / 2, chosen.seconds))
             assert set(full.statuses) == set(half.statuses) == {200}
             waits = [1000 * half.percentile(200, place) for place in (50, 99)]
-            table.add(
-                f"`{scorer}`", *quality[scorer], full.rate, *waits, service.memory_mib(), share
-            )
+            table.add(f"`{scorer}`", *quality[scorer], full.rate, *waits, service.memory_mib())
     keep(chosen.json, {"tiers": table})
 
 

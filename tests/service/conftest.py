@@ -92,7 +92,6 @@ class FakePrediction:
     explanations: tuple[object, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
-    stage: str | None = None
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from longtail.training.calibration.reliability import (
     draw_reliability,
     report_reliability,
 )
-from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector, looked_at
+from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
@@ -340,7 +340,7 @@ def _rank_batches(
     collected: PairCollector | None,
 ) -> dict[str, Ranking]:
     """Return the rankings of all rows: those that are there, are collected, and are made here."""
-    there = {*ranked, *(looked_at(predictor) if collected is not None else ())}
+    there = {*ranked, *(predictor.scorers if collected is not None else ())}
     parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in there}
     for batch in batches:
         for name, rankings in parts.items():

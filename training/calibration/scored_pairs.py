@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.names import CASCADE, ENSEMBLE, FAST
+from longtail.models.names import ENSEMBLE, FAST
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
@@ -130,15 +130,10 @@ class PairCollector:
         return {name: Ranking.joined([each[name] for each in self._rankings]) for name in names}
 
 
-def looked_at(predictor: Predictor) -> tuple[str, ...]:
-    """Return the scorers whose scores are collected: all but `cascade`, which has none itself."""
-    return tuple(name for name in predictor.scorers if name != CASCADE)
-
-
 def rank_best(predictor: Predictor, batch: TextBatch) -> dict[str, Ranking]:
     """Return the `NUM_BEST` best labels of documents, or all, by every scorer; of blends fewer."""
     found = {}
-    for name in looked_at(predictor):
+    for name in predictor.scorers:
         wanted = NUM_BEST_BLENDED if name in (ENSEMBLE, FAST) else NUM_BEST
         k = min(wanted, len(predictor.catalogue))
         found[name] = predictor.rank(batch, RankingOptions(k=k, scorer=name))
@@ -179,7 +174,7 @@ def score_pairs(
         weights=weights,
         scores={
             name: predictor.score(batch, labels, RankingOptions(scorer=name))
-            for name in looked_at(predictor)
+            for name in predictor.scorers
         },
     )
 

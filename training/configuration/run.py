@@ -21,7 +21,6 @@ from longtail.models.files.validation import problem_in_words
 from longtail.models.names import ENSEMBLE, NEIGHBOURS, WITHOUT_ENCODER, Pooling
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
-    CascadeConfig,
     ClassifierConfig,
     DescriptionConfig,
     NeighboursConfig,
@@ -32,7 +31,7 @@ from longtail.training.configuration.sections import (
 
 Scorer = Literal[
     "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours", "fast",
-    "ensemble", "cascade",
+    "ensemble",
 ]  # fmt: skip
 
 _DENSE_KEYS = (
@@ -57,15 +56,13 @@ _LEFT_TO_ENCODER = (
     ("retrieval", "label_pooling"),
 )
 """What the encoder decides where it is None; then it is no setting that was used."""
-_OPTIONAL = ("linear", "neighbours", "cascade")
+_OPTIONAL = ("linear", "neighbours")
 """Scorers with a section of their own name, which concerns no other scorer."""
 _BESIDE = (
     ("classifier", "retrieval"),
     ("linear", "retrieval"),
     ("fast", "retrieval"),
     ("hybrid", "classifier"),
-    ("cascade", "fast"),
-    ("cascade", "ensemble"),
 )
 """Scorers that are made only beside another one."""
 
@@ -91,10 +88,8 @@ class TrainingConfig(_Section):
     """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
     beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier".
     "ensemble" blends all others; "fast", only beside "retrieval", those that need no encoder.
-    "cascade", only beside both, lets "fast" answer where it is sure enough, and "ensemble" else.
-    Without "retrieval" no encoder is needed. With
-    "neighbours" the bundle keeps the words of every training document; leave it out where these
-    are confidential."""
+    Without "retrieval" no encoder is needed. With "neighbours" the bundle keeps the words of every
+    training document; leave it out where these are confidential."""
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -145,7 +140,6 @@ class TrainingConfig(_Section):
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
     neighbours: NeighboursConfig = NeighboursConfig()
-    cascade: CascadeConfig = CascadeConfig()
 
     @model_validator(mode="before")
     @classmethod

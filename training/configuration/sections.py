@@ -287,12 +287,3 @@ class NeighboursConfig(_Section):
     temperature: tuple[Temperature, ...] = Field(default=(0.1, 0.05, 0.07, 0.14, 0.2), min_length=1)
     """How much nearer documents count for more: exp(cosine / temperature); chosen together with
     their number."""
-
-
-class CascadeConfig(_Section):
-    """The scorer that answers without the encoder where that costs little."""
-
-    max_loss: float = Field(default=0.003, gt=0, le=1)
-    """Of P@5 against "ensemble", a fraction: what its upper limit (90 %) on the dev split may be.
-    With more, "fast" answers more texts. Where it could answer fewer than a tenth, there is no such
-    scorer, and the log says so."""

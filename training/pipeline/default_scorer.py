@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from longtail.models.files.durable import read_json, write_json_durably
-from longtail.models.names import CASCADE, ENSEMBLE, FAST
+from longtail.models.names import ENSEMBLE, FAST
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.members import DevRanking
 
@@ -93,14 +93,12 @@ def choose_default(
     Args:
         dev: The dev split; of many documents, some decide.
         blending: Of its scorers.
-        scorers: All names, in their order; `cascade` is never chosen: it trades precision for time.
+        scorers: All names, in their order.
         where: What the documents are called in the reason.
     """
     dev = dev.thinned()
     k = 5 if len(dev.catalogue) >= 5 else 1
-    values = {
-        name: dev.precision(_scores(dev, blending, name), k) for name in scorers if name != CASCADE
-    }
+    values = {name: dev.precision(_scores(dev, blending, name), k) for name in scorers}
     best = max(reversed(values), key=lambda name: float(values[name].mean()))
     if len(values) == 1:
         return DefaultScorer(best, "")

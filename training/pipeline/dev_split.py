@@ -20,18 +20,16 @@ from scipy.sparse import csr_array
 from longtail.models.encoders.pretrained import Precision
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.lexical.name_model import NameModel
-from longtail.models.names import BLENDABLE, CASCADE, ENSEMBLE, FAST, WITHOUT_ENCODER
+from longtail.models.names import BLENDABLE, ENSEMBLE, FAST, WITHOUT_ENCODER
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.aims import Aims
-from longtail.models.scorers.cascade import CascadeRule
 from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from longtail.training.assessment.assess import assess, split_batches
 from longtail.training.calibration.aims import fit_aims, kept_aims
-from longtail.training.calibration.cascade import fit_cascade, kept_cascade
 from longtail.training.calibration.ensemble import Blending, fit_blending, kept_blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import (
@@ -87,12 +85,11 @@ def finish_on_dev(
     scorers: Collection[str],
     folder: Path,
     *,
-    max_loss: float,
     precision: Precision = "float32",
     members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     heed: Heed | None = None,
 ) -> tuple[ModelParts, OnDev]:
-    """Return a model with calibrations, blends, aims and cascade, and what it reaches with them.
+    """Return a model with calibrations, blends and aims, and what it reaches with them.
 
     Args:
         corpus: With a dev split.
@@ -100,7 +97,6 @@ def finish_on_dev(
         num_training_documents: For the propensities.
         scorers: Names of all scorers that the model is to have; blends are made of the others.
         folder: Of the run; what was fitted there is not fitted again.
-        max_loss: Of P@k, a fraction, that the cascade may lose.
         precision: What its encoder computes in.
         members: By the name of a blend, the scorers that it is made of; else they are chosen.
         heed: Changes blends and default; None: they are those that dev prefers.
@@ -116,17 +112,13 @@ def finish_on_dev(
         aims = dev.aims(found, folder / "blending")
         default = dev.default(found, folder / "blending")
         familiar = dev.familiar(folder / "blending")
-        rule = None
-        if CASCADE in scorers:
-            rule = dev.cascade(found, max_loss, folder / "blending")
     with stage_cost(folder, "dev metrics"):
-        metrics = dev.metrics(found, rule)
+        metrics = dev.metrics(found)
     parts = replace(
         parts,
         calibrations=found.calibrations,
         blends=found.blends,
         aims=aims,
-        cascade=rule,
         familiar=familiar,
     )
     return parts, OnDev(metrics, found.thresholds, default)
@@ -198,16 +190,6 @@ class DevSplit:
         """
         return kept_aims(folder, lambda: self._fitted_aims(blending))
 
-    def cascade(self, blending: Blending, max_loss: float, folder: Path) -> CascadeRule | None:
-        """Return what the folder holds, or fit which texts `fast` may answer; None: too few.
-
-        Args:
-            blending: Of this model.
-            max_loss: Of P@k, a fraction, that may be lost.
-            folder: Of the run's blending.
-        """
-        return kept_cascade(folder, lambda: fit_cascade(self._dev_ranking(), blending, max_loss))
-
     def default(self, blending: Blending, folder: Path) -> DefaultScorer:
         """Return what the folder holds, or choose the default scorer and keep it there.
 
@@ -237,16 +219,13 @@ class DevSplit:
             write_lines_durably(path, [found.to_json()])
         return found
 
-    def metrics(self, blending: Blending, rule: CascadeRule | None = None) -> dict[str, Any]:
+    def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
 
         Args:
             blending: Of this model.
-            rule: Of its cascade; None: it has none.
         """
-        predictor = self.predictor.with_blending(
-            blending.calibrations, blending.blends, cascade=rule
-        )
+        predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
         evaluation = assess(
             predictor,
             self.dataset,

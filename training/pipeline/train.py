@@ -297,7 +297,7 @@ def _finished_on_dev(
         return parts, OnDev({}, {}, None)
     return finish_on_dev(
         corpus, parts, _num_documents(corpus, "train"), run.config.scorers, run.folder,
-        max_loss=run.config.cascade.max_loss, precision=precision,
+        precision=precision,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import read_parts, tensors_of, texts_of
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.configuration.sections import CascadeConfig, SparseConfig
+from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.pipeline.default_scorer import DefaultScorer
@@ -325,15 +325,13 @@ def _fitted_on_dev(
     A blend keeps the scorers that training chose for it: the choice needs all dev documents.
     """
     whole = corpus_part(parts, corpus)
-    bare = replace(whole, calibrations={}, blends={}, aims={}, cascade=None)
-    cascade = CascadeConfig.model_validate(settings.get("cascade", {}))
+    bare = replace(whole, calibrations={}, blends={}, aims={})
     heed = None
     if judged.texts:
-        bare_whole = replace(parts, calibrations={}, blends={}, aims={}, cascade=None)
+        bare_whole = replace(parts, calibrations={}, blends={}, aims={})
         heed = Heeding.of(bare_whole, judged, num_documents, default)
     fitted, on_dev = finish_on_dev(
         dev, bare, num_documents, settings["scorers"], folder,
-        max_loss=cascade.max_loss,
         members={name: tuple(blend.weights) for name, blend in parts.blends.items()},
         heed=heed,
     )  # fmt: skip
@@ -342,7 +340,6 @@ def _fitted_on_dev(
         calibrations=fitted.calibrations,
         blends=fitted.blends,
         aims=fitted.aims,
-        cascade=fitted.cascade,
         familiar=fitted.familiar,
     ), on_dev
 

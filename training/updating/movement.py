@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Int64
 
 from longtail.models.bundle.learned_from import Moved
-from longtail.models.names import CASCADE
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
@@ -34,7 +33,7 @@ def measure_movement(
     batches = [predictor.read(list(texts[:MOST_TEXTS]), int) for predictor in (old, new)]
     found = {}
     for scorer in old.scorers:
-        if scorer not in new.scorers or scorer == CASCADE:  # whose stage may be another one
+        if scorer not in new.scorers:
             continue
         options = RankingOptions(scorer=scorer, k=min(_K, len(before.catalogue)))
         labels = old.rank(batches[0], options).labels

@@ -81,7 +81,6 @@ def test_the_outputs_hold_what_predict_answers(client):
     assert found["num_tokens"]["data"] == [result["num_tokens"] for result in results]
     assert found["truncated"]["data"] == [False, False]
     assert found["exact"]["data"] == [result["exact"] for result in results]
-    assert found["stage"]["data"] == ["", ""]
 
 
 def test_rows_with_fewer_labels_are_filled_up(client):

@@ -21,9 +21,7 @@ def label(index, probability=None):
 
 def answer(*texts, version=1, num_labels=10):
     """An answer to texts: each with its labels and what is known of it."""
-    predictions = [
-        SimpleNamespace(labels=labels, familiarity=about, stage=None) for labels, about in texts
-    ]
+    predictions = [SimpleNamespace(labels=labels, familiarity=about) for labels, about in texts]
     model = SimpleNamespace(
         version=version,
         thresholds={"sparse": 0.5},
@@ -55,18 +53,6 @@ def test_texts_by_whether_a_label_reaches_the_threshold(drift, value):
     drift.observe(ASKED, answer(([], None)))
     assert value("longtail_texts_total", reaches_threshold="yes") == 1
     assert value("longtail_texts_total", reaches_threshold="no") == 2
-
-
-def test_a_cascades_threshold_is_that_of_its_stage(drift, value):
-    given = answer(([label(0, 0.4)], None), ([label(0, 0.4)], None), ([label(0, 0.4)], None))
-    given.scorer, given.model.thresholds = "cascade", {"fast": 0.3, "ensemble": 0.5}
-    for prediction, stage in zip(given.predictions, ("fast", "ensemble", None), strict=True):
-        prediction.stage = stage
-    drift.observe(ASKED, given)
-    found = {
-        x: value("longtail_texts_total", reaches_threshold=x) for x in ("yes", "no", "unknown")
-    }
-    assert found == {"yes": 1, "no": 1, "unknown": 1}
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,6 @@ def test_scorers_are_taken_in_any_order(given, is_dense):
         ("sparse", "scorers: got 'sparse'; expected a list"),
         (["sparse", "names", "fast"], "'fast' without 'retrieval'; add it, or leave both out"),
         (["sparse", "retrieval", "hybrid"], "'hybrid' without 'classifier'; add it, or leave"),
-        (["sparse", "retrieval", "ensemble", "cascade"], "'cascade' without 'fast'; add it"),
-        (["sparse", "retrieval", "fast", "cascade"], "'cascade' without 'ensemble'; add it"),
     ],
 )
 def test_scorers_that_do_not_go_together_are_refused(scorers, message):
@@ -247,7 +245,7 @@ def leaves(content: dict, *path: str) -> set[str]:
 
 
 SPARSE = TrainingConfig(scorers=("sparse",))
-DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.", "cascade")
+DENSE_SECTIONS = ("classifier.", "retrieval.", "linear.")
 
 
 def test_what_an_ensemble_was_to_be_good_at_is_no_setting_any_more():

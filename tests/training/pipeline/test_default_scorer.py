@@ -45,7 +45,7 @@ def chosen(dev: DevRanking, members: tuple[str, ...]) -> DefaultScorer:
     """The default where `ensemble` blends some of the scorers."""
     curves = dict.fromkeys(dev.pairs.scores, IDENTITY)
     blending = Blending(curves, {"ensemble": dev.blend(members, curves)}, {})
-    return choose_default(dev, blending, (*dev.pairs.scores, "ensemble", "cascade"))
+    return choose_default(dev, blending, (*dev.pairs.scores, "ensemble"))
 
 
 @pytest.mark.parametrize("seed", range(4))

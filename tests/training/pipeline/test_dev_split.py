@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from longtail.models.names import BLENDABLE, WITHOUT_ENCODER
@@ -87,28 +86,12 @@ def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypat
     assert encoded == [20]
 
 
-def test_a_cascade_is_measured_and_is_never_the_default(dev, tmp_path):
-    blending = dev.blending(BLENDS, tmp_path)
-    assert dev.cascade(blending, 0.003, tmp_path) is None  # twenty documents prove nothing
-    rule = dev.cascade(blending, 1.0, tmp_path)
-    assert rule is not None and rule.first_share == 1
-    assert dev.cascade(blending, 0.003, tmp_path) == rule  # it is kept
-    metrics = dev.metrics(blending, replace(rule, most_doubt=1e9))
-    assert metrics["cascade"] == metrics["fast"]
-    assert dev.default(blending, tmp_path).name != "cascade"
-
-
-def test_a_model_with_a_cascade_is_evaluated_as_others_are(trained, tiny_corpus, tmp_path):
+def test_a_finished_model_is_evaluated_with_its_reliability(trained, tiny_corpus, tmp_path):
     parts = read_parts(trained.bundle)
     bare = replace(parts, calibrations={}, blends={}, aims={})
     dataset = open_dataset(tiny_corpus)
-    scorers = (*parts.scorers, "cascade")
-    whole, on_dev = finish_on_dev(dataset, bare, 60, scorers, tmp_path, max_loss=1.0)
-    assert whole.scorers == scorers and set(on_dev.metrics) == set(scorers)
+    whole, on_dev = finish_on_dev(dataset, bare, 60, parts.scorers, tmp_path)
+    assert whole.scorers == parts.scorers and set(on_dev.metrics) == set(parts.scorers)
     found = assess(Predictor(whole), dataset, "test", num_training_documents=60, reliability=True)
-    assert list(found.evaluation.scorers["cascade"]) == list(found.evaluation.scorers["fast"])
-    stages = [found.rankings[name].labels for name in ("fast", "ensemble")]
-    for row, labels in enumerate(found.rankings["cascade"].labels):
-        assert any(np.array_equal(labels, stage[row]) for stage in stages)
     assert found.reliability is not None
     assert set(found.reliability.after) == set(parts.scorers)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.names import CASCADE, CLASSIFIER, HYBRID
+from longtail.models.names import CLASSIFIER, HYBRID
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.experiments.trials import Trial, choose_settings
 
@@ -211,5 +211,4 @@ def ablation_trials(names: Iterable[str], base: TrainingConfig, num_seeds: int) 
         for seed in range(num_seeds)
         for name in kept
         for scorer in configured(base, name, seed).scorers
-        if scorer != CASCADE  # which a model may lack, and which shows no other ranking
     ]

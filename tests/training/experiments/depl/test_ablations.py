@@ -72,7 +72,6 @@ def changes_of(base: TrainingConfig, name: str) -> dict[str, Any]:
                     "neighbours",
                     "fast",
                     "ensemble",
-                    "cascade",
                 )
             },
         ),
