@@ -14,7 +14,6 @@ from starlette.middleware.cors import CORSMiddleware
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.predict.protocol import Predictor
-from longtail.service.engine.answer_cache import AnswerCache
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import Limits
@@ -196,8 +195,7 @@ def _assemble(
     settings: Settings, load: Callable[[Bundle], Predictor] | None, tracing: Tracing | None
 ) -> Service:
     registry = Registry(settings.registry)
-    cache = AnswerCache(settings.answer_cache_bytes)
-    manager = ModelManager(registry, lambda serving: cache.keep(serving.digests if serving else ()))
+    manager = ModelManager(registry)
     limits = Limits(
         max_texts=settings.max_texts_per_request,
         max_text_characters=settings.max_text_characters,
@@ -215,14 +213,12 @@ def _assemble(
         limits,
         telemetry,
         label_sets=LabelSets(settings.label_sets),
-        cache=cache,
         num_workers=1 if load else compute.num_workers,
         prepare_thread=int if load else compute.prepare_thread,
         prepare_work=compute.prepare_work,
         is_helped=lambda: load is not None or compute.has_libraries,
     )
     telemetry.watch_queue(lambda: engine.admission.tokens)
-    telemetry.watch_cache(lambda: cache.num_bytes)
     return Service(
         settings=settings,
         manager=manager,

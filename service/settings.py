@@ -104,9 +104,6 @@ class Settings(BaseSettings):
     not set."""
     max_queue_tokens: int = Field(65_536, ge=1)
     """Most tokens of text that may wait. More work is refused with 429."""
-    answer_cache_bytes: int = Field(0, ge=0)
-    """Most bytes of answers that are kept for equal texts; 0 keeps none. They are found by a digest
-    of text, version and options. Neither texts nor answers with explanations are kept."""
     request_timeout_s: float = Field(30, gt=0, allow_inf_nan=False)
     """Seconds after which an unanswered request is given up. A request may ask for less."""
     max_streams: int = Field(16, ge=1)

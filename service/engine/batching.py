@@ -227,7 +227,7 @@ class WorkQueue:
         speed = self._speed()
         while speed is not None and len(waiting) > len(first.job.items):
             end = self._clock() + (BATCH_COST + first.tokens) / speed
-            if end <= max(first.job.deadline, first.job.last_deadline):
+            if end <= first.job.deadline:
                 break
             for item in first.job.items:
                 waiting.pop(item, None)

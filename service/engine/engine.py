@@ -8,10 +8,9 @@ even for reads. On processors there are several, each with few threads of the li
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
@@ -22,10 +21,8 @@ from longtail.models.interface.languages import check_language, in_language
 from longtail.models.options import RankingOptions
 from longtail.models.results import LabelDetails, Prediction
 from longtail.service.engine.admission import Admission, Priority, estimate_tokens
-from longtail.service.engine.answer_cache import AnswerCache
 from longtail.service.engine.batching import WorkQueue
-from longtail.service.engine.flights import Flights
-from longtail.service.engine.jobs import EXPLANATION_TOKENS, Seconds, extra_tokens
+from longtail.service.engine.jobs import EXPLANATION_TOKENS, Job, Seconds, extra_tokens
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import Limits, Query, check_query
 from longtail.service.engine.worker import (
@@ -56,15 +53,12 @@ class EngineAnswer:
         scorer: Who scored the labels.
         predictions: One for each text.
         seconds: Where the time went.
-        num_reused: Texts that were not computed for this query (see
-            `longtail.service.engine.flights`).
     """
 
     model: LoadedModel
     scorer: str
     predictions: Sequence[Prediction]
     seconds: Seconds
-    num_reused: int = 0
 
 
 class Engine:
@@ -77,7 +71,6 @@ class Engine:
         observer: Observer,
         *,
         label_sets: LabelSets | None = None,
-        cache: AnswerCache | None = None,
         num_workers: int = 1,
         prepare_thread: Callable[[], object] = int,
         prepare_work: Callable[[], object] = int,
@@ -90,7 +83,6 @@ class Engine:
             limits: What queries may ask for.
             observer: Takes every batch, and how each query ends.
             label_sets: The sets of labels that queries may name.
-            cache: Where answers are kept; None: nowhere.
             num_workers: Compute threads at most.
             prepare_thread: Called first of all on each compute thread; says whether models can be
                 computed by several of them.
@@ -104,13 +96,11 @@ class Engine:
         self._queue = WorkQueue(
             limits.max_batch_tokens, lambda: self.admission.tokens_a_second, is_helped
         )
-        kept = AnswerCache() if cache is None else cache  # one that is empty is falsy
-        self._flights = Flights(self._queue, kept, observer)
         self.admission = Admission(limits.max_queue_tokens, lambda: self.num_workers)
         self._queue.call(prepare_thread)
         self._is_closed = False
         self.num_answered = 0
-        """Queries that something was computed for so far, lines of streams among them."""
+        """Queries that were answered so far, lines of streams among them."""
         self.gpu = GpuWatch()
         hooks = Hooks(prepare_work, self.admission.note_speed, self.gpu.note_errors)
         works = {
@@ -335,21 +325,25 @@ class Engine:
     ) -> EngineAnswer:
         if self._is_closed:
             raise NotReadyError(_STOPPING)
-        found = await self._flights.answers(
-            model,
-            query.texts,
-            options,
-            Priority.BULK if timeout_s is None else Priority.INTERACTIVE,
-            deadline=math.inf if timeout_s is None else time.perf_counter() + timeout_s,
-            turn_s=turn_s,
-            is_fresh=query.texts == (_OWN_TEXT,),
-        )
-        num_reused = len(query.texts) - found.num_texts["computed"]
-        if found.num_texts["cache"] < len(query.texts):
-            self.num_answered += 1
-        assert options.scorer is not None
+        done = asyncio.Event()
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, done.set)
+
+        def on_done(_: Job) -> None:  # holds no job: no cycle may hold the model
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
+                wake()
+
+        priority = Priority.BULK if timeout_s is None else Priority.INTERACTIVE
+        job = Job(model, query.texts, options, priority, on_done, turn_s=turn_s)
+        if timeout_s is not None:
+            job.deadline = time.perf_counter() + timeout_s
+        self._queue.add(job)
+        try:
+            await done.wait()
+        finally:
+            self._queue.drop(job)
+        if job.error is not None:
+            raise job.error
+        self.num_answered += 1
         catalogue = model.predictor.catalogue
-        predictions = [
-            in_language(found.of_text[x], catalogue, query.language) for x in query.texts
-        ]
-        return EngineAnswer(model, options.scorer, predictions, found.seconds, num_reused)
+        predictions = [in_language(each, catalogue, query.language) for each in job.answers]
+        return EngineAnswer(model, job.scorer, predictions, job.seconds)

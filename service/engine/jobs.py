@@ -57,11 +57,10 @@ class Job:
         error: Why there are none.
         seconds: Where its time went.
         added_at: When it began to wait, by `time.perf_counter`.
-        deadline: When the query that began it waits no longer, by the same clock.
+        deadline: When the query waits no longer, by the same clock.
         turn_s: Seconds by which others may come later and go before it: the more its client has
             waiting, the more (see `Admission.admit`). So clients take turns, however much each of
             them asks for.
-        last_deadline: When the last one of those that wait for it does not.
         is_over: Whether nobody waits for it any more.
         items: Its texts, once tokenised.
     """
@@ -77,7 +76,6 @@ class Job:
     added_at: float = field(default_factory=time.perf_counter)
     deadline: float = math.inf
     turn_s: float = 0.0
-    last_deadline: float = -math.inf
     is_over: bool = False
     items: Sequence[Item] = ()
 

@@ -20,7 +20,6 @@ from longtail.models.predict.protocol import Predictor, PreparedTexts
 from longtail.models.processor import gpu_problem
 from longtail.models.results import Prediction
 from longtail.service.engine.batching import BATCH_COST, WorkQueue
-from longtail.service.engine.flights import ReuseObserver
 from longtail.service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
 
 logger = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ _RESTART_PAUSE_S = 0.1
 """Before a thread begins anew, so that what fails at once does not keep a core busy."""
 
 
-class Observer(ReuseObserver, Protocol):
+class Observer(Protocol):
     """Who wants to know of every batch."""
 
     def observe_batch(self, num_texts: int, num_tokens: int) -> None:

@@ -67,18 +67,6 @@ class Telemetry:
             "Tokens of all texts that are waiting or being computed, about.",
             registry=self._registry,
         )
-        self._text_answers = Counter(
-            "longtail_text_answers",
-            "Texts answered: computed for the request; in_flight (an equal text was being computed "
-            "for another one, or stands twice in it); cache.",
-            ("origin",),
-            registry=self._registry,
-        )
-        self._cache_bytes = Gauge(
-            "longtail_answer_cache_bytes",
-            "Bytes of the answers that are kept for equal texts, about.",
-            registry=self._registry,
-        )
         self._lines = Counter(
             "longtail_batch_lines",
             "Lines of streams that were answered, by how.",
@@ -138,14 +126,6 @@ class Telemetry:
         """Count one batch that was computed."""
         self._batch_texts.observe(num_texts)
         self._batch_tokens.observe(num_tokens)
-
-    def count_texts(self, origin: str, number: int) -> None:
-        """Count texts of a request by where their answers came from; origins are our own names."""
-        self._text_answers.labels(origin).inc(number)
-
-    def watch_cache(self, num_bytes: Callable[[], float]) -> None:
-        """Ask for the size of the kept answers whenever somebody asks for the metrics."""
-        self._cache_bytes.set_function(num_bytes)
 
     def watch_queue(self, num_tokens: Callable[[], float]) -> None:
         """Ask for the tokens that wait whenever somebody asks for the metrics."""

@@ -7,7 +7,7 @@ and a request keeps the model it began with. `longtail.service.versions.redeploy
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,11 +72,6 @@ class Serving:
         canary = self.canary.version if self.canary else None
         return self.kept | {each for each in (self.default, self.current, canary) if each}
 
-    @property
-    def digests(self) -> frozenset[str]:
-        """Of the bundles of all versions that can answer."""
-        return frozenset(model.digest for model in self.models.values())
-
     def number_of(self, version: int | str | None) -> int | None:
         """Return the number that a request means: its own, that of `current`, or the default's."""
         if isinstance(version, int):
@@ -96,17 +91,13 @@ class Serving:
 class ModelManager:
     """Holds what is served and hands out the model that is to answer."""
 
-    def __init__(
-        self, registry: Registry, on_change: Callable[[Serving | None], object] = id
-    ) -> None:
+    def __init__(self, registry: Registry) -> None:
         """Serve nothing yet.
 
         Args:
             registry: Has the versions.
-            on_change: Told what is served from now on, on whatever thread changes it.
         """
         self.registry = registry
-        self._on_change = on_change
         self._serving: Serving | None = None
         self._why_not = _LOADING
         self._is_draining = False
@@ -119,14 +110,12 @@ class ModelManager:
 
     def publish(self, serving: Serving) -> None:
         """Serve this from now on; requests in flight keep the model that they have."""
-        self._on_change(serving)
         self._serving = serving
 
     def withdraw(self, why: str) -> None:
         """Serve nothing from now on, for this reason."""
         self._why_not = why
         self._serving = None
-        self._on_change(None)
 
     def drain(self) -> None:
         """Be ready no more, so that no new requests are sent here; those that come are answered."""

@@ -53,6 +53,5 @@ async def answer_request(request: Request, service: Service, body: PredictReques
         scorer=answer.scorer,
         queue_ms=round(answer.seconds.queue * 1000, 1),
         compute_ms=round(answer.seconds.compute * 1000, 1),
-        **({"reused": answer.num_reused} if answer.num_reused else {}),
     )
     return answer

@@ -156,7 +156,6 @@ def with_deadline(queue, clock, seconds, *lengths, turn_s=0.0, **options):
     job = job_of(*("x" for _ in lengths), **options)
     job.turn_s = turn_s
     job.deadline = clock.now + seconds
-    job.last_deadline = job.deadline
     queue.add_items(job, [Item(job, i, None, tokens) for i, tokens in enumerate(lengths)])
     job.items = list(queue._items[job.priority])[-len(lengths) :]
     return job
@@ -213,14 +212,6 @@ def test_what_waits_alone_is_tried_even_if_it_seems_too_late():
     alone = with_deadline(queue, clock, 0.4, 10)
     assert queue.next_work()[0].job is alone
     assert failed(alone) is None
-
-
-def test_it_is_tried_as_long_as_somebody_waits_for_it():
-    queue, clock = queue_with(speed=100, max_batch_tokens=10)
-    shared = with_deadline(queue, clock, 0.4, 10)
-    shared.last_deadline = clock.now + 9
-    with_deadline(queue, clock, 0.6, 10)
-    assert queue.next_work()[0].job is shared
 
 
 def test_without_a_known_speed_nothing_is_too_late():

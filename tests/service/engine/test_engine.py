@@ -44,10 +44,6 @@ class Observed:
     phases: list[str] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
-    origins: list[tuple[str, int]] = field(default_factory=list)
-
-    def count_texts(self, origin, number):
-        self.origins.append((origin, number))
 
     def observe_batch(self, num_texts, num_tokens):
         self.batches.append((num_texts, num_tokens))

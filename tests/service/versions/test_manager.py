@@ -36,17 +36,6 @@ def test_a_withdrawn_model_answers_no_more_and_the_reason_is_told(manager):
         manager.check_ready()
 
 
-def test_who_wants_to_know_is_told_what_is_served_and_when_nothing_is():
-    told = []
-    manager = ModelManager(SimpleNamespace(), told.append)
-    first, second = serving(1), serving(1, 2)
-    for each in (first, second):
-        manager.publish(each)
-    manager.withdraw("being replaced")
-    assert told == [first, second, None]
-    assert second.digests == {"digest 1", "digest 2"}
-
-
 def test_draining_ends_readiness_but_not_answers(manager):
     manager.publish(serving(1))
     manager.check_ready()
