@@ -181,20 +181,6 @@ def test_methods_of_the_linear_scorer_work_with_two_labels(
     train_in(tmp_path, TrainingConfig.model_validate(content), corpus)
 
 
-def test_the_default_metric_of_early_stopping_fits_few_labels(
-    default_config, train_in, tmp_path, caplog
-):
-    content = default_config.model_dump(exclude={"linear"}) | {"scorers": ["retrieval", "sparse"]}
-    content["retrieval"]["early_stopping"] = {}
-    train = documents(9, 3)
-    corpus = write(tmp_path / "corpus", train=train, dev=train)
-    trained = train_in(tmp_path, TrainingConfig.model_validate(content), corpus)
-    said = "retrieval.early_stopping: there are 3 labels, so the metric is P@3 instead of P@5"
-    assert said in caplog.text
-    points = (trained.work / "retrieval.dev.jsonl").read_text().splitlines()
-    assert {json.loads(point)["metric"] for point in points} == {"P@3"}
-
-
 def test_a_document_with_all_labels_leaves_the_default_something_to_draw(
     default_config, train_in, tmp_path
 ):

@@ -183,19 +183,6 @@ class TrainingConfig(_Section):
         return self
 
     @model_validator(mode="after")
-    def _joint_with_a_classifier(self) -> TrainingConfig:
-        if (
-            self.retrieval.joint != "separate"
-            and self.is_dense
-            and "classifier" not in self.scorers
-        ):
-            raise ValueError(
-                f"retrieval.joint {self.retrieval.joint!r} trains the classifier along, but "
-                "scorers lacks 'classifier'; add it, or take joint 'separate'"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _room_for_a_document(self) -> TrainingConfig:
         for name in ("classifier", "retrieval"):
             tokens = getattr(self, name).batch_tokens

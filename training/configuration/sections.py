@@ -27,7 +27,6 @@ Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 Temperature = Annotated[float, Field(ge=0.01, le=100)]
 StopWordLanguage = Literal["en", "de"]
-Joint = Literal["separate", "hybrid"]
 
 
 class _Section(BaseModel):
@@ -104,39 +103,6 @@ class DescriptionConfig(_Section):
     """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
 
 
-class EarlyStoppingConfig(_Section):
-    """When a stage ends before its last epoch: when a metric on the dev split gets no better.
-
-    The stage keeps the weights that were best.
-    """
-
-    metric: str = Field(
-        default="P@5", pattern=r"^(P|nDCG|PSP|PSnDCG|R|RP|macro-F1|coverage)@[1-9][0-9]?$"
-    )
-    """Of the classifier in its stage, of the dual encoder in its own; macro-F1 is over the labels
-    with 1-9 training documents."""
-    every: float = Field(default=0.5, gt=0)
-    """Epochs between two measurements; the last step is measured too."""
-    patience: Positive = 2
-    """Measurements in a row without a better one that end the stage."""
-    documents: Positive = 2000
-    """Documents of the dev split that are ranked, at most; which ones, the seed decides."""
-
-    @property
-    def cut_off(self) -> int:
-        """K of the metric: how many of the best labels it looks at."""
-        return int(self.metric.rpartition("@")[2])
-
-    def fitted_to(self, num_labels: int) -> EarlyStoppingConfig:
-        """Return the settings for a corpus: the default metric has at most its labels as k.
-
-        Other metrics are left as they are, and refused where they can't be measured.
-        """
-        if self.metric != EarlyStoppingConfig().metric or self.cut_off <= num_labels:
-            return self
-        return self.model_copy(update={"metric": f"P@{num_labels}"})
-
-
 class StageConfig(_Section):
     """One stage of neural training: AdamW, linear warm-up, then a schedule."""
 
@@ -170,8 +136,6 @@ class StageConfig(_Section):
     dropout: bool = False
     """Let the encoder drop what its own configuration says in every step. Off: on a CPU the draws
     are up to half of a step's time, and in a few epochs nothing is overfitted."""
-    early_stopping: EarlyStoppingConfig | None = None
-    """None: all epochs are trained, and the last weights kept."""
 
 
 class ClassifierConfig(StageConfig):
@@ -213,10 +177,6 @@ class RetrievalConfig(StageConfig):
     ones ([CLS] and [SEP]) included; the mean over "words" leaves those out; that of the first
     token, "cls" (DEPL, Table 7), or of the "last" one. Null: as the encoder was trained,
     where its files say so; else "last" in decoders and "mean" in all others."""
-    joint: Joint = "separate"
-    """How the classifier is trained along. separate: by its own loss over all labels, beside the
-    dual encoder's. hybrid: the loss is that of (sigma(f_dual) + sigma(f_cls)) / 2 over the label
-    subset (DEPL Eq. 4), and no other."""
 
     @model_validator(mode="after")
     def _refuse_full_top(self) -> RetrievalConfig:
@@ -232,11 +192,6 @@ class RetrievalConfig(StageConfig):
         refuse_impossible(self.loss, self.negatives)
         if self.negatives is None:
             return self
-        if self.joint != "separate":
-            raise ValueError(
-                f"joint {self.joint!r} is a loss over the batch's label subset; drop 'negatives', "
-                "or take joint 'separate'"
-            )
         kind, bound = self.negatives.distribution.kind, self.label_subset_size
         if kind == "hard" and not self.hard_negatives:
             raise ValueError(

@@ -38,20 +38,6 @@ def depl_loss(
     return binary_cross_entropy_with_logits(scores, target, reduction="sum") / scores.shape[0]
 
 
-def log_odds_of_mean(
-    first: Float[Tensor, "batch sampled"], second: Float[Tensor, "batch sampled"]
-) -> Float[Tensor, "batch sampled"]:
-    """Return the log-odds of (sigma(first) + sigma(second)) / 2, in float32 at least.
-
-    f_dual-cls of Zhang et al. 2023, Eq. 4, as a score: its sigmoid is the paper's mean, and
-    `depl_loss` of it their L_dual-cls. Both sides are sums of exponentials, so no digit is lost
-    where a sigmoid is near 0 or 1.
-    """
-    first, second = at_least_float32(first), at_least_float32(second)
-    right = torch.logaddexp(logsigmoid(first), logsigmoid(second))
-    return right - torch.logaddexp(logsigmoid(-first), logsigmoid(-second))
-
-
 def decoupled_softmax_loss(
     scores: Float[Tensor, "batch sampled"], is_positive: Bool[Tensor, "batch sampled"]
 ) -> Float[Tensor, ""]:

@@ -1,4 +1,4 @@
-"""The stages of neural training: batches, steps, rates, checkpoints, measurements, progress.
+"""The stages of neural training: batches, steps, rates, checkpoints, progress.
 
 Everything random in a step is drawn from (seed, stage, step), so a run that was killed and
 resumed takes the same steps as one that was not.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Never
+from typing import Never
 
 import numpy as np
 import torch
@@ -22,7 +21,6 @@ from tqdm import tqdm
 
 from longtail.training.configuration.sections import StageConfig
 from longtail.training.neural.batching import BatchPlan
-from longtail.training.neural.early_stopping import DevMetric, EarlyStopping
 from longtail.training.neural.gradient_cache import encoding_in_parts
 from longtail.training.neural.layers import begin_training
 from longtail.training.neural.model import DeplModel, TrainingTexts
@@ -31,14 +29,12 @@ from longtail.training.neural.steps import Step
 from longtail.training.runtime.checkpoints import (
     flat_state,
     is_done,
-    load_best,
     load_checkpoint,
-    load_notes,
     restore_state,
     save_checkpoint,
 )
 from longtail.training.runtime.machine import Machine
-from longtail.training.runtime.run_log import DevPoint, ProgressLog, write_dev_points
+from longtail.training.runtime.run_log import ProgressLog
 from longtail.training.runtime.tensorboard import EventLog
 
 logger = logging.getLogger(__name__)
@@ -65,14 +61,7 @@ class Stages:
     folder: Path
     events: Path | None = None
 
-    def train(
-        self,
-        name: str,
-        model: DeplModel,
-        step: Step,
-        config: StageConfig,
-        dev_metric: DevMetric | None = None,
-    ) -> None:
+    def train(self, name: str, model: DeplModel, step: Step, config: StageConfig) -> None:
         """Train one stage to its end, from its newest checkpoint if it has one.
 
         Args:
@@ -80,7 +69,6 @@ class Stages:
             model: Trained in place, on the machine's device.
             step: The loss of a batch.
             config: Epochs, batch size and rates.
-            dev_metric: Measures the model, for early stopping.
         """
         seed = [self.seed, int.from_bytes(name.encode()[:4], "big")]
         lengths, folder = self.texts.documents.lengths, self.folder / name
@@ -90,10 +78,6 @@ class Stages:
                 load_checkpoint(folder, model)
             processes.copy_from_first(model.state_dict().values())
             return
-        stopping = None
-        if config.early_stopping is not None and dev_metric is not None:
-            fitted = config.early_stopping.fitted_to(self.texts.truth.shape[1])
-            stopping = EarlyStopping(fitted, dev_metric, len(lengths))
         stage = _Stage(
             name=name,
             model=model,
@@ -104,7 +88,6 @@ class Stages:
             machine=self.machine,
             folder=folder,
             optimizer=make_optimizer(model, config),
-            stopping=stopping,
         )
         done = stage.resume()
         with encoding_in_parts(model, self.machine, config.accumulate):
@@ -124,76 +107,40 @@ class _Stage:
     machine: Machine
     folder: Path
     optimizer: torch.optim.Optimizer
-    stopping: EarlyStopping | None
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one, and return its step."""
-        processes, notes, best = self.machine.processes, {}, None
+        processes, done = self.machine.processes, 0
         if processes.is_first:
-            load_checkpoint(self.folder, self.model, self.optimizer)
-            notes, best = load_notes(self.folder), load_best(self.folder)
-        notes = processes.from_first(lambda: notes)
+            done = load_checkpoint(self.folder, self.model, self.optimizer)
+        done = processes.from_first(lambda: done)
         processes.copy_from_first(self.model.state_dict().values())
         state = processes.tensors_from_first(lambda: flat_state(self.optimizer))
         if not processes.is_first:
             restore_state(self.optimizer, state)
-        best = processes.tensors_from_first(lambda: best or {}) or None
-        if self.stopping is not None:
-            self.stopping.restore([DevPoint(**each) for each in notes.get("dev", [])], best)
-        return int(notes.get("step", 0))
+        return done
 
     def train(self, done: int, events: Path | None) -> None:
-        """Take the steps that are left, and write the weights that are to be kept."""
+        """Take the steps that are left, and write the weights."""
         with ExitStack() as stack:
             report = None
             if self.machine.processes.is_first:
                 report = _Report(self.name, self.plan, done, self.folder, events)
                 stack.enter_context(report)
-            last = self._take_steps(done, report)
-        if self.stopping is not None and self.stopping.best is not None:
-            self.model.load_state_dict(self.stopping.best)
+            self._take_steps(done, report)
         if self.machine.processes.is_first:
-            save_checkpoint(self.folder, last, self.model, None, notes=self._notes())
+            save_checkpoint(self.folder, self.plan.num_steps, self.model, None)
 
-    def _take_steps(self, done: int, report: _Report | None) -> int:
-        """Return the number of the last step."""
-        total, seen, clock = self.plan.num_steps, self.plan.num_seen(done), _Clock()
+    def _take_steps(self, done: int, report: _Report | None) -> None:
+        total, clock = self.plan.num_steps, _Clock()
         for number, rows in enumerate(self.plan.batches(done), done):
             set_rates(self.optimizer, self.config, number, total)
             loss = _train_step(self, rows, [*self.seed, _STEP, number])
-            before, seen, taken = seen, seen + len(rows), number + 1
+            taken = number + 1
             if report is not None:
                 report.note(taken, loss, len(rows), self.optimizer)
-            self._measure(taken, before, seen, report)
-            if self._is_over():
-                return taken
             if report is not None and clock.is_checkpoint_due() and taken < total:
-                self._save(taken)
-        return total
-
-    def _measure(self, step: int, before: int, seen: int, report: _Report | None) -> None:
-        """Measure the model on dev after a step, if it is time to."""
-        stopping, is_last = self.stopping, step == self.plan.num_steps
-        if stopping is None or not stopping.is_due(before, seen, is_last=is_last):
-            return
-        value = self.machine.processes.from_first(stopping.dev_metric)
-        stopping.note(step, seen, value, self.model)
-        if report is not None:
-            report.note_dev(stopping.points)
-
-    def _is_over(self) -> bool:
-        return self.stopping is not None and self.stopping.is_over
-
-    def _save(self, step: int) -> None:
-        best = None if self.stopping is None else self.stopping.best
-        save_checkpoint(
-            self.folder, step, self.model, self.optimizer, best=best, notes=self._notes()
-        )
-
-    def _notes(self) -> Mapping[str, Any]:
-        if self.stopping is None:
-            return {}
-        return {"dev": [asdict(point) for point in self.stopping.points]}
+                save_checkpoint(self.folder, taken, self.model, self.optimizer)
 
 
 def _train_step(stage: _Stage, rows: Int64[np.ndarray, batch], seed: list[int]) -> float:
@@ -261,12 +208,6 @@ class _Report:
                 "%s step %d/%d loss %.4f docs_per_s %.1f gpu_gib %.1f",
                 self._name, step, self._total, loss, rate, gpu_gib,
             )  # fmt: skip
-
-    def note_dev(self, points: list[DevPoint]) -> None:
-        write_dev_points(self._folder, points)
-        point = points[-1]
-        self._events.note_dev(point)
-        logger.info("%s step %d dev %s %.4f", self._name, point.step, point.metric, point.value)
 
 
 @dataclass(slots=True)

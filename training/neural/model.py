@@ -47,13 +47,11 @@ class DeplModel(nn.Module):
         return [parameter for part in parts for parameter in part.parameters()]
 
     def classifier_scores(
-        self, documents: Float[Tensor, "batch dim"], labels: Tensor | None = None
-    ) -> Float[Tensor, "batch sampled"]:
-        """Return f_cls of each document for some labels, or for all."""
-        if labels is None:
-            scores: Tensor = self.classifier(documents)
-            return scores
-        return documents @ self.classifier.weight[labels].T + self.classifier.bias[labels]
+        self, documents: Float[Tensor, "batch dim"]
+    ) -> Float[Tensor, "batch label"]:
+        """Return f_cls of each document for all labels."""
+        scores: Tensor = self.classifier(documents)
+        return scores
 
 
 @dataclass(frozen=True, slots=True)

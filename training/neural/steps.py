@@ -15,8 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
-from longtail.training.configuration.sections import Joint
-from longtail.training.learning.subset_losses import SubsetLoss, depl_loss, log_odds_of_mean
+from longtail.training.learning.subset_losses import SubsetLoss, depl_loss
 from longtail.training.neural.label_subsets import LabelSubsets, positives_among
 from longtail.training.neural.model import DeplModel, TrainingTexts
 from longtail.training.runtime.machine import Machine
@@ -58,7 +57,6 @@ def retrieval_step(
     *,
     loss: SubsetLoss,
     keep_classifier: bool,
-    joint: Joint = "separate",
 ) -> Step:
     """Return the step of the dual encoder: a loss over the batch's label subset (DEPL 3.3, 3.5).
 
@@ -70,9 +68,6 @@ def retrieval_step(
         loss: Of the scores; L_dual in the paper.
         keep_classifier: Add the classifier's loss over the same documents and all labels, so that
             it stays in step with the moving document vectors.
-        joint: Of what the loss is taken: of f_dual ("separate"), or of the mean of the sigmoids of
-            f_dual and f_cls, which is trained by nothing else then ("hybrid", L_dual-cls in the
-            paper).
     """
 
     def step(rows: Int64[np.ndarray, batch], rng: np.random.Generator) -> Tensor:
@@ -84,9 +79,6 @@ def retrieval_step(
         label_batch = texts.label_batch(labels, rng, machine.device)
         scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
         is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
-        if joint == "hybrid":
-            others = model.classifier_scores(documents, torch.from_numpy(labels).to(scores.device))
-            return loss(log_odds_of_mean(scores, others), is_positive)
         cost = loss(scores, is_positive)
         if keep_classifier:
             cost = cost + classifier_cost(model, documents, truth)

@@ -32,10 +32,8 @@ from longtail.training.configuration.learning import TreeFitConfig
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.data.chunks import chunks
-from longtail.training.data.dataset import Dataset
 from longtail.training.linear.stage import train_linear_scorer
 from longtail.training.neural.document_vectors import encode_documents, inference_copy
-from longtail.training.neural.early_stopping import DevSample
 from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives
 from longtail.training.neural.layers import checkpoint_gradients, freeze_layers
 from longtail.training.neural.model import DeplModel, TrainingTexts
@@ -82,12 +80,11 @@ def start_dense(
     Raises:
         ConfigError: There is no such encoder, it has not so many layers to freeze, can't
             compute them twice, can't read so many tokens, or was trained with what can't be done
-            here; the loss or a metric wants more labels than there are, or the label tree more
+            here; the loss wants more labels than there are, or the label tree more
             dimensions than document vectors have; the precision is not to be had here, or not with
             this encoder.
     """
     config.retrieval.check(truth.shape[1])
-    _check_metrics(config, truth.shape[1])
     if LINEAR in config.scorers:
         linear = config.linear.fitted_to(len(np.unique(truth.indices)))
         if linear.learning is not None:
@@ -130,28 +127,6 @@ def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]
     encoder, tokenizer = start.model.encoder, start.tokenizer
     trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)
     check_encoder(trial, sample)
-
-
-def _check_metrics(config: TrainingConfig, num_labels: int) -> None:
-    """Refuse a metric of early stopping that looks at more labels than there are.
-
-    Raises:
-        ConfigError: It does.
-    """
-    for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval)):
-        if stage.early_stopping is None:
-            continue
-        fitted = stage.early_stopping.fitted_to(num_labels)
-        if fitted.cut_off > num_labels:
-            raise ConfigError(
-                f"{name}.early_stopping.metric is {fitted.metric!r}, but there are "
-                f"{num_labels} labels; expected a cut-off of at most so many"
-            )
-        if fitted != stage.early_stopping:
-            logger.warning(
-                "%s.early_stopping: there are %d labels, so the metric is %s instead of %s",
-                name, num_labels, fitted.metric, stage.early_stopping.metric,
-            )  # fmt: skip
 
 
 def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -> None:
@@ -239,25 +214,6 @@ def find_label_subsets(
     ranked = source.top(rows, config.hard_negatives + most_positives).labels
     hard = hard_negatives(ranked, truth, config.hard_negatives)
     return LabelSubsets(truth, hard, config.label_subset_size)
-
-
-def read_dev_samples(
-    start: DenseStart, config: TrainingConfig, dataset: Dataset
-) -> dict[str, DevSample]:
-    """Return what early stopping measures on, for each stage that has it."""
-    sizes = {
-        name: stage.early_stopping.documents
-        for name, stage in (("classifier", config.classifier), ("retrieval", config.retrieval))
-        if stage.early_stopping is not None
-    }
-    if not sizes:
-        return {}
-    split = dataset.split("dev")
-    documents = _tokenized(start, config, split.texts())
-    truth = split.scan().labels
-    return {
-        name: DevSample.draw(documents, truth, size, config.seed) for name, size in sizes.items()
-    }
 
 
 def finish_dense(

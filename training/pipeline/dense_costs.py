@@ -147,13 +147,7 @@ def _stage_times(
         if not stage.epochs:
             found[name] = StageTime(0, 0.0)
             continue
-        trial = stage.model_copy(
-            update={
-                "epochs": _TRIAL_STEPS,
-                "max_steps": _TRIAL_STEPS,
-                "early_stopping": None,
-            }
-        )
+        trial = stage.model_copy(update={"epochs": _TRIAL_STEPS, "max_steps": _TRIAL_STEPS})
         stages.train(name, start.model, make_step(), trial)
         points = read_progress(progress_path(folder / name))
         step_s = float(np.median(np.diff([point.seconds for point in points])))

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from longtail.models.names import CLASSIFIER
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.learning.objectives import make_objective, make_subset_loss
-from longtail.training.neural.early_stopping import (
-    DevMetric,
-    DevSample,
-    classifier_metric,
-    retrieval_metric,
-)
 from longtail.training.neural.label_subsets import LabelSubsets
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import TrainingTexts
@@ -32,12 +24,10 @@ class TrainingInputs:
     Attributes:
         texts: Documents and label descriptions.
         subsets: The labels that each step of the dual encoder scores.
-        dev: What early stopping measures on, by stage.
     """
 
     texts: TrainingTexts
     subsets: LabelSubsets
-    dev: Mapping[str, DevSample]
 
 
 def train_stages(
@@ -61,30 +51,12 @@ def train_stages(
     stages = Stages(texts, config.seed, machine, folder, events)
     with stage_cost(folder, "classifier"):
         step = classifier_step(model, texts, machine)
-        dev_metric = _dev_metric(start, inputs, config, "classifier")
-        stages.train("classifier", model, step, config.classifier, dev_metric=dev_metric)
+        stages.train("classifier", model, step, config.classifier)
     start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
     with stage_cost(folder, "retrieval"):
         step = make_retrieval_step(start, texts, inputs.subsets, config, folder)
-        dev_metric = _dev_metric(start, inputs, config, "retrieval")
-        stages.train("retrieval", model, step, config.retrieval, dev_metric=dev_metric)
+        stages.train("retrieval", model, step, config.retrieval)
     machine.processes.leave()
-
-
-def _dev_metric(
-    start: DenseStart,
-    inputs: TrainingInputs,
-    config: TrainingConfig,
-    stage: Literal["classifier", "retrieval"],
-) -> DevMetric | None:
-    """Return what measures the model in a stage with early stopping."""
-    stopping = (config.classifier if stage == "classifier" else config.retrieval).early_stopping
-    if stopping is None:
-        return None
-    make = classifier_metric if stage == "classifier" else retrieval_metric
-    sample = inputs.dev[stage]
-    metric = stopping.fitted_to(inputs.texts.truth.shape[1]).metric
-    return make(start.model, inputs.texts, sample, metric, start.machine)
 
 
 def make_retrieval_step(
@@ -99,10 +71,7 @@ def make_retrieval_step(
     keep = CLASSIFIER in config.scorers
     if retrieval.negatives is None:
         loss = make_subset_loss(retrieval.loss)
-        return retrieval_step(
-            model, texts, subsets, machine,
-            loss=loss, keep_classifier=keep, joint=retrieval.joint,
-        )  # fmt: skip
+        return retrieval_step(model, texts, subsets, machine, loss=loss, keep_classifier=keep)
     inputs = encoder_inputs(
         model,
         texts,

@@ -19,7 +19,7 @@ import torch
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.encoders.pretrained import Precision
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.names import HYBRID
@@ -39,7 +39,6 @@ from longtail.training.pipeline.dense import (
     encoder_info,
     find_label_subsets,
     finish_dense,
-    read_dev_samples,
     read_training_texts,
     start_dense,
 )
@@ -150,15 +149,10 @@ def _train_all(
 
 
 def with_dev_split(run: Run) -> Dataset:
-    """Return the run's corpus; one that lacks a dev split as a view that has one, if it can be.
-
-    Raises:
-        ConfigError: It can't, and the configuration has early stopping.
-    """
+    """Return the run's corpus; one that lacks a dev split as a view that has one, if it can be."""
     corpus, share = run.dataset, run.config.held_out_dev
     if "dev" not in corpus.split_names and share:
-        corpus = with_held_out_dev(corpus, share) or corpus
-    _check_early_stopping(run.config, corpus)
+        return with_held_out_dev(corpus, share) or corpus
     return corpus
 
 
@@ -236,37 +230,18 @@ def _unknown() -> TrainingInputs:
 
 
 def _check_input(run: Run) -> None:
-    """Refuse early stopping that will have no dev split, and say which settings decide nothing.
+    """Say which settings decide nothing.
 
     Raises:
-        ConfigError: The configuration has early stopping, and the corpus will have no dev split;
-            or the list of excluded words can't be used.
+        ConfigError: The list of excluded words can't be used.
     """
     config = run.config
     read_excluded_words(config.excluded_words)
-    if not config.held_out_dev:
-        _check_early_stopping(config, run.dataset)
     if ignored := config.keys_ignored:
         logger.warning(
             "scorers %s: these settings decide nothing: %s",
             ", ".join(config.scorers), ", ".join(ignored),
         )  # fmt: skip
-
-
-def _check_early_stopping(config: TrainingConfig, corpus: Dataset) -> None:
-    """Refuse early stopping without a dev split.
-
-    Raises:
-        ConfigError: The configuration has it, and the corpus lacks the split.
-    """
-    stages = {"classifier": config.classifier, "retrieval": config.retrieval}
-    stopped = [name for name, stage in stages.items() if stage.early_stopping is not None]
-    if config.is_dense and stopped and "dev" not in corpus.split_names:
-        raise ConfigError(
-            f"{stopped[0]}.early_stopping measures on the dev split, which "
-            f"{str(corpus.folder)!r} lacks, and held_out_dev {config.held_out_dev:g} makes none of "
-            "its training documents; add one, or leave early_stopping out"
-        )
 
 
 def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFree) -> DenseParts:
@@ -276,8 +251,7 @@ def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFre
         subsets = find_label_subsets(
             run.config.retrieval, found.sparse, found.features, found.truth
         )
-        dev = read_dev_samples(start, run.config, corpus)
-    inputs = TrainingInputs(texts, subsets, dev)
+    inputs = TrainingInputs(texts, subsets)
     run.processes.from_first(lambda: inputs)
     events = run.folder / "tensorboard" if run.has_events else None
     train_stages(start, inputs, run.config, run.folder, events)

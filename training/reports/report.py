@@ -29,7 +29,6 @@ from longtail.training.calibration.reliability import (
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
 from longtail.training.evaluation.plots import draw_by_frequency
-from longtail.training.evaluation.tables import Cells
 from longtail.training.reports import html
 from longtail.training.reports.figures import draw_curves, png_of
 from longtail.training.reports.labels import LabelReport, report_labels
@@ -41,11 +40,9 @@ from longtail.training.reports.tail_examples import (
     choose_tail_examples,
 )
 from longtail.training.runtime.run_log import (
-    DevPoint,
     ProgressPoint,
     StageCost,
     progress_path,
-    read_dev_points,
     read_progress,
     read_stage_costs,
 )
@@ -70,19 +67,16 @@ class RunLog:
     Attributes:
         progress: The losses of each stage that has some.
         costs: Time and memory of each stage.
-        dev: What each stage with early stopping measured.
     """
 
     progress: Mapping[str, Sequence[ProgressPoint]]
     costs: Sequence[StageCost]
-    dev: Mapping[str, Sequence[DevPoint]]
 
     def to_json(self) -> dict[str, object]:
-        """Return the costs of each stage, its last loss, and what it measured on dev."""
+        """Return the costs of each stage, and its last loss."""
         return {
             "costs": [asdict(cost) for cost in self.costs],
             "last_losses": {name: asdict(points[-1]) for name, points in self.progress.items()},
-            "dev": {name: [asdict(point) for point in points] for name, points in self.dev.items()},
         }
 
 
@@ -112,13 +106,9 @@ def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
         name: read_progress(progress_path(folder / checkpoints))
         for name, checkpoints in _CHECKPOINTS.items()
     }
-    dev = {
-        name: read_dev_points(folder / checkpoints) for name, checkpoints in _CHECKPOINTS.items()
-    }
     return RunLog(
         {name: points for name, points in progress.items() if points},
         read_stage_costs(folder),
-        {name: points for name, points in dev.items() if points},
     )
 
 
@@ -303,9 +293,6 @@ def _training(log: RunLog) -> str:
         figure = draw_curves(log.progress)
         parts.append(html.picture(png_of(figure), "Loss over the steps of each stage"))
         parts.append(html.note("Loss of each step, and its mean over a twentieth of the points."))
-    if log.dev:
-        parts.append(html.table(_dev_cells(log.dev)))
-        parts.append(html.note("Measured for early stopping, in percent; the best was kept."))
     if log.costs:
         header = ["stage", "seconds", "CPU seconds", "peak memory, GiB", "sessions"]
         rows = [
@@ -328,18 +315,6 @@ def _training(log: RunLog) -> str:
             )
         )
     return html.section("Training", *(parts or [html.note("The run's folder holds no records.")]))
-
-
-def _dev_cells(dev: Mapping[str, Sequence[DevPoint]]) -> Cells:
-    """Return a row for each measurement of each stage."""
-    header = ["stage", "step", "epochs", "metric", "dev", ""]
-    rows = []
-    for stage, points in dev.items():
-        best = max(points, key=lambda point: point.value)  # of equals the first
-        for point in points:
-            value, mark = f"{100 * point.value:.2f}", "kept" if point is best else ""
-            rows.append([stage, str(point.step), f"{point.epochs:.2f}", point.metric, value, mark])
-    return header, rows
 
 
 def _configuration(manifest: Manifest) -> str:

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from longtail.models.files.durable import read_json, sync_folder, sync_tree, wri
 
 _MODEL_NAME = "model.safetensors"
 _OPTIMIZER_NAME = "optimizer.safetensors"
-_BEST_NAME = "best.safetensors"
 _PROGRESS_NAME = "progress.json"
 
 
@@ -27,9 +25,6 @@ def save_checkpoint(
     step: int,
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None,
-    *,
-    best: Mapping[str, Tensor] | None = None,
-    notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint beside the last one, then delete that; a crash leaves one of them whole.
 
@@ -38,15 +33,11 @@ def save_checkpoint(
         step: Optimizer steps done.
         model: All its parameters and buffers are kept.
         optimizer: Its state is kept; None when the stage is done and it is not needed again.
-        best: Weights of an earlier step that may be wanted in the end, if there are any.
-        notes: What else the stage resumes with, as JSON has it.
     """
     states: dict[str, Mapping[str, Tensor]] = {_MODEL_NAME: model.state_dict()}
     if optimizer is not None:
         states[_OPTIMIZER_NAME] = flat_state(optimizer)
-    if best is not None:
-        states[_BEST_NAME] = best
-    save_states(folder, step, states, is_done=optimizer is None, notes=notes)
+    save_states(folder, step, states, is_done=optimizer is None)
 
 
 def save_states(
@@ -55,7 +46,6 @@ def save_states(
     states: Mapping[str, Mapping[str, Tensor]],
     *,
     is_done: bool,
-    notes: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint of files of tensors (see `save_checkpoint`).
 
@@ -64,7 +54,6 @@ def save_states(
         step: Steps done.
         states: The tensors of each safetensors file, by name.
         is_done: Whether the stage was trained to its end.
-        notes: What else there is to keep.
     """
     folder.mkdir(parents=True, exist_ok=True)
     incoming = folder / f".incoming-{os.getpid()}"
@@ -72,8 +61,7 @@ def save_states(
     incoming.mkdir()
     for name, tensors in states.items():
         save_file(_apart(tensors), incoming / name)
-    progress = {"step": step, "is_done": is_done, **(notes or {})}
-    write_json_durably(incoming / _PROGRESS_NAME, progress)
+    write_json_durably(incoming / _PROGRESS_NAME, {"step": step, "is_done": is_done})
     sync_tree(incoming)
     final = folder / str(step)
     shutil.rmtree(final, ignore_errors=True)
@@ -125,21 +113,6 @@ def load_checkpoint(
     if optimizer is not None and (newest / _OPTIMIZER_NAME).exists():
         restore_state(optimizer, load_file(newest / _OPTIMIZER_NAME))
     return int(newest.name)
-
-
-def load_notes(folder: Path) -> dict[str, Any]:
-    """Return the notes of the newest checkpoint, its step among them; nothing without one."""
-    newest = newest_checkpoint(folder)
-    return {} if newest is None else dict(read_json(newest / _PROGRESS_NAME))
-
-
-def load_best(folder: Path) -> dict[str, Tensor] | None:
-    """Return the best weights that the newest checkpoint keeps, if it does."""
-    newest = newest_checkpoint(folder)
-    if newest is None or not (newest / _BEST_NAME).exists():
-        return None
-    weights: dict[str, Tensor] = load_file(newest / _BEST_NAME)
-    return weights
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

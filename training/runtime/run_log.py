@@ -1,7 +1,6 @@
 """What a run writes down of itself in its folder: losses of its stages, their time and memory.
 
     STAGE.progress.jsonl   beside a stage's checkpoints: {"step", "loss", "rate", "seconds"}
-    STAGE.dev.jsonl        with early stopping: {"step", "epochs", "metric", "value"}
     stages.jsonl           {"stage", "wall_s", "cpu_s", "peak_rss_bytes", "is_done"}
 
 Nothing of it decides what is trained, and none of it is in a bundle.
@@ -16,7 +15,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,23 +48,6 @@ class ProgressPoint:
     loss: float
     rate: float
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class DevPoint:
-    """A measurement on the dev split in a stage.
-
-    Attributes:
-        step: Steps taken before it.
-        epochs: Passes over the training documents until then.
-        metric: Its name.
-        value: Of it, a fraction.
-    """
-
-    step: int
-    epochs: float
-    metric: str
-    value: float
 
 
 class ProgressLog:
@@ -108,27 +90,13 @@ class ProgressLog:
         return is_written
 
 
-def _line(point: ProgressPoint | DevPoint) -> str:
+def _line(point: ProgressPoint) -> str:
     return json.dumps(asdict(point))
 
 
 def progress_path(checkpoints: Path) -> Path:
     """Return the file of a stage's losses, beside the folder of its checkpoints."""
     return checkpoints.with_name(f"{checkpoints.name}.progress.jsonl")
-
-
-def write_dev_points(checkpoints: Path, points: Iterable[DevPoint]) -> None:
-    """Write all that a stage measured so far into a file beside the folder of its checkpoints."""
-    write_lines_durably(_dev_path(checkpoints), map(_line, points))
-
-
-def read_dev_points(checkpoints: Path) -> list[DevPoint]:
-    """Return what a stage measured; nothing where there is no file."""
-    return [DevPoint(**fields) for fields in _read_lines(_dev_path(checkpoints))]
-
-
-def _dev_path(checkpoints: Path) -> Path:
-    return checkpoints.with_name(f"{checkpoints.name}.dev.jsonl")
 
 
 def read_progress(path: Path) -> list[ProgressPoint]:

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: the losses, rates and dev metrics of a run, to be watched."""
+"""TensorBoard's event files: the losses and rates of a run, to be watched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from longtail.models.errors import ConfigError
-from longtail.training.runtime.run_log import DevPoint
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -61,10 +60,6 @@ class EventLog:
         for name, group in _RATES.items():
             found[f"rate/{name}"] = optimizer.param_groups[group]["lr"]
         self._add(step, found)
-
-    def note_dev(self, point: DevPoint) -> None:
-        """Write down a measurement on the dev split."""
-        self._add(point.step, {f"dev/{point.metric}": point.value})
 
     def _add(self, step: int, found: dict[str, float]) -> None:
         if self._writer is not None:

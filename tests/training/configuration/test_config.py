@@ -271,51 +271,12 @@ def test_all_settings_count_where_there_is_an_encoder():
     assert config.settings_used == given
 
 
-@pytest.mark.parametrize("metric", ["P@0", "P@", "accuracy", "P@5 ", "p@5", "RP@100"])
-def test_an_unknown_metric_of_early_stopping_is_refused(metric):
-    with pytest.raises(ConfigError, match=r"classifier\.early_stopping\.metric: "):
-        read_config(None, {"classifier": {"early_stopping": {"metric": metric}}})
-
-
 def test_a_token_bound_below_a_document_is_refused():
     message = r"retrieval\.batch_tokens is 127, but document_max_tokens is 128"
     with pytest.raises(ConfigError, match=message):
         read_config(None, {"retrieval": {"batch_tokens": 127}})
     config = read_config(None, {"retrieval": {"batch_tokens": 127}, "scorers": ["sparse"]})
     assert config.retrieval.batch_tokens == 127
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            {"scorers": ["retrieval", "sparse"], "retrieval": {"joint": "hybrid"}},
-            "retrieval.joint 'hybrid' trains the classifier along, but scorers lacks 'classifier'",
-        ),
-        (
-            {
-                "retrieval": {
-                    "joint": "hybrid",
-                    "loss": {"kind": "softmax"},
-                    "negatives": {
-                        "distribution": {"kind": "uniform"},
-                        "weighting": "tail",
-                        "num_negatives": 4,
-                    },
-                }
-            },
-            "joint 'hybrid' is a loss over the batch's label subset; drop 'negatives'",
-        ),
-    ],
-)
-def test_a_joint_loss_without_what_it_needs_is_refused(content, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        read_config(None, content)
-
-
-def test_without_an_encoder_a_joint_loss_is_only_ignored():
-    content = {"scorers": ["sparse"], "retrieval": {"joint": "hybrid"}}
-    assert TrainingConfig.model_validate(content).keys_ignored == ["retrieval"]
 
 
 def test_without_an_encoder_its_settings_do_not_count():

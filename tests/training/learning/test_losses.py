@@ -14,7 +14,6 @@ from longtail.training.learning.pair_losses import softmax_loss
 from longtail.training.learning.subset_losses import (
     decoupled_softmax_loss,
     depl_loss,
-    log_odds_of_mean,
     soft_top_k_loss,
 )
 
@@ -166,45 +165,3 @@ def test_soft_top_k_wants_room_for_some_but_not_all(k):
     scores, is_positive = random_batch(1, 5)
     with pytest.raises(ConfigError, match=f"k is {k}, with 5 labels scored a step"):
         soft_top_k_loss(scores, is_positive, k=k)
-
-
-# ---- the mean of two sigmoids (DEPL Eq. 4) ----
-
-
-def test_the_loss_of_the_mean_is_that_of_the_papers_formula():
-    # sigma(0) = 1/2, sigma(ln 3) = 3/4, sigma(-ln 3) = 1/4: means 5/8, 1/2 and 3/8
-    dual = torch.tensor([[0.0, math.log(3), -math.log(3)]])
-    classifier = torch.tensor([[math.log(3), -math.log(3), 0.0]])
-    found = depl_loss(log_odds_of_mean(dual, classifier), torch.tensor([[True, False, False]]))
-    assert found.item() == pytest.approx(-math.log(5 / 8) - math.log(1 / 2) - math.log(5 / 8))
-
-
-def test_the_sigmoid_of_the_log_odds_is_the_mean_of_the_sigmoids():
-    first, second = random_batch()[0].double(), random_batch(5, 3)[0].double().T
-    mean = (torch.sigmoid(first) + torch.sigmoid(second)) / 2
-    torch.testing.assert_close(torch.sigmoid(log_odds_of_mean(first, second)), mean)
-
-
-def test_of_equal_scores_the_log_odds_are_those_scores_also_far_out():
-    scores = torch.tensor([[-300.0, -20, -1, 0, 3, 40, 500]])
-    torch.testing.assert_close(log_odds_of_mean(scores, scores), scores)
-
-
-def test_of_a_sure_and_a_hopeless_score_the_log_odds_are_even():
-    far = torch.tensor([[700.0, -700.0]])
-    torch.testing.assert_close(log_odds_of_mean(far, -far), torch.zeros(1, 2))
-
-
-def test_the_gradient_of_the_mean_is_that_of_finite_differences():
-    first, is_positive = random_batch()
-    pair = [x.double().requires_grad_() for x in (first, first.flip(1))]
-    assert torch.autograd.gradcheck(
-        lambda x, y: depl_loss(log_odds_of_mean(x, y), is_positive), pair
-    )
-
-
-def test_the_log_odds_of_half_precision_scores_are_in_float32():
-    half = torch.tensor([[1.0, -2.0]], dtype=torch.bfloat16)
-    found = log_odds_of_mean(half, -half)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, torch.zeros(1, 2))

@@ -75,15 +75,6 @@ def test_classifier_starts_at_the_priors(new_model, texts, priors):
     np.testing.assert_allclose(torch.sigmoid(scores).detach(), np.tile(priors, (3, 1)), rtol=1e-5)
 
 
-def test_classifier_scores_of_some_labels_are_those_among_all(new_model):
-    model = new_model()
-    torch.nn.init.normal_(model.classifier.weight)
-    documents, some = torch.randn(4, 16), torch.tensor([5, 2, 9])
-    torch.testing.assert_close(
-        model.classifier_scores(documents, some), model.classifier_scores(documents)[:, some]
-    )
-
-
 def test_retrieval_loss_is_that_of_the_scores_over_the_drawn_labels(new_model, texts, subsets):
     model, rows = new_model().eval(), np.arange(6)
     step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
@@ -132,49 +123,6 @@ def test_without_the_classifier_it_gets_no_gradient(new_model, texts, subsets):
     step(np.arange(6), np.random.default_rng(3)).backward()
     assert model.classifier.weight.grad is None
     assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
-
-
-JOINTS = {"separate": (1, 1, 0), "hybrid": (0, 0, 1)}
-
-
-@pytest.mark.parametrize("joint", JOINTS)
-def test_the_joint_loss_is_that_of_the_mean_of_both_probabilities(new_model, texts, subsets, joint):
-    model, rows = new_model().eval(), np.arange(6)
-    torch.nn.init.normal_(model.classifier.weight, generator=torch.Generator().manual_seed(1))
-    step = retrieval_step(
-        model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True, joint=joint
-    )
-    found = step(rows, np.random.default_rng(3)).item()
-    labels = subsets.draw(rows, np.random.default_rng(3))
-    documents = encode_all(model.encoder, texts.documents, "document", pad_id=0)[rows]
-    vectors = encode_all(model.encoder, texts.labels, "label", pad_id=0)
-    weight, bias = model.classifier.weight.detach().numpy(), model.classifier.bias.detach().numpy()
-    dual, classifier = (
-        1 / (1 + np.exp(-x.astype(np.float64)))
-        for x in (documents @ vectors.T, documents @ weight.T + bias)
-    )
-    truth = texts.truth.toarray()[rows] > 0
-
-    def cost(probabilities: np.ndarray, some: np.ndarray) -> float:
-        right = np.where(truth, probabilities, 1 - probabilities)[:, some]
-        return -float(np.log(right).sum()) / len(rows)
-
-    everything = np.arange(texts.truth.shape[1])
-    terms = cost(dual, labels), cost(classifier, everything), cost((dual + classifier) / 2, labels)
-    assert found == pytest.approx(np.dot(JOINTS[joint], terms), rel=1e-4)
-
-
-def test_the_joint_loss_trains_both_label_weights_and_label_texts(new_model, texts, subsets):
-    model = new_model()
-    step = retrieval_step(
-        model, texts, subsets, CPU, loss=depl_loss, keep_classifier=True, joint="hybrid"
-    )
-    step(np.arange(6), np.random.default_rng(3)).backward()
-    assert model.classifier.weight.grad.abs().sum() > 0
-    assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
-    drawn = subsets.draw(np.arange(6), np.random.default_rng(3))
-    touched = model.classifier.bias.grad.abs() > 0
-    assert touched.nonzero()[:, 0].tolist() == drawn.tolist()
 
 
 def test_start_scores_give_the_mean_pair_the_odds_of_few_positives(new_model, texts):

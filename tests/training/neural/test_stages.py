@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from itertools import count
 
@@ -15,9 +14,9 @@ from longtail.training.neural import loop as stages
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel
 from longtail.training.neural.steps import retrieval_step
-from longtail.training.runtime.checkpoints import load_notes, newest_checkpoint
+from longtail.training.runtime.checkpoints import is_done
 from longtail.training.runtime.machine import Machine
-from longtail.training.runtime.run_log import progress_path, read_dev_points, read_progress
+from longtail.training.runtime.run_log import progress_path, read_progress
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
@@ -25,10 +24,8 @@ OPTIONS: dict[str, dict] = {
     "batch_tokens": {"batch_tokens": 300},
     "accumulate": {"accumulate": 3},
     "schedule": {"schedule": "constant"},
-    "early_stopping": {"early_stopping": {"every": 0.25, "patience": 3}},
 }
 OPTIONS["all"] = {key: value for option in OPTIONS.values() for key, value in option.items()}
-VALUES = [0.2, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0]  # on dev, of the measurements
 
 
 def config_of(**options) -> StageConfig:
@@ -37,9 +34,9 @@ def config_of(**options) -> StageConfig:
 
 @pytest.fixture
 def train(texts, subsets) -> Callable:
-    """Trains a stage of the dual encoder; a judge gives the values one by one."""
+    """Trains a stage of the dual encoder."""
 
-    def run(folder, model, config, *, machine=CPU, break_at=None, values=VALUES, **others):
+    def run(folder, model, config, *, machine=CPU, break_at=None, **others):
         inner = retrieval_step(model, texts, subsets, machine, loss=depl_loss, keep_classifier=True)
         taken, batches = count(), []
 
@@ -49,11 +46,8 @@ def train(texts, subsets) -> Callable:
             batches.append(rows.tolist())
             return inner(rows, rng)
 
-        def judge() -> float:
-            return values[len(read_dev_points(folder / "classifier"))]
-
         stage = Stages(texts, seed=1, machine=machine, folder=folder, **others)
-        stage.train("classifier", model, step, config, dev_metric=judge)
+        stage.train("classifier", model, step, config)
         return batches
 
     return run
@@ -76,16 +70,15 @@ def assert_a_broken_stage_ends_as_an_unbroken_one(
             train(folder, new_model(), config, machine=machine, break_at=number)
         assert train(folder, resumed, config, machine=machine) == batches[number:]
         assert equal(resumed, whole)
-        points = [read_dev_points(each / "classifier") for each in (folder, tmp_path / "whole")]
-        assert points[0] == points[1]
 
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, monkeypatch, option):
     monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
-    places = (0.2, 0.5, 0.9) if option == "early_stopping" else (0.7,)
     config = config_of(**OPTIONS[option])
-    assert_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, config, places=places)
+    assert_a_broken_stage_ends_as_an_unbroken_one(
+        train, new_model, tmp_path, config, places=(0.2, 0.7)
+    )
 
 
 def test_a_stage_without_the_newer_options_learns_what_it_always_did(train, new_model, tmp_path):
@@ -116,44 +109,12 @@ def test_parts_alone_change_nothing_that_is_learned(train, new_model, tmp_path, 
     assert (apart < 1e-3) is is_alike
 
 
-def test_the_best_weights_are_those_that_are_left_in_the_end(train, new_model, tmp_path):
-    config = config_of(**OPTIONS["early_stopping"])
-    stopped = new_model()
-    batches = train(tmp_path / "stopped", stopped, config)
-    points = read_dev_points(tmp_path / "stopped" / "classifier")
-    assert [point.value for point in points] == [0.2, 0.5, 0.4, 0.3, 0.2]  # patience 3
-    assert [point.epochs for point in points] == pytest.approx(
-        [point.step * 16 / 60 for point in points], abs=0.1
-    )
-    assert len(batches) == points[-1].step < 8
-    best = new_model()
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "other", best, config_of(), break_at=points[1].step)
-    assert equal(stopped, best)
-    assert newest_checkpoint(tmp_path / "stopped" / "classifier").name == str(points[-1].step)
-
-
-def test_a_stopped_stage_takes_no_step_again(train, new_model, tmp_path):
-    config = config_of(**OPTIONS["early_stopping"])
-    stopped, again = new_model(), new_model()
-    train(tmp_path, stopped, config)
-    assert train(tmp_path, again, config, break_at=0) == []
-    assert equal(stopped, again)
-    notes = load_notes(tmp_path / "classifier")
-    assert notes["is_done"] and len(notes["dev"]) == 5
-
-
-def test_a_stage_that_gets_better_to_its_end_is_not_stopped(train, new_model, tmp_path):
-    config = config_of(**OPTIONS["early_stopping"])
-    values = [0.1 * place for place in range(20)]
-    assert len(train(tmp_path, new_model(), config, values=values)) == 8
-    assert read_dev_points(tmp_path / "classifier")[-1].step == 8
-
-
-def test_a_measurement_is_logged(train, new_model, tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "longtail.training.neural.loop"):
-        train(tmp_path, new_model(), config_of(**OPTIONS["early_stopping"]))
-    assert "classifier step 1 dev P@5 0.2000" in caplog.text
+def test_a_stage_that_is_done_takes_no_step_again(train, new_model, tmp_path):
+    done, again = new_model(), new_model()
+    train(tmp_path, done, CONFIG)
+    assert train(tmp_path, again, CONFIG, break_at=0) == []
+    assert equal(done, again)
+    assert is_done(tmp_path / "classifier")
 
 
 def test_progress_with_a_token_bound_counts_documents(
@@ -181,4 +142,4 @@ def test_a_stage_without_epochs_leaves_the_model_as_it_is(train, new_model, tmp_
     model, before = new_model(), new_model()
     assert train(tmp_path, model, CONFIG.model_copy(update={"epochs": 0})) == []
     assert equal(model, before)
-    assert load_notes(tmp_path / "classifier")["is_done"]
+    assert is_done(tmp_path / "classifier")

@@ -20,7 +20,7 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.pipeline.encoder_free import fit_encoder_free
-from longtail.training.runtime.run_log import read_dev_points, read_stage_costs
+from longtail.training.runtime.run_log import read_stage_costs
 from longtail.training.sparse.fit import _save_block
 from longtail.training.sparse.svm import FittedLabels
 
@@ -180,24 +180,6 @@ def test_label_vectors_encode_the_pseudo_descriptions_of_the_bundle(dense, spars
     wanted = encode_all(parts.dense.encoder, tokens, "label", pad_id=pad_id, device="cpu")
     assert parts.dense.label_vectors == pytest.approx(wanted, abs=1e-5)
     assert texts != [label.pseudo_description for label in sparse.bundle.catalogue]
-
-
-def test_early_stopping_measures_on_the_held_out_documents(train_in, tiny_config, corpus, tmp_path):
-    retrieval = tiny_config.retrieval.model_dump() | {"early_stopping": {"metric": "R@5"}}
-    config = with_share(tiny_config, scorers=["retrieval", "sparse"], retrieval=retrieval)
-    trained = train_in(tmp_path, config, corpus)
-    assert read_dev_points(trained.work / "retrieval")
-
-
-@pytest.mark.parametrize("share", [0.0, 0.1])
-def test_early_stopping_is_refused_where_nothing_can_be_held_out(
-    train_in, tiny_config, corpus, tmp_path, share
-):
-    retrieval = tiny_config.retrieval.model_dump() | {"early_stopping": {}}
-    config = with_share(tiny_config, share, retrieval=retrieval)
-    with pytest.raises(ConfigError, match=rf"and held_out_dev {share:g} makes none of its train"):
-        train_in(tmp_path, config, corpus)
-    assert not (tmp_path / "work").exists()
 
 
 def test_a_dev_split_of_its_own_is_left_alone(trained_sparse):

@@ -23,7 +23,7 @@ from longtail.training.reports import html
 from longtail.training.reports import report as report_module
 from longtail.training.reports.figures import draw_curves, png_of
 from longtail.training.reports.report import read_run_log
-from longtail.training.runtime.run_log import DevPoint, ProgressPoint, write_dev_points
+from longtail.training.runtime.run_log import ProgressPoint
 
 VOID = {"meta", "img", "source"}
 
@@ -146,23 +146,10 @@ def test_the_folder_of_another_run_is_refused(trained, trained_sparse, tmp_path)
         read_run_log(tmp_path, trained.bundle.manifest)
 
 
-def test_the_page_tells_what_early_stopping_measured_and_kept(trained, tiny_corpus, tmp_path):
-    work = shutil.copytree(trained.work, tmp_path / "work")
-    points = [DevPoint(4, 0.5, "P@5", 0.25), DevPoint(8, 1.0, "P@5", 0.375),
-              DevPoint(12, 1.5, "P@5", 0.375)]  # fmt: skip
-    write_dev_points(work / "classifier", points)
-    options = ("--registry", trained.registry.folder, "--work", work, "--no-baselines")
-    page = report(tmp_path / "report.html", tiny_corpus, *options)
-    rows = re.findall(r"<tr>(.*?)</tr>", page, flags=re.DOTALL)
-    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
-    assert ["classifier", "8", "1.00", "P@5", "37.50", "kept"] in found
-    assert ["classifier", "12", "1.50", "P@5", "37.50", ""] in found
-
-
 def test_a_run_that_wrote_nothing_down_has_nothing_to_show(trained, tmp_path):
     shutil.copy(trained.work / "run.json", tmp_path)
     log = read_run_log(tmp_path, trained.bundle.manifest)
-    assert (log.progress, log.costs, log.dev) == ({}, [], {})
+    assert (log.progress, log.costs) == ({}, [])
 
 
 def test_the_best_number_of_a_column_stands_out():

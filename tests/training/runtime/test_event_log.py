@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from longtail.models.errors import ConfigError
-from longtail.training.runtime.run_log import DevPoint
 from longtail.training.runtime.tensorboard import EventLog, check_tensorboard
 
 
@@ -31,12 +30,11 @@ def scalars(folder) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def test_losses_rates_speed_and_dev_metrics_come_back(tmp_path, optimizer):
+def test_losses_rates_and_speed_come_back(tmp_path, optimizer):
     pytest.importorskip("tensorboard")
     log = EventLog(tmp_path, "classifier", 0)
     log.note(1, 0.5, optimizer, 30.0)
     log.note(2, 0.25, optimizer, 31.0)
-    log.note_dev(DevPoint(2, 0.1, "P@5", 0.75))
     log.close()
     assert scalars(tmp_path / "classifier") == {
         "loss": [(1, 0.5), (2, 0.25)],
@@ -44,7 +42,6 @@ def test_losses_rates_speed_and_dev_metrics_come_back(tmp_path, optimizer):
         "rate/encoder": [(1, 1e-4), (2, 1e-4)],
         "rate/poolers": [(1, 1e-3), (2, 1e-3)],
         "rate/classifier": [(1, 5e-3), (2, 5e-3)],
-        "dev/P@5": [(2, 0.75)],
     }
 
 
@@ -63,7 +60,6 @@ def test_without_a_folder_nothing_is_written(tmp_path, optimizer, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log = EventLog(None, "classifier", 0)
     log.note(1, 0.5, optimizer, 30.0)
-    log.note_dev(DevPoint(2, 0.1, "P@5", 0.75))
     log.close()
     assert list(tmp_path.iterdir()) == []
 

@@ -115,10 +115,6 @@ ABLATIONS: tuple[Ablation, ...] = (
         "no_classifier", "the dual encoder is trained alone, as DEPL in the paper",
         without=(CLASSIFIER, HYBRID), needs=(CLASSIFIER,),
     ),
-    Ablation(
-        "joint_loss", "the loss of DEPL+c in the paper (Eq. 4)",
-        {"retrieval": {"joint": "hybrid"}}, needs=(CLASSIFIER,),
-    ),
 )  # fmt: skip
 """All settings; each but the first is compared with the one that it names."""
 

@@ -32,7 +32,7 @@ _CHOICES = {
     "Keywords, uncut": ("name_only", "keywords_8", "keywords_16", "keywords_32"),
     "Label text in 32 tokens": ("tokens_32", "alternative_names", "parents", "names_and_parents"),
     "Hard negatives": ("hard_0", "hard_5", "hard_10"),
-    "Loss beside the dual encoder's": (BASE, "no_classifier", "joint_loss"),
+    "Loss beside the dual encoder's": (BASE, "no_classifier"),
 }
 """Settings of which the report names the best."""
 _TEXTS = (

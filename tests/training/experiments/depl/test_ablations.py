@@ -75,7 +75,6 @@ def changes_of(base: TrainingConfig, name: str) -> dict[str, Any]:
                 )
             },
         ),
-        ("joint_loss", {"retrieval.joint": "hybrid"}),
     ],
 )
 def test_a_setting_changes_what_it_names_and_nothing_else(name, changes):
@@ -108,7 +107,7 @@ def test_what_a_setting_needs_decides_whether_it_is_run():
     assert set(everything) - set(found) == {"parents", "names_and_parents"}
     alone = TrainingConfig.model_validate({"scorers": ["retrieval", "sparse"]})
     found = choose_ablations(None, alone, WITH_PARENTS)
-    assert set(everything) - set(found) == {"no_classifier", "joint_loss"}
+    assert set(everything) - set(found) == {"no_classifier"}
 
 
 def test_the_base_is_always_run_and_first():
