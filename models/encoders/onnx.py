@@ -1,4 +1,4 @@
-"""Encoders computed by ONNX Runtime, in float32 or 8-bit integers, for processors.
+"""Encoders computed by ONNX Runtime in 8-bit integers, for processors.
 
 Nothing of ONNX lies in a bundle: the graph is made of the bundle's verified weights when it is
 loaded, in a process of its own (`longtail.models.encoders.onnx_export`), since PyTorch's exporter
@@ -22,24 +22,20 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from longtail.models.errors import ConfigError
 
-OnnxPrecision = Literal["onnx-float32", "onnx-int8"]
-"""What ONNX Runtime computes an encoder in; its vectors are float32 in any case."""
+OnnxPrecision = Literal["onnx-int8"]
+"""What ONNX Runtime computes an encoder in; its vectors are float32."""
+ONNX_INT8: OnnxPrecision = "onnx-int8"
 
 _PACKAGES = ("onnxruntime", "onnx", "onnxscript")
 _EXPORT_TIMEOUT_S = 1200
 
 
 class OnnxTransformer(nn.Module):
-    """Stands in for the transformer of a `DualEncoder`; only for inference.
+    """Stands in for the transformer of a `DualEncoder`; only for inference."""
 
-    Attributes:
-        precision: What it computes in.
-    """
-
-    def __init__(self, session: Any, precision: OnnxPrecision) -> None:
+    def __init__(self, session: Any) -> None:
         """Take an `onnxruntime.InferenceSession`."""
         super().__init__()
-        self.precision: OnnxPrecision = precision
         self._session = session
 
     def forward(
@@ -51,14 +47,11 @@ class OnnxTransformer(nn.Module):
         return BaseModelOutput(last_hidden_state=torch.from_numpy(hidden))
 
 
-def load_onnx_transformer(
-    folder: Path, precision: OnnxPrecision, num_threads: int | None = None
-) -> OnnxTransformer:
+def load_onnx_transformer(folder: Path, num_threads: int | None = None) -> OnnxTransformer:
     """Return the encoder of a folder, computed by ONNX Runtime; takes some tens of seconds.
 
     Args:
         folder: Of a verified bundle's encoder.
-        precision: What it is to compute in.
         num_threads: Of ONNX Runtime; None: as many as PyTorch has.
 
     Raises:
@@ -66,16 +59,16 @@ def load_onnx_transformer(
     """
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise ConfigError(
-            f"precision {precision!r}: the package {missing[0]!r} is not installed; run "
+            f"precision {ONNX_INT8!r}: the package {missing[0]!r} is not installed; run "
             "'pip install longtail[onnx]', or take another precision"
         )
     with tempfile.TemporaryDirectory(prefix="longtail-onnx-") as scratch:
         target = Path(scratch) / "encoder.onnx"
-        _export(folder, target, precision)
-        return OnnxTransformer(_open(target, num_threads), precision)
+        _export(folder, target)
+        return OnnxTransformer(_open(target, num_threads))
 
 
-def _export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
+def _export(folder: Path, target: Path) -> None:
     """Let another process write the graph.
 
     Raises:
@@ -91,7 +84,6 @@ def _export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
                 "longtail.models.encoders.onnx_export",
                 str(folder),
                 str(target),
-                precision,
             ],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             capture_output=True,
@@ -101,12 +93,12 @@ def _export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
-            f"precision {precision!r}: no graph within {_EXPORT_TIMEOUT_S} s; take another one"
+            f"precision {ONNX_INT8!r}: no graph within {_EXPORT_TIMEOUT_S} s; take another one"
         ) from error
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
         raise ConfigError(
-            f"precision {precision!r}: the encoder can't be turned into an ONNX graph "
+            f"precision {ONNX_INT8!r}: the encoder can't be turned into an ONNX graph "
             f"({lines[-1][:300]}); take another precision"
         )
 

@@ -1,7 +1,6 @@
-"""Writes an encoder as an ONNX graph.
+"""Writes an encoder as an ONNX graph in 8-bit integers.
 
-    python -m longtail.models.encoders.onnx_export FOLDER TARGET PRECISION
-
+    python -m longtail.models.encoders.onnx_export FOLDER TARGET
 
 `longtail.models.encoders.onnx` runs it in a process of its own.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import torch
@@ -19,7 +17,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from longtail.models.encoders.families import num_positions
-from longtail.models.encoders.onnx import OnnxPrecision
 from longtail.models.encoders.pretrained import load_transformer
 
 _MAX_DIFFERENCE = 1e-3
@@ -40,14 +37,12 @@ class _LastLayer(nn.Module):
         return hidden
 
 
-def export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
-    """Write the graph of an encoder, and compare its answers with the encoder's own.
+def export(folder: Path, target: Path) -> None:
+    """Write the graph of an encoder in float32, and compare its answers with the encoder's own.
 
     Args:
         folder: Of the encoder.
         target: The file to write.
-        precision: "onnx-int8": matrices become 8-bit integers with a scale for each column, and
-            activations are turned into such as they come (dynamic quantisation).
 
     Raises:
         RuntimeError: The graph answers otherwise than the encoder.
@@ -59,14 +54,12 @@ def export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
         0: torch.export.Dim("batch", min=1),
         1: torch.export.Dim("token", min=1, max=most_tokens),
     }
-    is_int8 = precision == "onnx-int8"
-    exact = target.with_name("exact.onnx") if is_int8 else target
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch about itself
         torch.onnx.export(
             model,
             _example(2, min(9, most_tokens)),
-            exact,
+            target,
             input_names=["input_ids", "attention_mask"],
             output_names=["hidden"],
             dynamo=True,
@@ -74,10 +67,7 @@ def export(folder: Path, target: Path, precision: OnnxPrecision) -> None:
             external_data=False,
             verbose=False,
         )
-    _compare(exact, model, most_tokens)
-    if is_int8:
-        _quantise(exact, target)
-        exact.unlink()
+    _compare(target, model, most_tokens)
 
 
 def _example(num_texts: int, num_tokens: int) -> tuple[Tensor, Tensor]:
@@ -108,7 +98,15 @@ def _compare(path: Path, model: _LastLayer, most_tokens: int) -> None:
             raise RuntimeError(f"the graph's answers differ from the encoder's by {difference:.2g}")
 
 
-def _quantise(exact: Path, target: Path) -> None:
+def quantise(exact: Path, target: Path) -> None:
+    """Write a graph whose matrices are 8-bit integers with a scale for each column.
+
+    Activations are turned into such integers as they come (dynamic quantisation).
+
+    Args:
+        exact: The graph in float32.
+        target: The file to write.
+    """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(exact, target, per_channel=True, weight_type=QuantType.QInt8)
@@ -116,9 +114,11 @@ def _quantise(exact: Path, target: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """Write the graph that the command line names."""
-    folder, target, name = arguments
-    (precision,) = (each for each in get_args(OnnxPrecision) if each == name)
-    export(Path(folder), Path(target), precision)
+    folder, target = map(Path, arguments)
+    exact = target.with_name("exact.onnx")
+    export(folder, exact)
+    quantise(exact, target)
+    exact.unlink()
 
 
 if __name__ == "__main__":

@@ -18,13 +18,18 @@ from longtail.models.encoders.check import usable_dtype
 from longtail.models.encoders.cpu.backend import choose_backend
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
-from longtail.models.encoders.onnx import OnnxPrecision, OnnxTransformer, load_onnx_transformer
+from longtail.models.encoders.onnx import (
+    ONNX_INT8,
+    OnnxPrecision,
+    OnnxTransformer,
+    load_onnx_transformer,
+)
 from longtail.models.encoders.pretrained import Precision, dtype_for
 from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts
 from longtail.models.errors import LongtailError
 
 TriedPrecision: TypeAlias = Precision | OnnxPrecision
-PRECISIONS: tuple[TriedPrecision, ...] = ("float32", "bfloat16", "onnx-float32", "onnx-int8")
+PRECISIONS: tuple[TriedPrecision, ...] = ("float32", "bfloat16", ONNX_INT8)
 _BATCH_SIZE = 16
 
 
@@ -113,8 +118,8 @@ def _prepared(encoder: TriedEncoder, precision: TriedPrecision) -> DualEncoder:
         ConfigError: It can't.
     """
     model = encoder.read()
-    if precision == "onnx-float32" or precision == "onnx-int8":  # in this form for mypy
-        transformer = load_onnx_transformer(encoder.folder, precision)
+    if precision == "onnx-int8":
+        transformer = load_onnx_transformer(encoder.folder)
         model.transformer = transformer  # type: ignore[assignment]  # only read from now on
     else:
         dtype = dtype_for(precision, "cpu")

@@ -55,7 +55,7 @@ def load_parts(
         ConfigError: The precision is one of ONNX Runtime on a GPU, or it can't be loaded.
     """
     parts = read_parts(bundle)
-    if precision != "onnx-float32" and precision != "onnx-int8":  # in this form for mypy
+    if precision != "onnx-int8":
         return parts, device, precision
     if device == "cuda":
         raise ConfigError(
@@ -65,7 +65,7 @@ def load_parts(
     if parts.dense is not None:
         from longtail.models.encoders.onnx import load_onnx_transformer
 
-        transformer = load_onnx_transformer(bundle.encoder_folder, precision, num_threads)
+        transformer = load_onnx_transformer(bundle.encoder_folder, num_threads)
         parts.dense.encoder.transformer = transformer  # type: ignore[assignment]  # only read from now on
     return parts, "cpu", "float32"  # which is of the poolers
 
@@ -85,11 +85,11 @@ def take_fastest_backend(encoder: DualEncoder) -> None:
 
 def precision_of(dense: DenseParts) -> str:
     """Return what an encoder computes in, such as "bfloat16"."""
-    from longtail.models.encoders.onnx import OnnxTransformer
+    from longtail.models.encoders.onnx import ONNX_INT8, OnnxTransformer
 
     transformer: Any = dense.encoder.transformer
     if isinstance(transformer, OnnxTransformer):
-        return transformer.precision
+        return ONNX_INT8
     return str(transformer.dtype).removeprefix("torch.")
 
 

@@ -119,9 +119,7 @@ def predict(
     ] = False,
     device: DeviceOption = None,
     num_threads: ThreadsOption = None,
-    precision: Annotated[
-        str, typer.Option(help="auto, float32, bfloat16, onnx-float32 or onnx-int8.")
-    ] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or onnx-int8.")] = "auto",
     engine: Annotated[
         str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
     ] = "local",

@@ -1,7 +1,7 @@
 """What ways to compute the encoder gain and cost: speed and ranking against float32, in one run.
 
     python tests/bench/service_precision.py REGISTRY DATA [--texts 400] [--rounds 3]
-        [--ways float32,bfloat16,onnx-float32,onnx-int8,compile]
+        [--ways float32,bfloat16,onnx-int8,compile]
 
 DATA is a corpus with a dev split. All ways encode the same texts in turn, in the batches that a
 service would make; speeds are those of their best rounds, and latency is the median of single
@@ -31,7 +31,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.training.data.dataset import open_dataset
 
 DEPTHS = (1, 3, 5)
-WAYS = ("float32", "bfloat16", "onnx-float32", "onnx-int8", "compile")
+WAYS = ("float32", "bfloat16", "onnx-int8", "compile")
 SHORT_CHARACTERS = 130
 
 

@@ -14,8 +14,9 @@ from torch import nn
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders import onnx as onnx_encoder
 from longtail.models.encoders import onnx_export
-from longtail.models.encoders.onnx import OnnxTransformer, load_onnx_transformer
+from longtail.models.encoders.onnx import OnnxTransformer, _open, load_onnx_transformer
 from longtail.models.errors import ConfigError
+from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 
 for name in ("onnx", "onnxruntime", "onnxscript"):
@@ -34,24 +35,20 @@ def run_here(command, **options):
 def exported(trained, tmp_path_factory):
     """What PyTorch makes of the encoder."""
     path = tmp_path_factory.mktemp("exported") / "exact.onnx"
-    onnx_export.export(trained.bundle.encoder_folder, path, "onnx-float32")
+    onnx_export.export(trained.bundle.encoder_folder, path)
     return path
 
 
 @pytest.fixture
-def vectors(trained, exported, monkeypatch):
-    """Make the vectors of the texts in a precision; PyTorch exports but once."""
+def quantised(trained, exported, monkeypatch):
+    """The vectors of the texts in 8 bits; PyTorch exports but once."""
     monkeypatch.setattr(subprocess, "run", run_here)
     monkeypatch.setattr(
         torch.onnx, "export", lambda model, example, path, **options: shutil.copy(exported, path)
     )
-
-    def make(precision):
-        predictor = Predictor.of_bundle(trained.bundle, precision=precision, num_threads=1)
-        assert (predictor.device, predictor.encoder_precision) == ("cpu", precision)
-        return predictor.read(TEXTS).vectors
-
-    return make
+    predictor = Predictor.of_bundle(trained.bundle, precision="onnx-int8", num_threads=1)
+    assert (predictor.device, predictor.encoder_precision) == ("cpu", "onnx-int8")
+    return predictor.read(TEXTS).vectors
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +56,18 @@ def exact(trained):
     return Predictor.of_bundle(trained.bundle, device="cpu", num_threads=1).read(TEXTS).vectors
 
 
-def test_float32_vectors_are_the_same_whatever_the_padding(vectors, exact):
-    found = vectors("onnx-float32")
+def test_the_graph_has_the_vectors_of_the_encoder_whatever_the_padding(trained, exported, exact):
+    parts = read_parts(trained.bundle)
+    parts.dense.encoder.transformer = OnnxTransformer(_open(exported, 1))
+    found = Predictor(parts, device="cpu").read(TEXTS).vectors
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, exact, atol=1e-5)
 
 
-def test_vectors_in_8_bits_are_near(vectors, exact):
-    found = vectors("onnx-int8")
-    cosines = (found * exact).sum(axis=1) / np.linalg.norm(found, axis=1)
+def test_vectors_in_8_bits_are_near(quantised, exact):
+    cosines = (quantised * exact).sum(axis=1) / np.linalg.norm(quantised, axis=1)
     cosines /= np.linalg.norm(exact, axis=1)
-    assert (cosines > 0.98).all() and not np.array_equal(found, exact)
+    assert (cosines > 0.98).all() and not np.array_equal(quantised, exact)
 
 
 def test_a_graph_that_answers_otherwise_is_refused(tmp_path, monkeypatch, trained):
@@ -91,7 +89,7 @@ def test_a_graph_that_answers_otherwise_is_refused(tmp_path, monkeypatch, traine
 
 def test_an_encoder_that_cannot_be_exported_is_said_with_the_reason(tmp_path):
     with pytest.raises(ConfigError, match=r"ONNX graph \(.*\); take another precision"):
-        load_onnx_transformer(tmp_path, "onnx-int8")
+        load_onnx_transformer(tmp_path)
 
 
 def test_an_export_without_end_is_given_up(tmp_path, monkeypatch):
@@ -100,13 +98,13 @@ def test_an_export_without_end_is_given_up(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(ConfigError, match="no graph within 1200 s"):
-        load_onnx_transformer(tmp_path, "onnx-float32")
+        load_onnx_transformer(tmp_path)
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_encoder, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"'onnxruntime' is not installed; run 'pip install lon"):
-        load_onnx_transformer(tmp_path, "onnx-int8")
+        load_onnx_transformer(tmp_path)
 
 
 def test_on_a_gpu_there_is_none(bundle: Bundle):
@@ -121,4 +119,4 @@ def test_a_model_without_an_encoder_wants_no_graph(sparse_bundle: Bundle):
 
 
 def test_it_has_nothing_to_train():
-    assert list(OnnxTransformer(None, "onnx-int8").parameters()) == []
+    assert list(OnnxTransformer(None).parameters()) == []

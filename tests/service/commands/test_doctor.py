@@ -63,7 +63,7 @@ def test_a_program_gets_json(trained):
     found = json.loads(RUNNER.invoke(longtail.app, words).stdout)
     assert found["machine"]["cores"] >= 1
     precisions = [each["precision"] for each in found["precisions"]]
-    assert precisions == ["float32", "bfloat16", "onnx-float32", "onnx-int8"]
+    assert precisions == ["float32", "bfloat16", "onnx-int8"]
 
 
 def test_without_an_encoder_there_is_nothing_to_try(trained_sparse):
