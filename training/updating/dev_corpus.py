@@ -48,7 +48,6 @@ def corpus_part(parts: ModelParts, corpus: Dataset) -> ModelParts:
         dense=None if parts.dense is None else _first_of_dense(parts.dense, num_labels),
         names=None if parts.names is None else _first_of_names(parts.names, num_labels),
         neighbours=None if memory is None else memory.with_first_labels(num_labels),
-        cascade=None,  # which is fitted anew
     )
 
 
