@@ -179,9 +179,8 @@ def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
                 return inner(rows, rng)
 
             stage = Stages(texts, seed=1, machine=machine, folder=folder / str(processes.rank))
-            judge = functools.partial(float, processes.rank)  # the first one's counts
             with suppress(KeyboardInterrupt):
-                stage.train("classifier", model, step, CONFIG, dev_metric=judge)
+                stage.train("classifier", model, step, CONFIG)
             return model
 
         return on_ranks(count, one)
