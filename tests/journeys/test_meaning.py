@@ -338,6 +338,12 @@ def test_a_version_without_record_says_that_it_cannot_know(world, tmp_path, capl
     )
 
 
+def test_edited_rows_that_nothing_tells_from_new_ones_are_told_of(world, tmp_path, caplog):
+    write(tmp_path / "sub" / "test.csv", edited(world.rows))
+    measured(world, tmp_path / "sub")
+    assert "texts that were edited after the training can't be told from these" in caplog.text
+
+
 def test_promotion_judges_by_documents_that_neither_version_was_trained_on(world, tmp_path):
     words = ("--registry", world.registry, *WORDS, "--candidate", 1, "--log", tmp_path / "log")
     done = run("promote", "--data", world.file, "--split", "train", *words)

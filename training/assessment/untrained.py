@@ -52,12 +52,15 @@ class LeftOut:
         num_unrecognised: How many of these are left out because nothing tells whether they were
             trained on: a text that is new or edited, in a file that is divided by texts.
         num_calibrated_on: Of the others, those that a version was calibrated on.
+        num_untold: Of the others, those that may be edited texts of the training: the split is the
+            user's own, and no id tells.
         unknown: Names of versions of which it can't be known.
     """
 
     is_left_out: Bool[np.ndarray, document]
     num_unrecognised: int = 0
     num_calibrated_on: int = 0
+    num_untold: int = 0
     unknown: tuple[str, ...] = ()
 
     @property
@@ -130,6 +133,12 @@ class LeftOut:
                 f"{self.num_calibrated_on} of {total - self.count} documents are those that the "
                 "version was chosen and calibrated on."
             )
+        if self.num_untold:
+            said.append(
+                f"{self.num_untold} of {total - self.count} documents are measured on as new ones: "
+                "without ids, texts that were edited after the training can't be told from these, "
+                "and figures on them are too high."
+            )
         if self.unknown:
             said.append(
                 f"Whether documents were trained on can't be known: {', '.join(self.unknown)} has "
@@ -144,6 +153,7 @@ class LeftOut:
             "trained_on": self.num_trained_on,
             "unrecognised": self.num_unrecognised,
             "calibrated_on": self.num_calibrated_on,
+            "untold": self.num_untold,
             "unknown_to": list(self.unknown),
         }
 
@@ -267,11 +277,17 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
     if split_name != DEV:
         trained |= calibrated
     lacking = ~(is_told | trained)
+    num_untold = 0
     if dataset.division is None:  # then the test split was made by a person
+        num_untold = int(np.count_nonzero(lacking))
         lacking[:] = False
     num_calibrated = int(np.count_nonzero(calibrated & ~trained))
     left_out = LeftOut(
-        trained | lacking, int(np.count_nonzero(lacking)), num_calibrated, tuple(unknown)
+        trained | lacking,
+        int(np.count_nonzero(lacking)),
+        num_calibrated,
+        num_untold,
+        tuple(unknown),
     )
     who = " and ".join(f"version {bundle.folder.name}" for bundle in bundles)
     num_by_id = int(np.count_nonzero(by_id))

@@ -23,7 +23,7 @@ from longtail.training.formats.forms import (
     SPLIT_NAMES,
     Format,
 )
-from longtail.training.formats.hashed_parts import LEAST_DIVIDED, division_of
+from longtail.training.formats.hashed_parts import LEAST_DIVIDED, LEAST_GROUPS, division_of
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.formats.raw import Division, RawDocument, Source
 
@@ -227,15 +227,17 @@ def _one_source(data: Path, options: CorpusOptions, division: Division | None) -
             name: Source(source.place, source.form, source.paths, options, name, division)
             for name in SPLIT_NAMES
         }
+        hashed = "group" if division == "id" and options.group_column else division
         remark = (
-            f"its documents are divided by a hash of their {division} into train (8 of 10), dev "
+            f"its documents are divided by a hash of their {hashed} into train (8 of 10), dev "
             "and test (1 each), the same ones whenever it is read"
         )
     else:
         splits = {"train": source}
+        few_groups = f" or {LEAST_GROUPS} groups" if options.group_column else ""
         remark = (
-            f"fewer than {LEAST_DIVIDED} different texts, so no dev and test documents are set "
-            "apart: all are trained on, and none are left to measure on"
+            f"fewer than {LEAST_DIVIDED} different texts{few_groups}, so no dev and test documents "
+            "are set apart: all are trained on, and none are left to measure on"
         )
     labels = _label_file(data, source.form, options)
     if source.place.parent == data:

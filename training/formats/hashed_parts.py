@@ -16,6 +16,8 @@ from longtail.training.formats.raw import Division, RawDocument
 
 LEAST_DIVIDED = 200
 """Fewer different ids or texts are not divided: a tenth of them would say too little."""
+LEAST_GROUPS = 50
+"""Fewer groups are not divided: a split could be empty."""
 SHARES = {"train": 8, "dev": 1, "test": 1}
 """Tenths of the texts."""
 _PERSONALISATION = b"longtail parts"
@@ -40,18 +42,21 @@ def _id_of(document: RawDocument) -> str | None:
 def division_of(documents: Iterable[RawDocument]) -> Division | None:
     """Return what documents are to be divided by; None: there are too few to be divided.
 
-    By their ids, if there are `LEAST_DIVIDED` different ones, else by their texts. Reads no more
-    documents than it needs.
+    By their groups, where these are named; by their ids, if there are `LEAST_DIVIDED` different
+    ones; else by their texts. Reads no more documents than it needs.
     """
     ids: set[int] = set()
     texts: set[int] = set()
+    least_ids, has_groups = LEAST_DIVIDED, False
     for document in documents:
         texts.add(_hash_of(document.text))
+        if document.group:
+            least_ids, has_groups = LEAST_GROUPS, True
         if name := _id_of(document):
             ids.add(_hash_of(name))
-        if len(texts) >= LEAST_DIVIDED and (len(ids) >= LEAST_DIVIDED or not ids):
+        if len(texts) >= LEAST_DIVIDED and (len(ids) >= least_ids or not ids):
             return "id" if ids else "text"
-    return "text" if len(texts) >= LEAST_DIVIDED else None
+    return "text" if len(texts) >= LEAST_DIVIDED and not has_groups else None
 
 
 def _hash_of(key: str) -> int:

@@ -13,7 +13,13 @@ import pytest
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.files import find_files
-from longtail.training.formats.hashed_parts import LEAST_DIVIDED, division_of, part_of
+from longtail.training.formats.hashed_parts import (
+    LEAST_DIVIDED,
+    LEAST_GROUPS,
+    division_of,
+    part_of,
+    part_of_document,
+)
 from longtail.training.formats.options import CorpusOptions
 from longtail.training.formats.raw import RawDocument
 
@@ -72,6 +78,17 @@ def test_few_different_texts_are_not_divided(texts, expected, tmp_path):
     assert division_of(documents) == ("text" if expected else None)
     dataset = open_dataset(write(tmp_path / "all.jsonl", texts))
     assert dataset.split_names == (("train", "dev", "test") if expected else ("train",))
+
+
+@pytest.mark.parametrize(("num_groups", "expected"), [(LEAST_GROUPS, "id"), (10, None)])
+def test_documents_of_named_groups_are_divided_by_them_or_not_at_all(num_groups, expected):
+    groups = [str(row % num_groups) for row in range(len(TEXTS))]
+    documents = [
+        RawDocument(row, str(row), text, (), group=group)
+        for row, (text, group) in enumerate(zip(TEXTS, groups, strict=True))
+    ]
+    assert division_of(documents) == expected
+    assert expected is None or len({part_of_document(x, expected) for x in documents}) == 3
 
 
 def write_with_ids(path: Path, documents: Iterable[tuple[object, str]]) -> Path:
