@@ -46,14 +46,16 @@ from longtail.training.runtime.run_log import read_progress, read_stage_costs
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
 KILLER = """
 import importlib, json, os, signal, sys
-import longtail, training.assessment.assess, training.calibration.ensemble
-import longtail.training.linear.stage, longtail.training.linear.trainer,
-longtail.training.neural.loop import longtail.training.pipeline.train, longtail.training.sparse.fit
+import longtail, longtail.training.assessment.assess, longtail.training.calibration.ensemble
+import longtail.training.linear.stage, longtail.training.linear.trainer
+import longtail.training.neural.loop, longtail.training.pipeline.train
+import longtail.training.sparse.fit
 
 def run(module, function, number, arguments):
-    longtail.training.neural.loop._CHECKPOINT_EVERY_S =
+    longtail.training.neural.loop._CHECKPOINT_EVERY_S = 0.0
     longtail.training.linear.trainer._CHECKPOINT_EVERY_S = 0.0
-    longtail.training.sparse.fit._BLOCK_SIZE = 50 owner = importlib.import_module(module)
+    longtail.training.sparse.fit._BLOCK_SIZE = 50
+    owner = importlib.import_module(module)
     original, calls = getattr(owner, function), []
     def patched(*args, **kwargs):
         calls.append(1)
