@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
@@ -204,6 +205,7 @@ class Manifest:
         content["encoder"] = None if self.encoder is None else self.encoder.to_json()
         if self.learned_from is None:
             del content["learned_from"]
+        content["metrics"] = _without_nan(self.metrics)
         content["digest"] = digest_of(content)
         return _canonical(content)
 
@@ -245,6 +247,13 @@ def digest_of(content: dict[str, Any]) -> str:
     """Return the sha256 over a manifest's content, its digest left out."""
     rest = {key: value for key, value in content.items() if key != "digest"}
     return hashlib.sha256(_canonical(rest).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _without_nan(value: Any) -> Any:
+    """Return metrics with None for numbers that are not finite: JSON has no such numbers."""
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _canonical(content: dict[str, Any]) -> str:

@@ -6,16 +6,17 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 
-from longtail.models.bundle.learned_from import LearnedFrom, Moved, learned_from_json
+from longtail.models.bundle.learned_from import Followed, LearnedFrom, Moved, learned_from_json
 from longtail.models.bundle.manifest import Manifest
 
-VALUES = {"int": 3, "str": "ab", "float": 0.5, "bool": True}
-LEARNED = LearnedFrom(
-    **{
-        each.name: VALUES.get(each.type, {"sparse": Moved(9, 0, 0.0)})
-        for each in fields(LearnedFrom)
-    }
-)
+VALUES = {
+    "int": 3, "str": "ab", "float": 0.5, "bool": True,
+    "dict[str, Moved]": {"sparse": Moved(9, 0, 0.0)},
+    "dict[str, Followed]": {
+        name: Followed(9, 8, 7) for name in ("said", "before", "now")
+    },
+}  # fmt: skip
+LEARNED = LearnedFrom(**{each.name: VALUES[each.type] for each in fields(LearnedFrom)})
 
 
 def test_a_manifest_with_and_without_it_comes_back_as_it_was(trained):

@@ -172,11 +172,17 @@ Spoil = Callable[[NeighbourMemory], NeighbourMemory]
     ("spoil", "message"),
     [
         (lambda memory: replace(memory, ids=memory.ids[1:]), "ids of documents: got 5 entries"),
-        (lambda memory: replace(memory, num_neighbours=0), "num_neighbours 0, expected"),
-        (lambda memory: replace(memory, temperature=0.0), "temperature 0.0, expected"),
+        (
+            lambda memory: replace(memory, num_neighbours=0),
+            "num_neighbours has the value 0, expected",
+        ),
+        (
+            lambda memory: replace(memory, temperature=0.0),
+            "temperature has the value 0.0, expected",
+        ),
         (
             lambda memory: replace(memory, documents=-memory.documents),
-            "features of documents: some are negative or not finite",
+            "data has the value -.*, expected 0",
         ),
         (
             lambda memory: replace(memory, labels=csr_array(np.ones((6, 9), dtype=np.float32))),

@@ -46,7 +46,7 @@ class MatrixSource:
 class ToyScorer:
     """Counts the words of a label's name that a text has."""
 
-    traits = ScorerTraits(reads="text")
+    traits = ScorerTraits(reads="features")
 
     def __init__(self, parts: ModelParts) -> None:
         self._names = [label.name.split() for label in parts.catalogue]
