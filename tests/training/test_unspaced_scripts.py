@@ -38,11 +38,11 @@ LABELS = ("phones", "phones", "novels", "novels")
 
 def write(folder: Path, texts: tuple[str, ...]) -> Path:
     folder.mkdir()
-    lines = [
-        json.dumps({"text": text, "labels": [label]}, ensure_ascii=False)
-        for text, label in zip(texts, LABELS * (len(texts) // 4), strict=True)
-    ]
-    for name in ("train", "dev"):
+    for name, end in (("train", ""), ("dev", " !")):  # no split has a text of another
+        lines = [
+            json.dumps({"text": text + end, "labels": [label]}, ensure_ascii=False)
+            for text, label in zip(texts, LABELS * (len(texts) // 4), strict=True)
+        ]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 

@@ -122,7 +122,7 @@ def test_a_new_scorer_needs_no_encoder_unless_it_says_so(predictor: Predictor) -
     assert not predictor.needs_encoder(TOY)
     batch = predictor.read(TEXTS)
     assert predictor.prepare(batch, TOY) == [2, 5, 1]
-    assert not {"features", "vectors", "tokens"} & vars(batch).keys()
+    assert not {"vectors", "tokens"} & vars(batch).keys()
 
 
 def test_a_new_scorer_has_a_tail_dial_and_no_correction(predictor: Predictor) -> None:
