@@ -140,6 +140,6 @@ try:
 finally:
     server.terminate()
     server.wait()
-print(*[label.id for label in answer.results[0].labels], sep="\n")
+print(*[label.id for label in answer.results[0].labels], sep="\\n")
 """
 """Starts a service, asks it for the labels of one text, and prints their ids."""
