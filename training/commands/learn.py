@@ -23,6 +23,7 @@ from longtail.training.options import (
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.bundle.learned_from import LearnedFrom
+    from longtail.models.bundle.manifest import Manifest
     from longtail.training.data.dataset import Dataset
     from longtail.training.updating.feedback import ExportFeedback
 
@@ -97,6 +98,9 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         bundle = store.open(done.version)
         print("\n".join(in_words(done.learned)))
         print(f"Default scorer: {bundle.manifest.default_scorer}.")
+        before = store.open(done.learned.version).manifest
+        if on_dev := dev_in_words(before, bundle.manifest):
+            print(on_dev)
         print(f"Digest {bundle.manifest.digest}")
         print(verdicts_in_words(done.learned))
         if activate and not done.learned.is_better:
@@ -158,6 +162,21 @@ def in_words(learned: LearnedFrom) -> Iterator[str]:
     advice = "; train again to learn them" if learned.unknown_words >= MANY_UNKNOWN_WORDS else ""
     if learned.new_documents:
         yield f"Words: {share}{advice}."
+
+
+def dev_in_words(before: Manifest, after: Manifest) -> str:
+    """Return how well the default scorers rank dev, for a person; empty where one is not known."""
+    from longtail.training.evaluation.by_frequency import ALL_LABELS
+
+    manifests = (after, before)
+    found = [x.metrics.get("dev", {}).get(x.default_scorer, {}).get(ALL_LABELS) for x in manifests]
+    if not all(found):
+        return ""
+    figures = [
+        f"{name} {100 * found[0][name]:.2f} % ({100 * found[1][name]:.2f} % before)"
+        for name in ("P@1", "P@5", "PSP@5")
+    ]
+    return f"On dev documents it has {', '.join(figures)}."
 
 
 def verdicts_in_words(learned: LearnedFrom) -> str:
