@@ -66,6 +66,7 @@ REFUSALS = {
     "no label in training": r": no training document has a label$",
     "lines": r"\d+ lines? can't be used; (fix|no others are left; fix)",
     "easier test": r"can't be skipped, for unknown labels are no reason to measure on the rest",
+    "trained documents": r"\d+ of \d+ documents of (dev|test) have the text of a document of",
     "labels": r"\d+ labels can't be used; fix them, for a label can't be skipped",
     "unknown to the encoder": r"\d+% of the tokens of \d+ training texts are unknown to its",
     "no words": r"tf-idf: no token occurs in at least \d+ and at most \d+% of the training|"

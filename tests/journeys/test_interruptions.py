@@ -88,7 +88,8 @@ def test_an_interruption_is_one_line_and_status_130(place, run, monkeypatch, wor
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longtail.training.data.dataset.open_dataset", stop)
+    for name in ("data.dataset.open_dataset", "assessment.untrained.open_as_trained"):
+        monkeypatch.setattr(f"longtail.training.{name}", stop)
     outcome = run(*words.split())
     assert (outcome.status, outcome.err) == (130, f"{told}\n")
 

@@ -60,7 +60,8 @@ def test_corpora_of_few_labels_are_trained_with_all_scorers(
     num_labels, default_config, train_in, tmp_path, caplog
 ):
     train = documents(2 * num_labels + 1, num_labels)
-    corpus = write(tmp_path / "corpus", train=train, dev=documents(5, num_labels, offset=3))
+    dev = [x | {"text": f"{x['text']} sea"} for x in documents(5, num_labels, offset=3)]
+    corpus = write(tmp_path / "corpus", train=train, dev=dev)
     bundle = train_in(tmp_path, default_config, corpus).bundle
     assert len(bundle.catalogue) == num_labels
     there = tuple(x for x in default_config.scorers if x != "names")  # no text has a name
@@ -154,7 +155,8 @@ def test_texts_of_signs_alone_are_counted_and_trained_on(sparse_config, train_in
 
 def test_names_without_words_leave_out_a_baseline_alone(sparse_config, train_in, tmp_path, caplog):
     train = [{"text": text, "labels": [text[0]]} for text in WORDS * 2]
-    corpus = write(tmp_path / "corpus", train=train, test=train[:3])
+    test = [x | {"text": f"{x['text']} law"} for x in train[:3]]
+    corpus = write(tmp_path / "corpus", train=train, test=test)
     parts = read_parts(train_in(tmp_path, sparse_config, corpus).bundle)
     found = assess(
         Predictor(parts), open_dataset(corpus), "test",

@@ -52,7 +52,7 @@ def describe(
         if as_json:
             print(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
         else:
-            _print_report(report)
+            _print_report(report, bundle.manifest.is_confidential)
 
 
 def _check_choice(label: str | None, all_labels: bool, output: Path | None) -> None:
@@ -70,7 +70,7 @@ def _check_choice(label: str | None, all_labels: bool, output: Path | None) -> N
         raise ConfigError(f"describe: got {got}; {expected}")
 
 
-def _print_report(report: LabelReport) -> None:
+def _print_report(report: LabelReport, is_confidential: bool) -> None:
     has_encoder = report.keywords_read is not None
     rows = {
         "name": report.name,
@@ -85,6 +85,7 @@ def _print_report(report: LabelReport) -> None:
         star = " (* stands in what the encoder reads)" if has_encoder else ""
         print(f"keywords, by weight{star}:")
     elif report.training_count:
-        print(f"{'keywords:':<20}none, or the model is confidential")
+        reason = "the model is confidential" if is_confidential else "no word has a positive weight"
+        print(f"{'keywords:':<20}none, {reason}")
     for token, weight in report.keywords:
         print(f"  {'*' if token in (report.keywords_read or ()) else ' '} {weight:8.3f}  {token}")

@@ -15,8 +15,8 @@ MARKED = "<p>Diese <b>{}</b> ist &quot;gut&quot;</p><ul><li>{} &amp; mehr</li></
 PLAIN = "Diese {} ist gut\n{} und mehr"
 
 
-def documents(form, number):
-    for row in range(number):
+def documents(form, number, *, first=0):
+    for row in range(first, first + number):
         word = WORDS[row % len(WORDS)]
         written = word.replace("ß", "&szlig;") if "<" in form else word
         more = " ".join(f"wort{each}" for each in np.random.default_rng(row).integers(30, size=5))
@@ -33,7 +33,7 @@ def train_on(tmp_path_factory, train_in):
         labels = [{"id": f"{row}", "name": word} for row, word in enumerate(WORDS)]
         write_lines(corpus / "labels.jsonl", labels)
         write_lines(corpus / "train.jsonl", train_texts)
-        write_lines(corpus / "dev.jsonl", documents(MARKED, 40))
+        write_lines(corpus / "dev.jsonl", documents(MARKED, 40, first=1000))
         config = {"scorers": ["sparse", "names", "neighbours"], **settings}
         return train_in(folder, TrainingConfig.model_validate(config), corpus).bundle
 

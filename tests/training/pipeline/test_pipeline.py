@@ -282,7 +282,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_digest_from_the_command
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == f"Digest {digest_of(trained)}"
     left = {path.name for path in (tmp_path / "registry").iterdir()}
-    assert left == {"1", ".lock", "registry.json"}
+    assert left == {"1", ".lock", "changes.jsonl", "registry.json"}
     assert losses_in(tmp_path / "work") == losses_in(trained.work)
 
 
@@ -349,6 +349,7 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
     manifest, dataset = trained.bundle.manifest, open_dataset(tiny_corpus)
     told = tiny_config.settings_used | {"encoder": Path(tiny_config.encoder).name}
     told["retrieval"] = told["retrieval"] | {"label_pooling": "mean"}  # as the encoder has it
+    told["remove_markup"] = False  # no text has some
     assert manifest.training == told
     assert manifest.data_fingerprint == dataset.fingerprint
     assert (manifest.label_count, manifest.training_document_count) == (len(dataset.catalogue), 60)
@@ -557,7 +558,8 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
     name = "sparse.safetensors"
     files = trained_sparse.bundle.manifest.files
     assert files[name] == trained.bundle.manifest.files[name]
-    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", "aims.json", name}
+    told = {"trained_on.json", "trained_on.safetensors"}
+    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", "aims.json", name} | told
     assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
 
 
@@ -566,7 +568,7 @@ def test_the_manifest_and_the_folder_say_that_there_is_no_encoder(trained_sparse
     assert manifest.encoder is None
     assert (manifest.scorers, manifest.default_scorer) == (("sparse",), "sparse")
     claim = json.loads((trained_sparse.work / "run.json").read_text())
-    assert manifest.training == sparse_config.settings_used
+    assert manifest.training == sparse_config.settings_used | {"remove_markup": False}
     assert claim["config"] | {"warmup_texts": 16} == manifest.training
     assert set(claim) == {"config", "data_fingerprint"}
     assert {path.name for path in trained_sparse.work.iterdir()} == {
@@ -620,7 +622,7 @@ def test_a_corpus_with_fewer_than_five_labels_is_trained(
     texts = ["a law of the sea", "of fish in the sea", "a tax on fish", "the law of tax"]
     documents = [{"text": x, "labels": [y for y in labels if y in x]} for x in texts]
     write("train", documents)
-    write("dev", documents)
+    write("dev", [x | {"text": f"{x['text']} again"} for x in documents])
     bundle = train_in(tmp_path, tiny_config, tmp_path / "corpus").bundle
     assert bundle.manifest.label_count == num_labels
     assert bundle.manifest.default_scorer in bundle.manifest.scorers
