@@ -13,8 +13,8 @@ from longtail.models.bundle.registry import Registry
 
 RANKED = "runs/evaluation/predictions"
 LENIENT = (
-    "--set min_documents=20 --set require=not-worse --set margin=1 --set band_margin=1 --set max_slowdown=1e6 "
-    "--set max_size_ratio=100 --set max_calibration_rise=1"
+    "--set min_documents=20 --set require=not-worse --set margin=1 --set band_margin=1 "
+    "--set max_slowdown=1e6 --set max_size_ratio=100 --set max_calibration_rise=1"
 )
 # Of the README, training/README.md, models/README.md and service/README.md, with a small corpus.
 STEPS = [
