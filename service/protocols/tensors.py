@@ -240,6 +240,10 @@ def _seconds_of(microseconds: float) -> float:
         ) from None
 
 
+def _compact(content: InferAnswer | OutputTensor) -> str:
+    return json.dumps(content.model_dump(exclude_none=True), separators=(",", ":"))
+
+
 def write_answer(
     model: str, asked: InferRequest, answer: EngineAnswer, requested: Mapping[str, bool], k: int
 ) -> WireBody:
@@ -263,11 +267,10 @@ def write_answer(
             parameters = {"binary_data_size": len(binary[-1])}
         else:
             data = list(values)
-        outputs.append(
-            OutputTensor(
-                name=name, datatype=info.datatype, shape=shape, parameters=parameters, data=data
-            )
+        output = OutputTensor(
+            name=name, datatype=info.datatype, shape=shape, parameters=parameters, data=data
         )
+        outputs.append(_compact(output))  # writing JSON stops all threads, so one at a time
     header = InferAnswer(
         model_name=model,
         model_version=str(answer.model.version),
@@ -277,9 +280,10 @@ def write_answer(
             "correction": answer.predictions[0].correction,
             "digest": answer.model.digest,
         },
-        outputs=outputs,
+        outputs=[],
     )
-    content = json.dumps(header.model_dump(exclude_none=True), separators=(",", ":")).encode()
+    before, end = _compact(header).rsplit("[]", 1)
+    content = f"{before}[{','.join(outputs)}]{end}".encode()
     return WireBody(b"".join((content, *binary)), len(content) if any(requested.values()) else None)
 
 

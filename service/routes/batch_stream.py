@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from longtail.models.errors import LongtailError, NotReadyError, RequestError
-from longtail.service.engine.engine import Engine, EngineAnswer
+from longtail.service.engine.engine import Engine
 from longtail.service.engine.queries import query_of
 from longtail.service.engine.shares import Slots
 from longtail.service.errors import DeadlineError
@@ -59,12 +60,12 @@ _EXPLAINED_BYTES = 2**12
 _STOPPING = "the service is stopping; send the lines that have no result again, to another instance"
 _MAX_WASTED = 10_000
 """Lines that may be blank or wrong, besides as many as were answered with labels."""
-_LINES_A_TURN = 50
+_LINES_A_TURN = 10
 """Lines after which other requests get their turn, however little there was to wait for."""
 _BYTES_A_TURN = 2**13
 """A line of more bytes than these counts as a turn."""
 _LABELS_A_TURN = 100
-"""An answer of more labels, which takes milliseconds to write, has a turn of its own."""
+"""An answer of more labels, which takes milliseconds to write, is written off the event loop."""
 _CHUNK_BYTES = 2**16
 """Answers that are ready go out together up to this size."""
 
@@ -316,11 +317,18 @@ class BatchResponse(Response):
             query = query_of(line, (line.text,))
             answer = await self._engine.predict_in_stream(query)
             self._telemetry.observe_texts(query, answer)
-            if len(answer.predictions[0].labels) <= _LABELS_A_TURN:
-                return self._result_line(index, line, answer)
-            async with self._long_answers:  # computed together, but written one in a turn
-                await asyncio.sleep(0)
-                return self._result_line(index, line, answer)
+            (prediction,) = answer.predictions
+            write = partial(
+                result_line, index, line, answer.model.version, answer.scorer, prediction
+            )
+            if len(prediction.labels) <= _LABELS_A_TURN:
+                result = write()
+            else:
+                async with self._long_answers:  # computed together, but written one at a time
+                    result = await run_in_threadpool(write)
+            self._tally.note_result(answer.model.version, truncated=prediction.truncated)
+            self._telemetry.count_line("result")
+            return result
         except asyncio.CancelledError:
             if not self._is_given_up:
                 raise
@@ -342,13 +350,6 @@ class BatchResponse(Response):
         self._tally.note_error(index, problem.detail)
         self._telemetry.count_line(problem.type.removeprefix(TYPE_PREFIX))
         return error_line(index, known_by, problem)
-
-    def _result_line(self, index: int, line: BatchLine, answer: EngineAnswer) -> bytes:
-        prediction = answer.predictions[0]
-        result = result_line(index, line, answer.model.version, answer.scorer, prediction)
-        self._tally.note_result(answer.model.version, truncated=prediction.truncated)
-        self._telemetry.count_line("result")
-        return result
 
     async def _write(self, send: Send) -> None:
         """Write the answers in order, and the summary; give up where the client does not read."""
