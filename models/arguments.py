@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any
+from numbers import Integral
 
 from longtail.models.errors import LongtailError, RequestError
 
@@ -23,21 +22,6 @@ def check_count(name: str, value: object, error: type[LongtailError] = RequestEr
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
         raise error(f"{name} is {_shown(value)}; expected a whole number from 1")
-
-
-def check_share(name: str, value: Any, error: type[LongtailError] = RequestError) -> None:
-    """Refuse what is no number from 0 to 1; True and False are none.
-
-    Args:
-        name: Of the argument.
-        value: What was given.
-        error: What is raised.
-
-    Raises:
-        LongtailError: It is none.
-    """
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
-        raise error(f"{name} is {_shown(value)}; expected a number from 0 to 1")
 
 
 def _shown(value: object) -> str:

@@ -19,7 +19,6 @@ from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import Limits
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.shares import Slots
-from longtail.service.feedback.queue import LabelQueue
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.middleware.body_limits import BodyLimitMiddleware
@@ -36,7 +35,6 @@ from longtail.service.middleware.security import (
 from longtail.service.middleware.telemetry import TelemetryMiddleware
 from longtail.service.middleware.tracing import TracingMiddleware
 from longtail.service.middleware.unexpected_errors import UnexpectedErrorMiddleware
-from longtail.service.offline.queue import read_queue
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.process.memory import available_gpu_bytes
 from longtail.service.protocols.annif import router as annif_router
@@ -55,7 +53,6 @@ from longtail.service.routes.models import router as model_router
 from longtail.service.routes.page import read_page
 from longtail.service.routes.page import router as page_router
 from longtail.service.routes.predict import router as predict_router
-from longtail.service.routes.queue import router as queue_router
 from longtail.service.schemas.base import schemas_of
 from longtail.service.schemas.batch import batch_schemas
 from longtail.service.schemas.predict import PredictRequest
@@ -81,7 +78,6 @@ ROUTERS = (
     health_router,
     label_router,
     feedback_router,
-    queue_router,
     admin_router,
     annif_router,
     protocol_router,
@@ -240,7 +236,6 @@ def _assemble(
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
         feedback=_feedback_writer(settings),
-        queue=_label_queue(settings),
     )
 
 
@@ -249,19 +244,6 @@ def _feedback_writer(settings: Settings) -> FeedbackWriter | None:
         return None
     store = FeedbackStore(settings.feedback, max_bytes=settings.max_feedback_bytes)
     return FeedbackWriter(store, settings.max_feedback_queue)
-
-
-def _label_queue(settings: Settings) -> LabelQueue | None:
-    """Return the queue.
-
-    Raises:
-        LongtailError: Its file can't be read.
-    """
-    if settings.queue is None or settings.feedback is None:
-        return None
-    read = partial(read_queue, max_text_characters=settings.max_text_characters)
-    open_store = partial(FeedbackStore, settings.feedback)
-    return LabelQueue(settings.queue, read, open_store, settings.queue_lease_s)
 
 
 def _redeployer(
@@ -304,8 +286,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.self_check.close()
     service.redeployer.close()
     service.engine.close()
-    if service.queue is not None:
-        service.queue.close()
     if service.feedback is not None:
         service.feedback.close()
     if service.tracing is not None:

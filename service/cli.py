@@ -12,7 +12,6 @@ from longtail.service.commands.feedback import feedback_app
 from longtail.service.commands.options import JsonOption, print_json
 from longtail.service.commands.predict import predict
 from longtail.service.commands.registry import registry_app
-from longtail.service.commands.select import select
 from longtail.service.commands.serve import PASSED_ON, serve
 from longtail.service.commands.sharing import pull, push
 
@@ -21,7 +20,6 @@ def add_commands(app: typer.Typer) -> None:
     """Register `serve` and `registry` on the command of the whole product."""
     app.command("serve", context_settings=PASSED_ON, add_help_option=False)(serve)
     app.command("predict")(predict)
-    app.command("select")(select)
     app.command("key")(key)
     app.command("doctor")(doctor)
     app.command("push")(push)

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from longtail.models.errors import ConfigError
@@ -180,12 +180,6 @@ class Settings(BaseSettings):
     max_feedback_bytes: int = Field(4 * 1024**3, ge=64 * 1024)
     """Most bytes of the SQLite database of feedback. What exceeds them is refused with 503. Other
     databases have limits of their own."""
-    queue: Path | None = None
-    """File of documents that people are to label in the page, such as `longtail select` writes.
-    Everyone who may ask the service gets its texts. It is read again when it changes, and needs
-    `feedback`, which says what is done."""
-    queue_lease_s: float = Field(900, gt=0, allow_inf_nan=False)
-    """Seconds for which an annotator has a document of the queue. After them another may get it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
     log_format: Literal["text", "json"] = "text"
@@ -193,15 +187,6 @@ class Settings(BaseSettings):
     otel: bool | None = Field(None, json_schema_extra=_automatic)
     """Whether to send traces by OpenTelemetry. Where it is not set, they are sent if
     `OTEL_EXPORTER_OTLP_ENDPOINT` is; OpenTelemetry's own variables (`OTEL_...`) say where to."""
-
-    @field_validator("queue")
-    @classmethod
-    def _has_feedback(cls, value: Path | None, info: ValidationInfo) -> Path | None:
-        if value is not None and info.data.get("feedback") is None:
-            raise ValueError(
-                "a queue needs a folder for what people say of its documents; set --feedback"
-            )
-        return value
 
     @field_validator("root_path")
     @classmethod

@@ -21,7 +21,7 @@ The same, for machines, is served at `/openapi.json`, and for trying it out at `
 _GROUPS = (
     ("Prediction", ("/v1/predict", "/v1/batch")),
     ("Labels", ("/v1/labels", "/v1/label-sets")),
-    ("Feedback", ("/v1/feedback", "/v1/queue", "/v1/admin/feedback")),
+    ("Feedback", ("/v1/feedback", "/v1/admin/feedback")),
     ("Models and health", ("/v1/models", "/livez", "/readyz", "/metrics")),
     ("Administration", ("/v1/admin",)),
     ("Annif", ("/v1/",)),

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Unpack, overload
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import RequestError
 from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
-from longtail.models.interface.selection import Selection, select_texts
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.options import DEFAULT_K, RankingKeywords, RankingOptions, ranking_options
@@ -177,45 +175,6 @@ class LoadedModel:
         documents = names_of_rows(texts) if hasattr(texts, "__len__") else range(len(found))
         named = (in_language(each, self.labels, language) for each in self._ranked(found, asked))
         return Predictions(tuple(found), tuple(named), tuple(documents))
-
-    def select(
-        self,
-        texts: Any,
-        number: int = 500,
-        *,
-        rare_share: float = 0.0,
-        scorer: str | None = None,
-        num_threads: int = 1,
-    ) -> Selection:
-        """Return which unlabelled documents would teach the model the most, as `longtail select`.
-
-        Every two of them are compared: choose from some ten thousand at a time.
-
-        Args:
-            texts: A list, array or series of texts, or a data frame, as for `predict`.
-            number: Of documents to choose; fewer are where the others would add nothing.
-            rare_share: Share of them, 0 to 1, that is chosen for labels with fewer than 10 training
-                documents.
-            scorer: By whose probabilities to choose; None: the default one.
-            num_threads: That compare documents at the same time.
-
-        Raises:
-            ConfigError: There is no such scorer, it has no calibrated probabilities, or a number is
-                out of its bounds.
-            RequestError: A text is blank or no text.
-        """
-        if isinstance(texts, str):
-            raise RequestError("texts are one text, expected several to choose from; give a list")
-        given = texts if hasattr(texts, "__len__") else list(texts)
-        return select_texts(
-            self.predictor,
-            texts_of(given),
-            names_of_rows(given),
-            number=number,
-            rare_share=rare_share,
-            scorer=scorer,
-            num_threads=num_threads,
-        )
 
     def explain(self, text: str, label: str, *, scorer: str | None = None) -> Explanation:
         """Return why a label fits a text, or why it does not.

@@ -27,7 +27,6 @@ MAX_SHOWN = 10
 _WORD = re.compile(r"[^\W_]{2,}")
 _SPACES_OF_PIECES = str.maketrans({"\u0120": " ", "\u2581": " "})
 """What tokenizers write for a space before a word."""
-_TOKENS = "tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from longtail.service.schemas.labels import LabelDetail, LabelList
 from longtail.service.schemas.models import Health, ModelChange, ModelList
 from longtail.service.schemas.predict import PredictResponse
 from longtail.service.schemas.problem import Problem
-from longtail.service.schemas.queue import NextDocument
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -232,12 +231,6 @@ def give_feedback(entries: Sequence[Mapping[str, Any]]) -> Call[FeedbackReceipts
     """Say which labels are right; entries without an id get one, so that none is stored twice."""
     content = {"entries": [{"id": f"client-{secrets.token_hex(16)}", **x} for x in entries]}
     return Call("POST", "/v1/feedback", FeedbackReceipts, content)
-
-
-def next_document(annotator: str, skip: str | None) -> Call[NextDocument]:
-    """Ask for the document to label next."""
-    content = {"annotator": annotator} | ({} if skip is None else {"skip": skip})
-    return Call("POST", "/v1/queue/next", NextDocument, content)
 
 
 def ready() -> Call[Health]:

@@ -44,7 +44,6 @@ from longtail.service.schemas.feedback import FeedbackReceipts
 from longtail.service.schemas.labels import LabelDetail, LabelList
 from longtail.service.schemas.models import ModelChange, ModelList
 from longtail.service.schemas.predict import PredictResponse, TextResult
-from longtail.service.schemas.queue import NextDocument
 
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
@@ -189,10 +188,6 @@ class AsyncClient:
         """
         return await self._do(calls.give_feedback(entries))
 
-    async def next_document(self, annotator: str, *, skip: str | None = None) -> NextDocument:
-        """Return the document of the queue to label next; see `NextRequest` for the arguments."""
-        return await self._do(calls.next_document(annotator, skip))
-
     async def is_ready(self) -> bool:
         """Whether the service can predict now; asks once."""
         try:
@@ -331,10 +326,6 @@ class Client:
     def give_feedback(self, entries: Sequence[Mapping[str, Any]]) -> FeedbackReceipts:
         """Say which labels are right; see `AsyncClient.give_feedback`."""
         return self._loop.run(self._client.give_feedback(entries))
-
-    def next_document(self, annotator: str, *, skip: str | None = None) -> NextDocument:
-        """Return the document of the queue to label next; see `NextRequest` for the arguments."""
-        return self._loop.run(self._client.next_document(annotator, skip=skip))
 
     def is_ready(self) -> bool:
         """Whether the service can predict now; asks once."""

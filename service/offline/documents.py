@@ -92,15 +92,12 @@ class DocumentColumns:
 _AS_THEY_ARE = DocumentColumns()
 
 
-def check_source(
-    path: Path, columns: DocumentColumns = _AS_THEY_ARE, option: str = "--input"
-) -> list[str]:
+def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[str]:
     """Refuse a file that can't be read, before a model is loaded.
 
     Args:
         path: The file.
         columns: Those that are named.
-        option: What named the file.
 
     Returns:
         What a person should know of how it is read: sentences.
@@ -110,12 +107,12 @@ def check_source(
         DataError: It can't be read, is in another encoding than UTF-8 or UTF-16, or its CSV header
             lacks a column.
     """
-    check_readable_file(path, option)
+    check_readable_file(path, "--input")
     if not path.is_file():
         return []  # a pipe, which can be read only once
     if columns and form_of(path) == ".txt":
         raise ConfigError(
-            f"{option} {str(path)!r}: a text file has no columns; leave out --text-columns and "
+            f"--input {str(path)!r}: a text file has no columns; leave out --text-columns and "
             "--id-column"
         )
     check_encoding(path, _raw_lines(path, int, MAX_LINE_BYTES))

@@ -32,8 +32,6 @@ export class Problem extends Error {
 export const predict = (question, signal) => ask("v1/predict", { question, signal });
 /** Send one entry of feedback; returns when it is kept. */
 export const giveFeedback = (entry) => ask("v1/feedback", { question: { entries: [entry] } });
-/** Get the next text of the queue; `skip` is the id of one to set aside. */
-export const nextDocument = (annotator, skip) => ask("v1/queue/next", { question: { annotator, ...(skip && { skip }) } });
 /** Ask about many texts at once; returns an answer for each line, in order: labels or an error. */
 export async function batch(lines, options, signal) {
   const path = `v1/batch?${new URLSearchParams(options)}`;

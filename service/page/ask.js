@@ -3,7 +3,6 @@ import { copyText, count, debounced, percent, plural, score } from "./dom.js";
 import { MAX_LINKED_CHARACTERS, linkTo } from "./links.js";
 import { Panel } from "./panel.js";
 import { showProblem } from "./problems.js";
-import { Queue } from "./queue.js";
 
 const TYPING_PAUSE_MS = 500;
 const MAX_FILE_BYTES = 4_000_000;
@@ -20,7 +19,6 @@ export class AskView {
   constructor() {
     this.text = find("text");
     this.compare = find("compare");
-    this.queue = new Queue((text) => this.label(text));
     this.panels = [this.newPanel("Labels")];
     find("panels").append(this.panels[0].root);
     this.limits = null;
@@ -31,8 +29,7 @@ export class AskView {
   }
 
   newPanel(title) {
-    const onSent = (document) => (document ? this.queue.next() : this.text.select());
-    return new Panel(title, (panel) => this.onAnswer(panel), { documentOf: (text) => this.queue.idOf(text), onSent });
+    return new Panel(title, (panel) => this.onAnswer(panel), () => this.text.select());
   }
 
   listen() {
@@ -108,14 +105,6 @@ export class AskView {
     this.ask();
   }
 
-  /** Show a text of the queue; the focus goes to its first label. */
-  label(text) {
-    this.text.value = text;
-    this.queue.note(this.text.value);
-    this.showSize();
-    this.ask(true);
-  }
-
   showSize() {
     const length = Array.from(this.text.value).length;
     const most = this.limits?.max_text_characters;
@@ -182,7 +171,6 @@ export class AskView {
   /** Take what GET /v1/models told. */
   useModels(models) {
     this.models = models;
-    this.queue.use(models.feedback);
     this.limits = models.limits;
     this.compare.disabled = false;
     this.showSize();
@@ -192,11 +180,8 @@ export class AskView {
     else if (wasWaiting) this.ask();
   }
 
-  /** Ask; `isLabelling`: the focus is to go to the first label. */
-  ask(isLabelling = false) {
-    this.isLabelling = isLabelling;
-    this.asked = this.text.value;
-    const text = this.queue.original(this.asked);
+  ask() {
+    const text = (this.asked = this.text.value);
     if (!text.trim()) {
       for (const panel of this.panels) panel.clear();
       find("said").textContent = "";
@@ -219,8 +204,6 @@ export class AskView {
   }
 
   onAnswer(panel) {
-    if (this.isLabelling) panel.results.focusFirst();
-    this.isLabelling = false;
     if (this.panels.length === 2) {
       const [first, second] = this.panels;
       const both = first.labels && second.labels;

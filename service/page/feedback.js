@@ -7,10 +7,9 @@ const SEARCH_PAUSE_MS = 200;
 const NUM_FOUND = 8;
 
 export class Review {
-  /** `results` has the labels to judge; `documentOf` knows the id of a text; `onSent` is called when an entry is kept. */
-  constructor(results, { documentOf, onSent }) {
+  /** `results` has the labels to judge; `onSent` is called when an entry is kept. */
+  constructor(results, onSent) {
     this.results = results;
-    this.documentOf = documentOf;
     this.onSent = onSent;
     this.text = null; // that the verdicts are about
     this.version = null;
@@ -136,14 +135,13 @@ export class Review {
   async give() {
     const judged = (verdict) => [...this.results.verdicts].filter(([, each]) => each === verdict).map(([id]) => id);
     const added = [...this.added.keys()].filter((id) => !this.results.verdicts.has(id));
-    const document = this.documentOf(this.text);
-    const entry = { id: this.id, text: this.text, ...(document && { document_id: document }), accepted: judged("accepted"), rejected: judged("rejected"), added, version: this.version };
+    const entry = { id: this.id, text: this.text, accepted: judged("accepted"), rejected: judged("rejected"), added, version: this.version };
     this.send.disabled = true;
     try {
       await giveFeedback(entry);
       this.forget();
       this.said.textContent = "Kept. The next text?";
-      this.onSent(document);
+      this.onSent();
     } catch (error) {
       this.send.disabled = false;
       showProblem(this.problem, error, () => this.give());

@@ -15,8 +15,8 @@ const AIMS = {
 };
 
 export class Panel {
-  /** `onAnswer` is called with this panel when labels have come; `forReview` is what `Review` needs besides. */
-  constructor(title, onAnswer, forReview) {
+  /** `onAnswer` is called with this panel when labels have come, `onSent` when feedback is kept. */
+  constructor(title, onAnswer, onSent) {
     const made = document.getElementById("panel").content.cloneNode(true);
     this.root = made.querySelector(".panel");
     const find = (name) => this.root.querySelector(name);
@@ -27,7 +27,7 @@ export class Panel {
     [this.progress, this.problem, this.summary, this.cautions] = [".progress", ".problem", ".summary", ".cautions"].map(find);
     [this.after, this.copy, this.copied] = [".after", ".copy-labels", ".copied"].map(find);
     this.results = new Results(find(".results"));
-    this.review = new Review(this.results, forReview);
+    this.review = new Review(this.results, onSent);
     this.root.append(this.review.root);
     this.onAnswer = onAnswer;
     this.question = null; // {text, k} as asked last

@@ -82,10 +82,6 @@ export class Results {
     this.animate(places);
   }
 
-  focusFirst() {
-    this.list.querySelector("button:enabled")?.focus();
-  }
-
   clear() {
     this.rows.clear();
     this.list.replaceChildren();

@@ -65,7 +65,6 @@ def _model_list(service: Service) -> ModelList:
             enabled=service.feedback is not None,
             keeps_texts=service.settings.feedback_texts,
             max_entries=service.settings.max_feedback_entries,
-            has_queue=service.queue is not None,
         ),
     )
 

@@ -103,8 +103,6 @@ class FeedbackState(Answer):
     """Whether texts are kept with them, and not only their SHA-256."""
     max_entries: int
     """Entries in one request."""
-    has_queue: bool
-    """Whether `POST /v1/queue/next` gives documents to label."""
 
 
 class ModelList(Answer):

@@ -18,7 +18,6 @@ from longtail.models.bundle.change_log import Author
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.shares import Slots
-from longtail.service.feedback.queue import LabelQueue
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.settings import Settings
@@ -59,7 +58,6 @@ class Service:
     tracing: Tracing | None
     self_check: SelfCheck
     feedback: FeedbackWriter | None
-    queue: LabelQueue | None
     feedback_readers: BoundedSemaphore = field(
         default_factory=lambda: BoundedSemaphore(MAX_READERS)
     )

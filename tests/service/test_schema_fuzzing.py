@@ -97,9 +97,7 @@ def fuzz(operation, mode, headers) -> None:
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_every_operation_answers_as_documented(open_server, keys, tmp_path, mode, wants_keys):
     (api_key, api_entry), (admin_key, admin_entry) = keys
-    queue = tmp_path / "queue.txt"
-    queue.write_text("a text to label\n")
-    options = {"admin_keys": admin_entry, "feedback": tmp_path / "feedback", "queue": queue} | (
+    options = {"admin_keys": admin_entry, "feedback": tmp_path / "feedback"} | (
         {"api_keys": api_entry} if wants_keys else {}
     )
     with open_server(log_level="error", **options) as url:

@@ -128,10 +128,8 @@ def many_labels(make_loader, fake_predictor):
 
 @pytest.fixture
 def all_on(open_admin, many_labels, tmp_path):
-    # Feedback and a queue are off by default.
-    queue = tmp_path / "queue.txt"
-    queue.write_text("a text to label\n")
-    options = {"feedback": tmp_path / "feedback", "queue": queue, "max_queue_tokens": 10**6}
+    # Feedback is off by default.
+    options = {"feedback": tmp_path / "feedback", "max_queue_tokens": 10**6}
     with open_admin(many_labels, **options) as client:
         yield client
 

@@ -11,7 +11,6 @@ from longtail.models.errors import ConfigError, DataError, RequestError
 from longtail.models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
 from longtail.models.predict.predictor import Predictor
 from longtail.service.offline.predict import CHUNK_LINES
-from longtail.service.offline.select import Document, Wanted, select_documents
 
 TEXTS = ["imports of olive oil", "<b>fishing</b> quotas"]
 
@@ -92,8 +91,6 @@ def test_a_loaded_model_says_what_to_do_instead_of_a_copy(model, duplicate):
 def test_a_number_of_threads_is_a_number_from_1(model, number):
     with pytest.raises(ConfigError, match=f"num_threads is {number}; expected a whole number"):
         Predictor.of_bundle(model.bundle, num_threads=number)
-    with pytest.raises(ConfigError, match=f"num_threads is {number}; expected a whole number"):
-        model.select(TEXTS, num_threads=number)
 
 
 def test_it_shows_what_it_is(model):
@@ -132,41 +129,3 @@ def test_labels_below_one_and_names_in_a_language(model):
         model.predict(["imports of fish"], under=["none"])
     with pytest.raises(RequestError, match="its label file told no languages"):
         model.predict("imports of fish", language="fi")
-
-
-def test_documents_to_label_are_those_of_the_command(model):
-    texts = [*TEXTS, "milk and milk products", TEXTS[0], "zzzz"]
-    found = model.select(texts, 3)
-    documents = [Document(n, n, text, texts.count(text)) for n, text in enumerate(texts) if n != 3]
-    expected = select_documents(model.predictor, documents, Wanted(3, 0.0, "sparse"), num_threads=1)
-    assert [(x.document, x.text, x.gain, x.copies) for x in found] == [
-        (x["index"], x["text"], x["gain"], x["copies"]) for x in expected
-    ]
-    assert len(found) == 2 and found[:1].documents == found.documents[:1]
-    shown = model.select(["<b>imports</b> of olive oil"])._repr_html_()
-    assert "&lt;b&gt;imports" in shown and "<b>" not in shown
-    assert repr(found).splitlines()[:2] == [
-        "2 documents",
-        f"0: {TEXTS[0]!r}, gain {found[0].gain:.3f}",
-    ]
-    assert len(model.select([])) == 0
-
-
-def test_a_choice_from_a_frame_names_its_rows(model):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": TEXTS}, index=["x", "y"])
-    found = model.select(frame, 1, rare_share=1.0).to_frame()
-    assert len(found) == 1 and found["document"][0] in {"x", "y"}
-
-
-def test_a_choice_that_cannot_be_made_is_refused(model):
-    with pytest.raises(RequestError, match="one text, expected several"):
-        model.select(TEXTS[0])
-    with pytest.raises(ConfigError, match="number is 0"):
-        model.select(TEXTS, 0)
-    with pytest.raises(ConfigError, match="number is True; expected a whole number from 1"):
-        model.select(TEXTS, True)
-    with pytest.raises(ConfigError, match=r"rare_share is 2\.0"):
-        model.select(TEXTS, 1, rare_share=2.0)
-    with pytest.raises(ConfigError, match="got 'none', expected one of the model's: sparse"):
-        model.select(TEXTS, 1, scorer="none")

@@ -238,18 +238,6 @@ def test_an_admin_changes_what_is_served(open_server, keys):
             client.unload(2)
 
 
-def test_a_queue_is_labelled(open_server, tmp_path):
-    path = tmp_path / "queue.txt"
-    path.write_text("olive oil\nherring\n")
-    with open_server(queue=path, feedback=tmp_path / "feedback") as url, Client(url) as client:
-        first = client.next_document("a").document
-        assert client.next_document("b").document.text == "herring"
-        entry = {"text": first.text, "document_id": first.document_id, "rejected": ["L1"]}
-        assert client.give_feedback([entry]).entries[0].status == "stored"
-        left = client.next_document("a", skip=first.document_id)
-        assert left.document is None and (left.total, left.done, left.taken) == (2, 1, 1)
-
-
 def test_feedback_that_is_sent_again_keeps_its_id(answer_with):
     receipts = {"entries": [], "keeps_texts": False}
     call = calls.give_feedback([{"text": "a"}, {"text": "b", "id": "own"}])
