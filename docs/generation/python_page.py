@@ -19,7 +19,6 @@ _PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Train, evaluate, load", "longtail/__init__.py", ("load", "train", "learn", "evaluate")),
     ("How a corpus is read", "training/formats/options.py", ("CorpusOptions",)),
     ("A loaded model", "models/interface/model.py", ("LoadedModel", "Predictions")),
-    ("Documents to label", "models/interface/selection.py", ("Selection", "SelectedDocument")),
     ("A loaded model that is measured", "training/estimators/model.py", ("Model",)),
     ("What was measured", "training/assessment/assess.py", ("Assessment",)),
     ("With scikit-learn", "training/estimators/classifier.py", ("LongtailClassifier",)),
